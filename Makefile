@@ -1,0 +1,47 @@
+PYTHON ?= python3
+WORKERS ?= 2
+BIN := .venv/bin
+
+# Build an environment in folder $(1) with what $(2) names. The machine's pip, however old, only
+# fetches the pinned pip; that one does the rest.
+define environment
+@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "drfl needs Python 3.11 or newer; run make with PYTHON=<such a python>")'
+@echo 'building $(1) from constraints.txt'
+@$(PYTHON) -m venv --without-pip $(1)
+@$(PYTHON) -m pip --python $(1)/bin/python install -qq --constraint constraints.txt pip
+@$(1)/bin/python -m pip install -qq --constraint constraints.txt --build-constraint constraints.txt $(2)
+@touch $(1)/.complete
+endef
+
+.PHONY: help setup lint test test-all demo format clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
+
+setup: .venv/.complete ## build .venv with everything the tests need, from pinned versions
+.venv/.complete: pyproject.toml constraints.txt
+	$(call environment,.venv,--editable . --group dev)
+
+lint: setup ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+test: lint ## what CI runs: setup, lint and the fast tests
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
+
+test-all: lint ## the same with the slow tests
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m ""
+
+demo: .venv-demo/.complete ## install the core alone and fit the bundled heart data over three clients
+	@.venv-demo/bin/python examples/quickstart.py
+.venv-demo/.complete: pyproject.toml constraints.txt
+	$(call environment,.venv-demo,--editable .)
+
+format: setup ## rewrite the code the way lint wants it
+	$(BIN)/ruff check --quiet --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove everything that make has built
+	rm -rf .venv .venv-demo dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,3 @@
+"""Distributionally robust federated learning."""
+
+__version__ = "0.1.0"

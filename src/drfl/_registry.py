@@ -1,0 +1,40 @@
+"""Look up a name; a typo is answered with the nearest known name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def lookup(kind: str, name: str, known: Mapping[str, T]) -> T:
+    """Return ``known[name]``, or raise a sentence that names what exists.
+
+    Parameters
+    ----------
+    kind : str
+        What is looked up, for the sentence ("loss", "norm", ...).
+    name : str
+        The name asked for.
+    known : mapping of str to object
+        Everything that exists.
+
+    Examples
+    --------
+    >>> lookup("norm", "l2", {"l1": 1, "l2": 2})
+    2
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"{kind} must be a name, one of {listed(known)}; got {type(name).__name__}")
+    if name in known:
+        return known[name]
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise ValueError(f"unknown {kind} {name!r}: {hint}known are {listed(known)}")
+
+
+def listed(names: Iterable[object]) -> str:
+    """Join names for a sentence: ``'a', 'b'``."""
+    return ", ".join(repr(name) for name in names)

@@ -1,0 +1,62 @@
+r"""One client's uncertainty: a Wasserstein ball around its data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from drfl.norms import Norm, make_norm
+from drfl.supports import Support, WholeSpace
+
+
+@dataclass(frozen=True, init=False)
+class Ball:
+    r"""All distributions within transport cost ``radius`` of a client's rows.
+
+    .. math::
+        d\big((x,y),(x',y')\big) = \|x-x'\| + \kappa\,|y-y'|
+        \quad\text{(regression)},\qquad
+        \|x-x'\| + \kappa\,1[y\ne y'] \quad\text{(classification)}.
+
+    The intercept is never transported.
+
+    Parameters
+    ----------
+    radius : float
+        :math:`\rho\ge0`, in the units of the features.
+    norm : {"l1", "l2", "linf"} or Norm
+        The ground norm of the features.
+    label_cost : float
+        :math:`\kappa` in (0, inf]; inf: labels never move.
+    support : Box, Polyhedron or None
+        Where the data may live; None is the whole space.
+
+    Examples
+    --------
+    >>> Ball(radius=0.01, norm="l1", label_cost=1.0).label_cost
+    1.0
+    """
+
+    radius: float
+    norm: Norm
+    label_cost: float
+    support: Support
+
+    def __init__(
+        self,
+        radius: float = 0.0,
+        norm: Norm | str = "l1",
+        label_cost: float = math.inf,
+        support: Support | None = None,
+    ) -> None:
+        if not (math.isfinite(radius) and radius >= 0.0):
+            raise ValueError(f"radius must be a finite number >= 0, got {radius}")
+        if not label_cost > 0.0:
+            raise ValueError(
+                f"label_cost must be > 0 (math.inf: labels never move), got {label_cost}"
+            )
+        set_field = object.__setattr__  # the record is frozen
+        set_field(self, "radius", float(radius))
+        set_field(self, "norm", make_norm(norm))
+        set_field(self, "label_cost", float(label_cost))
+        set_field(self, "support", support or WholeSpace())

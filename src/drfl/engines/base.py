@@ -1,0 +1,85 @@
+"""What an engine is: the way a message reaches the clients. It knows no mathematics."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import ClassVar, Self
+
+from drfl.client import Client, Handler
+from drfl.problem import Problem
+from drfl.wire import Message
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What came back in one round; every asked client is in ``replies`` or in ``failures``.
+
+    Attributes
+    ----------
+    replies : dict of str to Message
+        By client name, always in client order: sums over them are the same on every engine.
+    failures : dict of str to str
+        Why the others did not answer, in client order: a `drfl.wire.Failure`.
+    seconds : dict of str to float
+        How long the client computed, where it is known.
+    """
+
+    replies: dict[str, Message]
+    failures: dict[str, str]
+    seconds: dict[str, float]
+
+
+class Engine(ABC):
+    """Places clients once, then carries messages; see ``docs/adding-an-engine.md``.
+
+    An engine makes a `drfl.client.Site` of every client where the client's rows are, and calls
+    its ``answer``. It may be started again after it was closed.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def start(
+        self, clients: Sequence[Client], problem: Problem, handlers: Mapping[str, Handler]
+    ) -> None:
+        """Place the clients; ValueError names a client that does not fit the problem."""
+
+    @abstractmethod
+    def map(self, messages: Mapping[str, Message], deadline: float | None) -> Answers:
+        """Deliver each message to the client of that name and collect the answers.
+
+        Nothing that happens at a client raises here; it becomes a failure.
+
+        Parameters
+        ----------
+        messages : mapping of str to Message
+            By client name; clients that are not named are not asked.
+        deadline : float or None
+            Seconds that every client has for its answer, counted from here. An answer that comes
+            later is never used. None: wait for ever.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let the clients go; closing twice does no harm."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def require_known(messages: Mapping[str, Message], names: Sequence[str]) -> None:
+    """Refuse messages to clients that were not placed."""
+    unknown = [name for name in messages if name not in names]
+    if unknown:
+        raise ValueError(f"there is no client {unknown[0]!r}: start the engine with it first")

@@ -1,0 +1,120 @@
+r"""The ground norms of the transport cost, with their duals.
+
+The robust loss of a linear model needs the *dual* norm of w:
+:math:`\|w\|_* = \max_{\|d\|\le1}\langle w,d\rangle`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl._registry import lookup
+
+Array = NDArray[np.float64]
+
+
+class Norm(ABC):
+    """A norm on R^n and what its dual needs."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def __call__(self, d: Array) -> Array:
+        """The norm along the last axis."""
+
+    @abstractmethod
+    def dual(self, w: Array) -> float:
+        r"""The dual norm :math:`\|w\|_*`; 0 for an empty vector."""
+
+    @abstractmethod
+    def steepest(self, w: Array) -> Array:
+        r"""A vector u with :math:`\|u\|\le1` and :math:`\langle w,u\rangle=\|w\|_*`.
+
+        It is the direction in which a row moves at the least cost, and a subgradient of
+        :math:`\|\cdot\|_*` at w. At w = 0 it is 0.
+        """
+
+    @abstractmethod
+    def project_ball(self, v: Array) -> Array:
+        r"""The Euclidean projection of v onto :math:`\{\|v\|\le1\}`."""
+
+    def __repr__(self) -> str:
+        return f"<norm {self.name}>"
+
+
+class L1(Norm):
+    r""":math:`\|d\|_1`; dual :math:`\|w\|_\infty`. Only one feature moves."""
+
+    name = "l1"
+
+    def __call__(self, d: Array) -> Array:
+        return np.asarray(np.abs(d).sum(axis=-1))
+
+    def dual(self, w: Array) -> float:
+        return float(np.abs(w).max(initial=0.0))
+
+    def steepest(self, w: Array) -> Array:
+        u = np.zeros_like(w)
+        if w.size:
+            j = int(np.argmax(np.abs(w)))
+            u[j] = np.sign(w[j])
+        return u
+
+    def project_ball(self, v: Array) -> Array:
+        a = np.abs(v)
+        if a.sum() <= 1.0:
+            return v.copy()
+        # Soft threshold at the level that makes the absolute values sum to 1.
+        down = np.sort(a)[::-1]
+        excess = (np.cumsum(down) - 1.0) / np.arange(1, len(down) + 1)
+        level = excess[np.flatnonzero(down > excess)[-1]]
+        return np.sign(v) * np.maximum(a - level, 0.0)
+
+
+class L2(Norm):
+    r""":math:`\|d\|_2`; its own dual."""
+
+    name = "l2"
+
+    def __call__(self, d: Array) -> Array:
+        return np.asarray(np.linalg.norm(d, axis=-1))
+
+    def dual(self, w: Array) -> float:
+        return float(np.linalg.norm(w))
+
+    def steepest(self, w: Array) -> Array:
+        length = float(np.linalg.norm(w))
+        return w / length if length > 0.0 else np.zeros_like(w)
+
+    def project_ball(self, v: Array) -> Array:
+        return v / max(1.0, float(np.linalg.norm(v)))
+
+
+class LInf(Norm):
+    r""":math:`\|d\|_\infty`; dual :math:`\|w\|_1`. All features move at once."""
+
+    name = "linf"
+
+    def __call__(self, d: Array) -> Array:
+        return np.asarray(np.abs(d).max(axis=-1, initial=0.0))
+
+    def dual(self, w: Array) -> float:
+        return float(np.abs(w).sum())
+
+    def steepest(self, w: Array) -> Array:
+        return np.sign(w)
+
+    def project_ball(self, v: Array) -> Array:
+        return np.clip(v, -1.0, 1.0)
+
+
+NORMS: dict[str, Norm] = {norm.name: norm for norm in (L1(), L2(), LInf())}
+
+
+def make_norm(norm: str | Norm) -> Norm:
+    """Turn a name into a norm; a Norm passes through."""
+    return norm if isinstance(norm, Norm) else lookup("norm", norm, NORMS)

@@ -1,0 +1,6 @@
+"""The problem that is solved, as a frozen specification without data."""
+
+from drfl.problem.plain import from_json, to_json
+from drfl.problem.specification import Problem
+
+__all__ = ["Problem", "from_json", "to_json"]

@@ -1,0 +1,284 @@
+"""The two public programs: one client's worst case at a given w, and the whole problem, pooled."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from drfl.losses import Loss, make_loss
+from drfl.norms import Norm
+from drfl.reference.clients import Client, make_client
+from drfl.reference.programs import Formulation, client_program, mixture_program
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The optimum of the pooled problem.
+
+    Attributes
+    ----------
+    objective : float
+        The optimal value h(F(w)).
+    coef : ndarray of shape (n,)
+        An optimal w; there may be others.
+    intercept : float
+        An optimal b; 0 without an intercept.
+    weights : ndarray of shape (S,)
+        The adversary's weights q at the saddle point.
+    """
+
+    objective: float
+    coef: Array
+    intercept: float
+    weights: Array
+
+
+def worst_case_loss(
+    X: ArrayLike,
+    y: ArrayLike,
+    coef: ArrayLike,
+    intercept: float = 0.0,
+    *,
+    loss: str | Loss,
+    radius: float,
+    label_cost: float = math.inf,
+    norm: str | Norm = "l1",
+    support: Any = None,
+    sample_weight: ArrayLike | None = None,
+    solver: str = "CLARABEL",
+    **loss_params: Any,
+) -> float:
+    r"""One client's worst-case expected loss F(w) at a given w, by the paper's program.
+
+    Parameters
+    ----------
+    X : array of shape (N, n)
+        Features; every row must lie in the support.
+    y : array of shape (N,)
+        Labels -1 and +1, or targets.
+    coef, intercept : array of shape (n,), float
+        The model.
+    loss : str or Loss
+        Any loss on the whole space; on a box or a polyhedron a piecewise-linear one.
+    radius : float
+        :math:`\rho\ge0`.
+    label_cost : float
+        :math:`\kappa\in(0,\infty]`: the price of a flipped label, or of moving y by 1.
+    norm : str or Norm
+        The ground norm of the features.
+    support : object, optional
+        Anything with ``low, high, y_low, y_high`` (a box; infinite sides allowed) or ``C, d`` (a
+        polyhedron; in regression the last column of C is y). None is the whole space.
+    sample_weight : array of shape (N,), optional
+        Weights of the rows; only their ratios matter.
+    solver : str
+        A solver that cvxpy knows.
+    **loss_params
+        Parameters of a loss given by name.
+
+    Returns
+    -------
+    float
+        F(w).
+
+    Examples
+    --------
+    >>> round(worst_case_loss([[1.0], [-1.0]], [1, -1], [1.0], loss="hinge", radius=0.5), 6)
+    0.5
+    """
+    import cvxpy as cp
+
+    loss = make_loss(loss, **loss_params)
+    client = make_client(loss, X, y, sample_weight, radius, label_cost, norm, support)
+    w = np.asarray(coef, dtype=float)
+    if w.shape != (client.X.shape[1],):
+        raise ValueError(f"coef must have shape ({client.X.shape[1]},), got {w.shape}")
+    unit = _unit([client])
+    value, constraints = client_program(
+        client.in_units_of(unit), loss, cp.Constant(unit * w), float(intercept), "paper"
+    )
+    return _minimise(value, constraints, solver)
+
+
+def solve(
+    loss: str | Loss,
+    clients: Sequence[tuple[ArrayLike, ArrayLike]],
+    *,
+    radius: float | Sequence[float],
+    label_cost: float | Sequence[float] = math.inf,
+    norm: str | Norm = "l1",
+    support: Any = None,
+    sample_weight: Sequence[ArrayLike | None] | None = None,
+    center: str | ArrayLike = "uniform",
+    mixture_radius: float = 0.0,
+    p: float = 1,
+    fit_intercept: bool = True,
+    shared: bool = False,
+    formulation: Formulation = "compact",
+    solver: str = "CLARABEL",
+) -> Reference:
+    r"""Minimise :math:`\max_{q\in Q}\sum_s q_s F_s(w)` over w and b, all data in one place.
+
+    Parameters
+    ----------
+    loss : str or Loss
+        As in :func:`worst_case_loss`.
+    clients : sequence of (X, y)
+        The rows of each client.
+    radius, label_cost : float or sequence of float
+        One for all clients, or one for each.
+    norm : str or Norm
+        The ground norm of the features.
+    support : object or sequence, optional
+        As in :func:`worst_case_loss`, one for all clients, or one for each.
+    sample_weight : sequence of arrays, optional
+        Weights of each client's rows.
+    center : {"uniform", "proportional"} or array of shape (S,)
+        :math:`\hat q`.
+    mixture_radius : float
+        :math:`\theta\in[0,\infty]`.
+    p : {1, 2, inf}
+        The norm of the set Q.
+    fit_intercept : bool
+        Whether b is a variable; otherwise it is 0.
+    shared : bool
+        One ball around the mixture :math:`\sum_s\hat q_s\hat P_s` (WAFL): one multiplier serves
+        every client, and ``mixture_radius`` and ``p`` play no role.
+    formulation : {"compact", "paper"}
+        On a box with the l1 norm the multipliers of the sides are the same for all rows of one
+        slope: "compact" shares them (O(n) of them), "paper" has them for each row (4nN for the
+        hinge). The optimum is the same; every other pair has one formulation only.
+    solver : str
+        A solver that cvxpy knows.
+
+    Returns
+    -------
+    Reference
+        Objective, model and saddle-point weights.
+
+    Examples
+    --------
+    >>> X, y = np.array([[1.0], [-1.0]]), np.array([1.0, -1.0])
+    >>> round(solve("hinge", [(X, y)], radius=0.5).objective, 6)
+    0.5
+    """
+    import cvxpy as cp
+
+    if p not in (1, 2, math.inf) or not mixture_radius >= 0.0:
+        raise ValueError(
+            f"the set Q needs p in 1, 2, inf and radius >= 0, got {p}, {mixture_radius}"
+        )
+    if formulation not in ("compact", "paper"):
+        raise ValueError(f"formulation must be 'compact' or 'paper', got {formulation!r}")
+    if shared and any(_is_list(setting) for setting in (radius, label_cost, support)):
+        raise ValueError("shared=True has one ball: give one radius, label_cost and support")
+    loss = make_loss(loss)
+    members = _members(loss, clients, sample_weight, radius, label_cost, norm, support)
+    q = _center(center, members)
+    if shared:
+        members = [_union(members, q)]
+    unit = _unit(members)
+    w = cp.Variable(members[0].X.shape[1])
+    b = cp.Variable() if fit_intercept else cp.Constant(0.0)
+    # Theorem 4.3 is convex only in a variable z above the losses, not in an expression z.
+    z = cp.Variable(len(members))
+    above, constraints = [], []
+    for s, client in enumerate(members):
+        value, needed = client_program(client.in_units_of(unit), loss, w, b, formulation)
+        above.append(value <= z[s])
+        constraints += needed
+    worst = z[0] if shared else mixture_program(z, q, mixture_radius, p)
+    objective = _minimise(worst, above + constraints, solver)
+    weights = q if shared else np.array([float(link.dual_value) for link in above])
+    return Reference(objective, w.value / unit, float(b.value), weights)
+
+
+def _members(
+    loss: Loss, clients: Sequence[tuple[ArrayLike, ArrayLike]], *settings: Any
+) -> list[Client]:
+    """Every client with its own settings, each given once or once per client."""
+    S = len(clients)
+    if S == 0:
+        raise ValueError("there is no client: give at least one pair (X, y)")
+    each = []
+    for setting in settings:
+        if _is_list(setting) and len(setting) != S:
+            raise ValueError(f"a setting has {len(setting)} entries for {S} clients: give 1 or {S}")
+        each.append(list(setting) if _is_list(setting) else [setting] * S)
+    members = [
+        make_client(loss, X, y, *own)
+        for (X, y), own in zip(clients, zip(*each, strict=True), strict=True)
+    ]
+    if len({client.X.shape[1] for client in members}) > 1:
+        raise ValueError("the clients have different numbers of features: give all the same")
+    return members
+
+
+def _is_list(setting: Any) -> bool:
+    return isinstance(setting, list | tuple | np.ndarray)
+
+
+def _center(center: str | ArrayLike, members: list[Client]) -> Array:
+    if isinstance(center, str):
+        if center not in ("uniform", "proportional"):
+            raise ValueError(f"center must be 'uniform', 'proportional' or weights, got {center!r}")
+        sizes = [client.size if center == "proportional" else 1.0 for client in members]
+        return np.array(sizes) / sum(sizes)
+    q = np.asarray(center, dtype=float)
+    if q.shape != (len(members),) or not (q >= 0.0).all() or abs(q.sum() - 1.0) > 1e-9:
+        raise ValueError("center must hold one weight >= 0 per client, and they must sum to 1")
+    return q
+
+
+def _union(members: list[Client], q: Array) -> Client:
+    """All rows in one ball: the mixture's empirical distribution."""
+    return replace(
+        members[0],
+        X=np.vstack([client.X for client in members]),
+        y=np.concatenate([client.y for client in members]),
+        share=np.concatenate([q_s * client.share for q_s, client in zip(q, members, strict=True)]),
+        size=sum(client.size for client in members),
+    )
+
+
+def _unit(members: list[Client]) -> float:
+    """Return the unit of the features: solvers fail where w is far from 1.
+
+    Neither a margin nor the price rho ||w||_* of robustness is far from 1 at a sensible w.
+    """
+    return max(max(float(np.abs(c.X).max()), c.radius) for c in members) or 1.0
+
+
+def _minimise(objective: Any, constraints: list[Any], solver: str) -> float:
+    import cvxpy as cp
+
+    problem = cp.Problem(cp.Minimize(objective), constraints)
+    for options in _PRECISE if solver == "CLARABEL" else [{}]:
+        try:
+            with warnings.catch_warnings():  # the statuses below say it better
+                warnings.simplefilter("ignore")
+                problem.solve(solver=solver, **options)
+        except cp.SolverError:
+            continue
+        if problem.status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
+            return float(problem.value)
+    raise RuntimeError(f"{solver} found no optimum: scale the data, or try another solver")
+
+
+def _precision(tolerance: float, acceptable: float) -> dict[str, float]:
+    """Return Clarabel's settings: aim at one tolerance, make do with another."""
+    kinds = ("gap_abs", "gap_rel", "feas")
+    aim = {f"tol_{kind}": tolerance for kind in kinds}
+    return aim | {f"reduced_tol_{kind}": acceptable for kind in kinds}
+
+
+# A yardstick for 1e-6 has to be better than that; where rounding stops it, less must do.
+_PRECISE = [_precision(1e-10, 1e-8), _precision(1e-8, 1e-7)]

@@ -1,0 +1,202 @@
+r"""The convex programs of one client, and the support function of the set Q, in cvxpy.
+
+One client's program is the epigraph of
+
+.. math::
+    F(w) = \min_{\lambda\ge0}\; \rho\lambda + \sum_i p_i\alpha_i, \qquad
+    \alpha_i \ge \sup_{(x,y)\in\Xi} L(w;x,y) - \lambda\, d((x,y),(x_i,y_i)).
+
+The functions take cvxpy expressions w, b and return expressions and constraints.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl._registry import lookup
+from drfl.losses import Loss
+from drfl.norms import Norm
+from drfl.reference.clients import Client, Halfspaces
+
+Array = NDArray[np.float64]
+Formulation = Literal["compact", "paper"]
+
+
+def client_program(
+    client: Client, loss: Loss, w: Any, b: Any, formulation: Formulation
+) -> tuple[Any, list[Any]]:
+    """Return an expression and constraints: the minimum over their own variables is F(w)."""
+    import cvxpy as cp
+
+    alpha = cp.Variable(len(client.y))
+    if client.radius == 0.0:  # the ball is one point, and lam would want to be infinite
+        return client.share @ alpha, _epigraph(loss, _score(client, loss, w, b), alpha)
+    lam = cp.Variable(nonneg=True)
+    if client.support is None:
+        constraints = _whole_space(client, loss, alpha, w, b, lam)
+    else:
+        constraints = _halfspaces(client, client.support, loss, alpha, w, b, lam, formulation)
+    return client.radius * lam + client.share @ alpha, constraints
+
+
+def _score(client: Client, loss: Loss, w: Any, b: Any) -> Any:
+    """Return the argument z of the loss for every row: margin or residual."""
+    X, y = client.X, client.y
+    if loss.task == "regression":
+        return X @ w + b - y
+    # Not multiply(y, X @ w): cvxpy 1.9 hands its positive part to LP solvers wrongly.
+    return (y[:, None] * X) @ w + y * b
+
+
+def _whole_space(client: Client, loss: Loss, alpha: Any, w: Any, b: Any, lam: Any) -> list[Any]:
+    """Appendix B on R^n: features stay where they are once lam >= Lip ||w||_*."""
+    z = _score(client, loss, w, b)
+    constraints = _epigraph(loss, z, alpha)
+    constraints.append(loss.lipschitz * _dual_norm(client.norm, w) <= client.feature_cost * lam)
+    if math.isfinite(client.label_cost):
+        if loss.task == "classification":
+            constraints += _epigraph(loss, -z, alpha + client.label_cost * lam)
+        else:
+            # ||(w,-1)||_* of the paper, read as the dual of the metric: max(||w||_*, 1/kappa).
+            constraints.append(loss.lipschitz <= client.label_cost * lam)
+    return constraints
+
+
+def _halfspaces(
+    client: Client,
+    support: Halfspaces,
+    loss: Loss,
+    alpha: Any,
+    w: Any,
+    b: Any,
+    lam: Any,
+    formulation: Formulation,
+) -> list[Any]:
+    """Appendix B on a polyhedron: one constraint per linear piece, label and row."""
+    classification = loss.task == "classification"
+    labels = (1.0, -1.0) if classification and math.isfinite(client.label_cost) else (1.0,)
+    # In a box with the l1 norm the best multipliers depend on a row through its slope alone.
+    share = support.is_box and client.norm.name == "l1" and formulation == "compact"
+    constraints = []
+    for piece in loss.pieces:
+        if piece.slope == 0.0:  # nothing to gain by moving, and least at the row's own label
+            constraints.append(piece.constant <= alpha)
+            continue
+        for label in labels:
+            slope = np.full(len(client.y), piece.slope)
+            if classification:
+                slope *= label * client.y
+            flip = client.label_cost * lam if label < 0.0 else 0.0
+            for rows in [slope == a for a in np.unique(slope)] if share else [slope != 0.0]:
+                value, needed = _transported(client, support, loss, slope, rows, share, w, b, lam)
+                constraints += [*needed, value + piece.constant - flip <= alpha[rows]]
+    return constraints
+
+
+def _transported(
+    client: Client,
+    support: Halfspaces,
+    loss: Loss,
+    slope: Array,
+    rows: Any,
+    share: bool,
+    w: Any,
+    b: Any,
+    lam: Any,
+) -> tuple[Any, list[Any]]:
+    r"""Return the worst value of a linear piece over the support, less the transport cost.
+
+    By conic duality, with one multiplier :math:`\phi\ge0` per side (the paper's
+    :math:`\phi^\pm_{si}`, on a box :math:`\pi^\pm_{si}, \tau^\pm_{si}`),
+
+    .. math::
+        \sup_{Ax+ay\le d} s(\langle w,x\rangle + b - y) - \lambda\,d(\cdot,(x_i,y_i))
+        = \min_\phi\; \langle\omega,x_i\rangle + \upsilon y_i + sb + \langle\phi,d\rangle,
+        \quad \omega = sw - A^\top\phi,\; \upsilon = -s - a^\top\phi,
+
+    subject to :math:`\|\omega\|_*\le\lambda` and :math:`|\upsilon|\le\kappa\lambda`. In
+    classification there is no y and no :math:`\upsilon`.
+    """
+    import cvxpy as cp
+
+    X, y, slope = client.X[rows], client.y[rows], slope[rows]
+    sets = slope[:1] if share else slope  # one set of multipliers, or one per row
+    phi = cp.Variable((len(sets), len(support.d)), nonneg=True)
+    # A variable rather than an expression: it enters two constraints, and w would be copied.
+    omega = cp.Variable((len(sets), X.shape[1]))
+    constraints = [
+        omega == cp.outer(sets, w) - phi @ support.A,
+        _dual_norm(client.norm, omega, axis=1) <= client.feature_cost * lam,
+    ]
+    moved = X @ omega[0] if share else cp.sum(cp.multiply(X, omega), axis=1)
+    value = moved + slope * b + phi @ support.d
+    if loss.task == "regression":
+        upsilon = -sets - phi @ support.a
+        value = value + cp.multiply(y, upsilon)
+        if math.isfinite(client.label_cost):
+            constraints.append(cp.abs(upsilon) <= client.label_cost * lam)
+    return value, constraints
+
+
+def _epigraph(loss: Loss, z: Any, bound: Any) -> list[Any]:
+    """Return the constraints that say L(z) <= bound."""
+    if loss.pieces:
+        return [piece.slope * z + piece.constant <= bound for piece in loss.pieces]
+    return [lookup("loss in cvxpy", loss.name, _CURVED)(loss, z) <= bound]
+
+
+def _smooth_hinge(loss: Loss, z: Any) -> Any:
+    import cvxpy as cp
+
+    return cp.huber(cp.pos(1.0 - z), 1.0) / 2.0
+
+
+def _logistic(loss: Loss, z: Any) -> Any:
+    import cvxpy as cp
+
+    return cp.logistic(-z)
+
+
+def _huber(loss: Any, z: Any) -> Any:
+    import cvxpy as cp
+
+    return cp.huber(z, loss.epsilon) / 2.0  # cvxpy's is z^2 near 0, ours z^2/2
+
+
+_CURVED: dict[str, Callable[[Any, Any], Any]] = {
+    "smooth_hinge": _smooth_hinge,
+    "logistic": _logistic,
+    "huber": _huber,
+}
+_DUAL: dict[str, Any] = {"l1": "inf", "l2": 2, "linf": 1}
+
+
+def _dual_norm(norm: Norm, w: Any, axis: int | None = None) -> Any:
+    import cvxpy as cp
+
+    return cp.norm(w, lookup("dual norm in cvxpy", norm.name, _DUAL), axis=axis)
+
+
+def mixture_program(z: Any, center: Array, radius: float, p: float) -> Any:
+    r"""Return :math:`h(z) = \max_{q\in Q} q'z` as an expression (Theorem 4.3's dual).
+
+    .. math::
+        h(z) = \min_{\eta\ge0,\,\gamma}\; \langle\hat q, z+\eta\rangle
+        + \theta\,\|z+\eta+\gamma e\|_{p_*}
+    """
+    import cvxpy as cp
+
+    if radius == 0.0:
+        return center @ z
+    # The farthest point of the simplex is a corner: beyond it, Q is the whole simplex.
+    if all(np.linalg.norm(corner - center, p) <= radius for corner in np.eye(len(center))):
+        return cp.max(z)
+    eta = cp.Variable(len(center), nonneg=True)
+    gamma = cp.Variable()
+    dual = {1: "inf", 2: 2, math.inf: 1}[p]
+    return center @ (z + eta) + radius * cp.norm(z + eta + gamma, dual)

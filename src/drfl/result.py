@@ -1,0 +1,183 @@
+"""What a run gives back: the model, the proof, what it cost, and the history of its rounds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.problem import from_json, to_json
+from drfl.solvers.base import Status
+from drfl.wire import Failure
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
+
+# A summary stays on one screen.
+SHOWN_CLIENTS = 12
+
+
+@dataclass(frozen=True)
+class Record:
+    """Where a run stood after a round; costs are those of all rounds up to then.
+
+    Attributes
+    ----------
+    round : int
+        How many rounds have been done, this one included.
+    objective, lower_bound, gap : float
+        What is proved about the best model so far.
+    worst_client : str or None
+        The client with the largest loss there.
+    bytes_up, bytes_down : dict of str to int
+        Sent by and to each client.
+    seconds_clients, seconds_server : float
+        Computing time, that of the clients added up.
+    failures : dict of str to str
+        Clients without a usable reply in this round, and why.
+    info : dict
+        What the solver likes to record.
+    """
+
+    round: int
+    objective: float
+    lower_bound: float
+    gap: float
+    worst_client: str | None
+    bytes_up: dict[str, int]
+    bytes_down: dict[str, int]
+    seconds_clients: float
+    seconds_server: float
+    failures: dict[str, str] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """The outcome of a run; dictionaries by client name are in client order.
+
+    Attributes
+    ----------
+    coef, intercept : array of shape (n,), float
+        The model.
+    objective, lower_bound, gap : float
+        The optimum lies between the first two; `drfl.solvers.relative_gap` of them.
+    status : Status
+        Why the run ended, with a sentence.
+    weights, client_losses, client_multipliers : dict of str to float
+        The worst weights q, and at the model each client's worst-case loss F_s and price of
+        transport.
+    rounds : int
+        Messages went down and up so many times.
+    bytes_up, bytes_down : dict of str to int
+        Sent by and to each client in all.
+    seconds_clients, seconds_server : float
+        Computing time, that of the clients added up.
+    history : tuple of Record
+        One entry per round.
+    """
+
+    coef: Array
+    intercept: float
+    objective: float
+    lower_bound: float
+    gap: float
+    status: Status
+    weights: dict[str, float]
+    client_losses: dict[str, float]
+    client_multipliers: dict[str, float]
+    rounds: int
+    bytes_up: dict[str, int]
+    bytes_down: dict[str, int]
+    seconds_clients: float
+    seconds_server: float
+    history: tuple[Record, ...] = ()
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the history as a DataFrame, a row per round; bytes are sums over the clients."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError("to_frame needs pandas: pip install pandas") from None
+        return pd.DataFrame([_row(record) for record in self.history])
+
+    def to_json(self) -> str:
+        """Write everything down as JSON; what JSON lacks becomes "inf", "-inf" or "nan"."""
+        data = _fields(self)
+        data["status"] = {"kind": str(self.status.kind), "message": self.status.message}
+        data["history"] = [_fields(record) for record in self.history]
+        return json.dumps(to_json(data), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Result:
+        """Read what `to_json` wrote."""
+        data = json.loads(text)
+        if not (isinstance(data, dict) and set(data) == {f.name for f in fields(cls)}):
+            raise ValueError("this is not a result: its fields are not those of a drfl.Result")
+        history = tuple(Record(**_read(record)) for record in data["history"])
+        read = _read(data) | {"status": Status(**data["status"]), "history": history}
+        return cls(**read | {"coef": np.array(read["coef"], dtype=np.float64)})
+
+    def summary(self) -> str:
+        """A few lines for a reader: status, objective, costs, and the clients that weigh most."""
+        up, down = sum(self.bytes_up.values()), sum(self.bytes_down.values())
+        lines = [
+            str(self.status),
+            f"objective {self.objective:.8g}, proved to be at least {self.lower_bound:.8g} "
+            f"(relative gap {self.gap:.2g})",
+            f"{self.rounds} rounds, {up / 1000:.1f} kB up, {down / 1000:.1f} kB down, "
+            f"{self.seconds_clients:.2f} s on clients, {self.seconds_server:.2f} s on the server",
+            "",
+            *self._client_lines(),
+        ]
+        return "\n".join(lines)
+
+    def _client_lines(self) -> list[str]:
+        shown = sorted(self.weights, key=lambda name: -self.weights[name])[:SHOWN_CLIENTS]
+        width = max([len("client"), *(len(name) for name in shown)])
+        lines = [f"{'client':{width}}  {'weight':>8}  {'loss':>10}  {'multiplier':>10}"]
+        lines += [
+            f"{name:{width}}  {self.weights[name]:8.4f}  {self.client_losses[name]:10.6g}  "
+            f"{self.client_multipliers[name]:10.4g}{self._absence(name)}"
+            for name in shown
+        ]
+        more = len(self.weights) - len(shown)
+        return [*lines, f"and {more} more"] if more else lines
+
+    def _absence(self, name: str) -> str:
+        """A remark on a client that was missing, with its last reason."""
+        reasons = [record.failures[name] for record in self.history if name in record.failures]
+        if not reasons:
+            return ""
+        why = Failure(reasons[-1]).sentence if reasons[-1] in set(Failure) else reasons[-1]
+        return f"  missing in {len(reasons)} of {self.rounds} rounds: {why}"
+
+    def __repr__(self) -> str:
+        return (
+            f"<Result {self.status.kind}: objective {self.objective:.6g}, gap {self.gap:.2g}, "
+            f"{self.rounds} rounds, {len(self.weights)} clients>"
+        )
+
+
+def _fields(record: Record | Result) -> dict[str, Any]:
+    return {f.name: getattr(record, f.name) for f in fields(record)}
+
+
+def _read(data: dict[str, Any]) -> dict[str, Any]:
+    """Numbers from JSON; names and reasons stay the strings they are."""
+    text = ("worst_client", "failures")
+    return {key: value if key in text else from_json(value) for key, value in data.items()}
+
+
+def _row(record: Record) -> dict[str, Any]:
+    row = _fields(record)
+    row["bytes_up"] = sum(record.bytes_up.values())
+    row["bytes_down"] = sum(record.bytes_down.values())
+    row["missing"] = len(row.pop("failures"))
+    info = row.pop("info")
+    return row | {key: value for key, value in info.items() if key not in row}

@@ -1,0 +1,209 @@
+"""The loop: propose, let the engine carry, absorb, record, stop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from numbers import Real
+from time import perf_counter
+
+import numpy as np
+
+from drfl.ball import Ball
+from drfl.client import Client
+from drfl.engines import Answers, Engine, make_engine
+from drfl.problem import Problem
+from drfl.result import Record, Result
+from drfl.solvers import Session, Solver, Status, make_solver
+from drfl.solvers.base import Array
+from drfl.wire import Message
+
+Callback = Callable[[Record], object]
+
+
+def solve(
+    problem: Problem,
+    clients: Sequence[Client],
+    *,
+    solver: str | Solver = "bundle",
+    engine: str | Engine = "serial",
+    tol: float = 1e-6,
+    max_rounds: int = 200,
+    callbacks: Sequence[Callback] = (),
+    deadline: float | None = None,
+) -> Result:
+    """Minimise the problem's objective while every client keeps its rows.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is minimised.
+    clients : sequence of Client
+        Who holds the data; their order is that of every result and every sum.
+    solver : str or Solver
+        The method: a name for its default settings, or an object with your own.
+    engine : str or Engine
+        How messages reach the clients. It is closed at the end, whatever happens.
+    tol : float
+        Stop when the proved relative gap is at most this.
+    max_rounds : int
+        Stop after so many rounds.
+    callbacks : sequence of callables
+        Each is called with the `Record` of every round; one that returns True stops the run.
+    deadline : float, optional
+        Seconds that a client has for its answer in a round; a later one counts as missing.
+
+    Returns
+    -------
+    Result
+        Also where the run did not get to the tolerance: its status says why.
+    """
+    solver, engine = make_solver(solver), make_engine(engine)
+    _check_settings(problem, solver, tol, max_rounds, callbacks, deadline)
+    names = _checked_names(problem, clients)
+    session = solver.start(problem, names, tol=tol, max_rounds=max_rounds)
+    meter, history, status = _Meter(names), list[Record](), session.status
+    with engine:
+        engine.start(clients, problem, solver.handlers)
+        while status is None:
+            with meter.server():
+                messages = session.propose()
+            answers = engine.map(messages, deadline)
+            with meter.server():
+                session.absorb(answers.replies, answers.failures)
+            meter.count(messages, answers)
+            history.append(meter.record(len(history) + 1, session, answers.failures))
+            # Every callback sees every record, also if another one wants to stop.
+            wishes = [callback(history[-1]) for callback in callbacks]
+            status = session.status
+            if status is None and any(wishes):
+                status = Status.stopped(session.gap)
+            if status is None and len(history) == max_rounds:
+                status = Status.max_rounds(session.gap, tol)
+    return meter.result(session, status, tuple(history))
+
+
+class _Meter:
+    """Counts bytes and seconds, and writes records."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        self.up, self.down = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+        self.seconds_clients = self.seconds_server = 0.0
+
+    @contextmanager
+    def server(self) -> Iterator[None]:
+        start = perf_counter()
+        yield
+        self.seconds_server += perf_counter() - start
+
+    def count(self, messages: Mapping[str, Message], answers: Answers) -> None:
+        for name, message in messages.items():
+            self.down[name] += message.nbytes
+        for name, reply in answers.replies.items():
+            self.up[name] += reply.nbytes
+        self.seconds_clients += sum(answers.seconds.values())
+
+    def record(self, round: int, session: Session, failures: Mapping[str, str]) -> Record:
+        return Record(
+            round=round,
+            objective=float(session.objective),
+            lower_bound=float(session.lower_bound),
+            gap=float(session.gap),
+            worst_client=self._worst(session.client_losses),
+            bytes_up=dict(self.up),
+            bytes_down=dict(self.down),
+            seconds_clients=self.seconds_clients,
+            seconds_server=self.seconds_server,
+            failures={**failures, **session.rejected},
+            info=dict(session.info),
+        )
+
+    def _worst(self, losses: Array) -> str | None:
+        return None if np.isnan(losses).all() else self.names[int(np.nanargmax(losses))]
+
+    def result(self, session: Session, status: Status, history: tuple[Record, ...]) -> Result:
+        return Result(
+            coef=np.array(session.coef, dtype=np.float64),
+            intercept=float(session.intercept),
+            objective=float(session.objective),
+            lower_bound=float(session.lower_bound),
+            gap=float(session.gap),
+            status=status,
+            weights=self._by_name(session.weights),
+            client_losses=self._by_name(session.client_losses),
+            client_multipliers=self._by_name(session.client_multipliers),
+            rounds=len(history),
+            bytes_up=dict(self.up),
+            bytes_down=dict(self.down),
+            seconds_clients=self.seconds_clients,
+            seconds_server=self.seconds_server,
+            history=history,
+        )
+
+    def _by_name(self, values: Array) -> dict[str, float]:
+        return dict(zip(self.names, values.tolist(), strict=True))
+
+
+def _check_settings(
+    problem: Problem,
+    solver: Solver,
+    tol: float,
+    max_rounds: int,
+    callbacks: Sequence[Callback],
+    deadline: float | None,
+) -> None:
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
+    if problem.shared_ball and not solver.shared_ball:
+        raise ValueError(f"the solver {solver.name!r} has no shared ball: take shared_ball=False")
+    if not (isinstance(tol, Real) and 0.0 < tol < math.inf):
+        raise ValueError(f"tol must be a finite number > 0, got {tol!r}")
+    if isinstance(max_rounds, bool) or not isinstance(max_rounds, int) or max_rounds < 1:
+        raise ValueError(f"max_rounds must be a whole number >= 1, got {max_rounds!r}")
+    if not (isinstance(callbacks, Sequence) and all(callable(c) for c in callbacks)):
+        raise TypeError("callbacks must be a list of callables that take a Record")
+    if not (deadline is None or (isinstance(deadline, Real) and 0.0 < deadline < math.inf)):
+        raise ValueError(f"deadline must be None or a finite number of seconds > 0: {deadline!r}")
+
+
+def _checked_names(problem: Problem, clients: Sequence[Client]) -> tuple[str, ...]:
+    """The clients' names, if the clients fit together and the problem knows them."""
+    if not (isinstance(clients, Sequence) and all(isinstance(c, Client) for c in clients)):
+        raise TypeError("clients must be a list of drfl.Client")
+    if not clients:
+        raise ValueError("there is no client: give at least one drfl.Client")
+    names = tuple(client.name for client in clients)
+    twice = [name for k, name in enumerate(names) if name in names[:k]]
+    if twice:
+        raise ValueError(f"two clients are called {twice[0]!r}: give every client its own name")
+    _check_columns(clients)
+    unknown = [] if isinstance(problem.ball, Ball) else [s for s in problem.ball if s not in names]
+    if unknown:
+        raise ValueError(f"the problem has a ball for {unknown[0]!r}, but there is no such client")
+    center = problem.mixture.center
+    if not isinstance(center, str) and len(center) != len(names):
+        raise ValueError(f"the mixture has {len(center)} weights, but {len(names)} clients exist")
+    for name in names:
+        problem.ball_of(name)
+    return names
+
+
+def _check_columns(clients: Sequence[Client]) -> None:
+    first = clients[0]
+    for client in clients[1:]:
+        if client.rows.n_features != first.rows.n_features:
+            raise ValueError(
+                f"client {client.name!r} has {client.rows.n_features} columns, but "
+                f"{first.name!r} has {first.rows.n_features}: all need the same"
+            )
+    named = [client for client in clients if client.rows.names is not None]
+    for client in named[1:]:
+        pairs = zip(named[0].rows.names or (), client.rows.names or (), strict=True)
+        for k, (one, other) in enumerate(pairs):
+            if one != other:
+                raise ValueError(
+                    f"column {k} is {one!r} at client {named[0].name!r} but {other!r} at "
+                    f"{client.name!r}: all need the same columns in the same order"
+                )

@@ -1,0 +1,213 @@
+"""What a solver is: a frozen record of settings with a client half and a server half."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.client import Handler
+from drfl.problem import Problem
+from drfl.wire import Message
+
+Array = NDArray[np.float64]
+
+
+class StatusKind(StrEnum):
+    """Why a run ended; LOCAL: optimal, but proved in a region only, which the sentence names."""
+
+    CERTIFIED = "certified"
+    LOCAL = "local"
+    MAX_ROUNDS = "max_rounds"
+    STALLED = "stalled"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class Status:
+    """Why a run ended, with a sentence that says what was proved and what to do.
+
+    Examples
+    --------
+    >>> print(Status.certified(3e-7))
+    certified: the objective is proved to be within 3.0e-07 (relative) of the optimum
+    """
+
+    kind: StatusKind
+    message: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", StatusKind(self.kind))
+
+    @classmethod
+    def certified(cls, gap: float) -> Status:
+        """The proved gap is within the tolerance, for every w and b."""
+        return cls(
+            StatusKind.CERTIFIED,
+            f"the objective is proved to be within {gap:.1e} (relative) of the optimum",
+        )
+
+    @classmethod
+    def max_rounds(cls, gap: float, tol: float) -> Status:
+        """The rounds are used up."""
+        return cls(StatusKind.MAX_ROUNDS, f"{_short_of(gap, tol)}: allow more rounds")
+
+    @classmethod
+    def stalled(cls, gap: float, tol: float) -> Status:
+        """Floating-point arithmetic allows no further progress."""
+        return cls(
+            StatusKind.STALLED,
+            f"no progress any more, {_short_of(gap, tol)}: scale the features or raise tol",
+        )
+
+    @classmethod
+    def stopped(cls, gap: float) -> Status:
+        """A callback wanted it."""
+        return cls(StatusKind.STOPPED, f"stopped by callback at a proved gap of {gap:.1e}")
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+def _short_of(gap: float, tol: float) -> str:
+    return f"the proved gap is {gap:.1e}, not yet {tol:.1e}"
+
+
+class Solver(ABC):
+    """A method: settings (a frozen dataclass), a client half and a server half.
+
+    Attributes
+    ----------
+    name : str
+        The registered name.
+    handlers : mapping of str to Handler
+        The client half: who answers which kind of message. Module-level functions, so that an
+        engine can hand them to other processes.
+    shared_ball : bool
+        Whether it solves problems with one ball around the mixture.
+    """
+
+    name: ClassVar[str]
+    handlers: ClassVar[Mapping[str, Handler]]
+    shared_ball: ClassVar[bool] = False
+
+    @abstractmethod
+    def start(
+        self, problem: Problem, names: Sequence[str], *, tol: float, max_rounds: int
+    ) -> Session:
+        """Return the server half for these clients, before its first round.
+
+        The number of features, and the sizes that a proportional mixture needs, are the clients'
+        to tell: the replies of the first round have to bring them.
+        """
+
+
+class Session(ABC):
+    """The server half of one run, with explicit state; it never touches rows.
+
+    Arrays by client are in the order of ``names``; NaN where a client has not answered yet.
+    """
+
+    @abstractmethod
+    def propose(self) -> dict[str, Message]:
+        """The messages of this round by client name; a client without one is not asked."""
+
+    @abstractmethod
+    def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
+        """Take in the answers to the last proposal; both mappings are in client order.
+
+        Replies come as they were sent: the session validates them (`drfl.wire.validate`) and
+        treats a bad one as missing, with its reason in `rejected`.
+        """
+
+    @property
+    @abstractmethod
+    def status(self) -> Status | None:
+        """None while the run should go on."""
+
+    @property
+    @abstractmethod
+    def coef(self) -> Array:
+        """The best model so far: w (n,)."""
+
+    @property
+    @abstractmethod
+    def intercept(self) -> float:
+        """The best model so far: b; 0 without an intercept."""
+
+    @property
+    @abstractmethod
+    def objective(self) -> float:
+        """The objective there, an upper bound of the optimum; inf before it is known."""
+
+    @property
+    @abstractmethod
+    def lower_bound(self) -> float:
+        """A proven lower bound of the optimum; -inf where there is none."""
+
+    @property
+    @abstractmethod
+    def gap(self) -> float:
+        """`relative_gap` of the two."""
+
+    @property
+    @abstractmethod
+    def weights(self) -> Array:
+        """The worst weights q (S,)."""
+
+    @property
+    @abstractmethod
+    def client_losses(self) -> Array:
+        """F_s (S,) at the best model."""
+
+    @property
+    @abstractmethod
+    def client_multipliers(self) -> Array:
+        """The clients' prices of transport (S,) at the best model."""
+
+    @property
+    def rejected(self) -> Mapping[str, str]:
+        """The replies of this round that were refused, with the reason, by client name."""
+        return {}
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """What the method likes to record of this round: numbers and strings."""
+        return {}
+
+
+def relative_gap(upper: float, lower: float, at_zero: float) -> float:
+    r"""How far from the optimum the model can be at most, relative to its objective.
+
+    .. math:: \frac{UB - LB}{\max(|UB|,\ 10^{-3}\,UB_0)}
+
+    The floor keeps it meaningful where the optimum is 0. It is infinite as long as a bound is
+    missing.
+
+    Parameters
+    ----------
+    upper, lower : float
+        The bounds UB and LB.
+    at_zero : float
+        :math:`UB_0`, the objective at w = 0; left out of account unless it is finite.
+
+    Examples
+    --------
+    >>> relative_gap(2.0, 1.0, 1.0)
+    0.5
+    >>> relative_gap(0.0, 0.0, 0.0), relative_gap(math.inf, 0.0, 1.0)
+    (0.0, inf)
+    """
+    if not (math.isfinite(upper) and math.isfinite(lower)):
+        return math.inf
+    if lower >= upper:  # rounding may put it slightly above
+        return 0.0
+    scale = max(abs(upper), 1e-3 * at_zero if math.isfinite(at_zero) else 0.0)
+    return (upper - lower) / scale if scale > 0.0 else math.inf

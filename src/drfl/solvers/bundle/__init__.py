@@ -1,0 +1,34 @@
+"""The bundle method: exact solutions with a certificate in tens of rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from drfl.client import Checked, Handler
+from drfl.problem import Problem
+from drfl.solvers.base import Session, Solver
+from drfl.solvers.bundle.client import answer
+from drfl.solvers.bundle.exchange import KIND, REPLY, REQUEST
+from drfl.solvers.bundle.session import BundleSession
+from drfl.solvers.bundle.settings import Settings
+
+
+@dataclass(frozen=True)
+class Bundle(Settings, Solver):
+    """The default solver; see `Settings` for what can be chosen."""
+
+    name: ClassVar[str] = "bundle"
+    handlers: ClassVar[Mapping[str, Handler]] = {KIND: Checked(answer, REQUEST, REPLY)}
+
+    def start(
+        self,
+        problem: Problem,
+        names: Sequence[str],
+        n_features: int,
+        *,
+        tol: float,
+        max_rounds: int,
+    ) -> Session:
+        return BundleSession(self, problem, names, n_features, tol=tol, max_rounds=max_rounds)

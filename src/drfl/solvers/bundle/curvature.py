@@ -1,0 +1,96 @@
+r"""Curvature at a client: how the mean slope changes around a point, and how it is packed.
+
+Smooth losses have an exact Hessian. For a loss with kinks the density of rows around a kink stands
+in for it: rows within h of a kink count with weight 1/(2h), h being half the root mean square move
+of the margins since the last round (at least what holds 2 % of the rows). It is only a metric:
+whatever it is, cuts and certificate stay exact.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.losses import Array
+from drfl.solvers.bundle.linearise import Linearisation
+from drfl.worst_case.whole_space import WholeSpaceOracle, flip_gain
+
+WINDOW = 0.5
+LEAST_SHARE = 0.02
+
+
+def density(oracle: WholeSpaceOracle, m: Array, previous: Array | None) -> Array:
+    """The second derivative of each row's loss with respect to its argument, or its stand-in."""
+    loss = oracle.loss
+    if not loss.kinks:
+        return loss.curvature(m)
+    distances = [np.abs(m - kink) for kink in loss.kinks]
+    nearest = np.minimum.reduce(distances)
+    k = min(len(m), max(2, int(LEAST_SHARE * len(m)))) - 1
+    least, most = float(np.partition(nearest, k)[k]), max(float(d.max()) for d in distances)
+    h = most if previous is None else WINDOW * _rms(oracle, m - previous)
+    h = max(min(max(h, least), most), 1e-9)
+    return sum(((d <= h) / (2.0 * h) for d in distances), start=np.zeros(len(m)))
+
+
+def hessian(
+    oracle: WholeSpaceOracle, at: Linearisation, d: Array, previous: Array | None, dimension: int
+) -> Array:
+    r""":math:`\sum_ip_id_i(x_i,1)(x_i,1)^T`, plus what flipping rows contributes."""
+    rows = oracle.rows
+    H = rows.gram(d * rows.mass())
+    if at.any_flip and previous is not None:
+        H += _flip_curvature(oracle, at, previous)
+    return H[:dimension, :dimension]
+
+
+def _flip_curvature(oracle: WholeSpaceOracle, at: Linearisation, previous: Array) -> Array:
+    """The rows that are next to flip or to flip back, around their mean.
+
+    A fixed budget of flips only changes hands, hence the mean is taken out.
+    """
+    rows, loss, m = oracle.rows, oracle.loss, at.arguments
+    assert at.flipped is not None
+    k = max(2, int(at.flipped.sum()))
+    away = np.abs(flip_gain(loss, m) - oracle.ball.label_cost * at.multiplier)
+    near = np.argpartition(away, min(k, len(away)) - 1)[:k]
+    h = max(float(away[near].max()), 0.05 * _rms(oracle, m - previous), 1e-6)
+    turn = -rows.y[near] * (loss.slope(-m[near]) + loss.slope(m[near]))
+    A = np.column_stack([rows.take(near), np.ones(len(near))]) * turn[:, None]
+    A -= A.mean(axis=0)
+    return A.T @ A / (2.0 * h * rows.n_rows)
+
+
+def pack_factor(H: Array) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
+    """A Cholesky factor of the scaled H in float16, and the scales: positive whatever the rounding.
+
+    (float16 of H itself would be indefinite.)
+    """
+    top = max(float(np.diag(H).max(initial=0.0)), 1e-300)
+    scale = np.sqrt(np.maximum(np.diag(H), 1e-12 * top))
+    R = np.linalg.cholesky(H / np.outer(scale, scale) + 1e-6 * np.eye(len(H)))
+    return R[np.tril_indices(len(H))].astype(np.float16), scale.astype(np.float32)
+
+
+def unpack_factor(factor: NDArray[np.float16], scale: NDArray[np.float32]) -> Array:
+    """H from its factor."""
+    R = np.zeros((len(scale), len(scale)))
+    R[np.tril_indices(len(scale))] = factor
+    R *= scale.astype(np.float64)[:, None]
+    return R @ R.T
+
+
+def pack_triangle(H: Array) -> NDArray[np.float32]:
+    """The lower triangle in float32: accurate enough for Newton steps."""
+    return H[np.tril_indices(len(H))].astype(np.float32)
+
+
+def unpack_triangle(triangle: NDArray[np.float32], dimension: int) -> Array:
+    """H from its triangle."""
+    H = np.zeros((dimension, dimension))
+    H[np.tril_indices(dimension)] = triangle
+    return H + np.tril(H, -1).T
+
+
+def _rms(oracle: WholeSpaceOracle, move: Array) -> float:
+    return float(np.sqrt(oracle.rows.mean(move * move)))

@@ -1,0 +1,138 @@
+r"""The server's model of every client: cuts, in pieces and families.
+
+A client may split its rows into groups and send one cut per group. A *piece* is one group of one
+client; its cuts bound the mean loss :math:`u_p` of that group from below. The pieces of one way of
+grouping form a *family* j of client s, and
+
+.. math:: F_s \ge \rho_s\lambda_s + \sum_{p\in j} \mathrm{share}_p\,u_p,\qquad
+          u_p \ge \max\{0,\ c_k + g_k^\top x + \gamma_k\lambda_s\}.
+
+Old families stay valid after a regrouping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.losses import Array
+
+Ints = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Cuts:
+    r"""Parallel arrays, one entry per cut.
+
+    Attributes
+    ----------
+    piece : (K,)
+        The piece it bounds.
+    c, g, slope : (K,), (K, d), (K,)
+        Constant, slope in x = (w, b), slope in :math:`\lambda_s`.
+    lift : (K, n+1)
+        In a box: slopes in the clipped model :math:`\omega_s` and in :math:`\tau_s`; else (K, 0).
+    point, group : (K,)
+        The evaluated point and the group it came from: how the client recognises its own cut.
+    tangent : (K,)
+        False for cuts that need not touch the function (dual cuts).
+    used : (K,)
+        The last round in which it had a multiplier.
+    """
+
+    piece: Ints
+    c: Array
+    g: Array
+    slope: Array
+    lift: Array
+    point: Ints
+    group: Ints
+    tangent: NDArray[np.bool_]
+    used: Ints
+
+    def __len__(self) -> int:
+        return len(self.c)
+
+    def where(self, mask: NDArray[np.bool_]) -> Cuts:
+        """Keep some of them."""
+        return Cuts(*(getattr(self, f.name)[mask] for f in fields(self)))
+
+    def joined(self, others: Sequence[Cuts]) -> Cuts:
+        """These and the others."""
+        parts = [self, *others]
+        return Cuts(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(self)))
+
+
+class Pool:
+    """All cuts, and the table of pieces and families they belong to."""
+
+    def __init__(self, n_clients: int, dimension: int, lifted: int = 0) -> None:
+        self.n_clients, self.dimension = n_clients, dimension
+        none = np.zeros(0, np.intp)
+        self.cuts = Cuts(
+            none,
+            np.zeros(0),
+            np.zeros((0, dimension)),
+            np.zeros(0),
+            np.zeros((0, lifted)),
+            none,
+            none,
+            np.zeros(0, np.bool_),
+            none,
+        )
+        self.family_client = none
+        self.piece_family, self.piece_share = none, np.zeros(0)
+        self._first_piece: dict[tuple[int, int], int] = {}
+
+    @property
+    def piece_client(self) -> Ints:
+        """The client of each piece."""
+        return self.family_client[self.piece_family]
+
+    @property
+    def cut_client(self) -> Ints:
+        """The client of each cut."""
+        return self.piece_client[self.cuts.piece]
+
+    def pieces(self, client: int, family: int, groups: int, share: Array | None = None) -> Ints:
+        """The pieces of a client's family, registered with their shares when first seen."""
+        key = client, family
+        if key not in self._first_piece:
+            if share is None:
+                share = np.full(groups, 1.0 / groups)
+            self._first_piece[key] = len(self.piece_share)
+            fresh = np.full(groups, len(self.family_client))
+            self.family_client = np.append(self.family_client, client)
+            self.piece_family = np.concatenate([self.piece_family, fresh])
+            self.piece_share = np.concatenate([self.piece_share, share])
+        return self._first_piece[key] + np.arange(groups)
+
+    def add(self, cuts: Sequence[Cuts]) -> None:
+        """Take in the cuts of a round."""
+        if cuts:
+            self.cuts = self.cuts.joined(cuts)
+
+    def keep(self, mask: NDArray[np.bool_]) -> None:
+        """Forget the other cuts; pieces and families keep their numbers."""
+        self.cuts = self.cuts.where(mask)
+
+    def values(self, cuts: Cuts, x: Array, lam: Array, half: Array | None = None) -> Array:
+        r"""The model of :math:`F_s-\rho_s\lambda_s` at x and given :math:`\lambda_s`."""
+        own = lam[self.piece_client[cuts.piece]]
+        at = cuts.c + cuts.g @ x + cuts.slope * own
+        if cuts.lift.shape[1] and half is not None:
+            w = x[: len(half)]
+            omega = np.clip(w, -own[:, None], own[:, None])
+            tau = np.abs(w - omega) @ half
+            at += (cuts.lift[:, :-1] * omega).sum(axis=1) + cuts.lift[:, -1] * tau
+        u = np.zeros(len(self.piece_share))
+        np.maximum.at(u, cuts.piece, at)
+        families = np.bincount(
+            self.piece_family, self.piece_share * u, minlength=len(self.family_client)
+        )
+        out = np.zeros(self.n_clients)
+        np.maximum.at(out, self.family_client, families)
+        return out

@@ -1,0 +1,75 @@
+"""Points that clients evaluated, possibly not all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from drfl.losses import Array
+from drfl.solvers.bundle.cuts import Pool
+from drfl.solvers.bundle.terms import Terms
+
+
+@dataclass
+class Point:
+    """A point, each client's value there (NaN: not heard yet), multiplier and gradient."""
+
+    x: Array
+    values: Array
+    multipliers: Array
+    gradients: Array
+
+    @classmethod
+    def fresh(cls, x: Array, n_clients: int) -> Point:
+        """Nobody has answered yet."""
+        nan = np.full(n_clients, np.nan)
+        return cls(x, nan, nan.copy(), np.full((n_clients, len(x)), np.nan))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every client has answered: only then is the value an upper bound."""
+        return not bool(np.isnan(self.values).any())
+
+
+@dataclass
+class Evaluated:
+    """The table of points by identity."""
+
+    terms: Terms
+    pool: Pool
+    points: dict[int, Point] = field(default_factory=dict)
+
+    def objective(self, identity: int) -> float:
+        """h(F) at a point; a silent client is represented by its cut model, a lower estimate."""
+        point = self.points[identity]
+        values = point.values
+        if not point.complete:
+            values = np.where(np.isnan(values), self.model(point.x), values)
+        return self.terms.mixture.support(values)
+
+    def model(self, x: Array) -> Array:
+        r"""The cut model of every F_s at x: each :math:`\lambda_s` minimised by golden section."""
+        terms, pool = self.terms, self.pool
+        cuts = pool.cuts
+        if not terms.priced:
+            return pool.values(cuts, x, np.zeros(terms.n_clients))
+        low = terms.floor.copy()
+        if terms.kind != "box":
+            low = np.maximum(low, terms.norm_of(x))
+
+        def at(lam: Array) -> Array:
+            return terms.rho * lam + pool.values(cuts, x, lam, terms.half)
+
+        best = at(low)
+        if not terms.lambdas:
+            return best
+        high = np.maximum(4.0 * low, 1.0 / terms.unit) + 4.0 * np.abs(x).sum()
+        golden = (np.sqrt(5.0) - 1.0) / 2.0
+        for _ in range(45):
+            left, right = high - golden * (high - low), low + golden * (high - low)
+            at_left, at_right = at(left), at(right)
+            lower = at_left <= at_right
+            high, low = np.where(lower, right, high), np.where(lower, low, left)
+            best = np.minimum(best, np.minimum(at_left, at_right))
+        return best

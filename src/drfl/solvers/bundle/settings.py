@@ -1,0 +1,36 @@
+"""Settings of the bundle method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What can be chosen; the defaults are what measured best.
+
+    Attributes
+    ----------
+    curvature : {"auto", "never"}
+        Whether clients are asked for second-order information (they may refuse).
+    groups : int or None
+        How many groups of rows a client sends cuts of; None: from the dimension.
+    dual_cuts : bool
+        Whether smooth losses use cuts made of the master's multipliers.
+    second_point : bool
+        Whether a round may carry a second, bolder point.
+    warm_start : bool
+        Whether the clients' own optima are asked for in the first round.
+    """
+
+    curvature: str = "auto"
+    groups: int | None = None
+    dual_cuts: bool = True
+    second_point: bool = True
+    warm_start: bool = True
+
+    def __post_init__(self) -> None:
+        if self.curvature not in ("auto", "never"):
+            raise ValueError(f"curvature must be 'auto' or 'never', got {self.curvature!r}")
+        if self.groups is not None and self.groups < 1:
+            raise ValueError(f"groups must be at least 1, got {self.groups}")

@@ -1,0 +1,23 @@
+"""Solvers by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from drfl._registry import lookup
+from drfl.solvers.base import Solver
+
+SOLVERS: dict[str, str] = {"bundle": "drfl.solvers.bundle:Bundle"}
+"""Name to "module:class", so that `import drfl` need not import every method."""
+
+
+def solver_class(name: str) -> type[Solver]:
+    """The class of a registered solver."""
+    module, _, attribute = lookup("solver", name, SOLVERS).partition(":")
+    kind: type[Solver] = getattr(import_module(module), attribute)
+    return kind
+
+
+def make_solver(solver: str | Solver) -> Solver:
+    """Turn a name into a solver with its default settings; a Solver passes through."""
+    return solver if isinstance(solver, Solver) else solver_class(solver)()

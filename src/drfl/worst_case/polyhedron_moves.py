@@ -1,0 +1,182 @@
+r"""Moves inside a polyhedron :math:`\{Cx\le d\}`: a small program per row, solved in batches.
+
+There is no closed form, but all rows with the same sign share everything except the right-hand
+side, the row's slack :math:`d-Cx_i`. So do their optimal bases: see `VertexMoves`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+from scipy import sparse
+
+from drfl.ball import Ball
+from drfl.losses import Loss
+from drfl.norms import LInf
+from drfl.supports import Polyhedron
+from drfl.worst_case.moves import Array, Escape, PieceMoves, Step
+from drfl.worst_case.vertices import Vertices, maximise
+
+
+class PolyhedronMoves(PieceMoves):
+    """What polyhedra share: the columns that move, the slacks, rows split by sign."""
+
+    def __init__(self, loss: Loss, ball: Ball, w: Array) -> None:
+        super().__init__(loss, ball, w)
+        assert isinstance(ball.support, Polyhedron)
+        self.polyhedron = ball.support
+        # A target that never moves is a constant of its row: its column is in the slack alone.
+        self.C = self.polyhedron.C if self.targets_move else self.polyhedron.C[:, : len(w)]
+        self.rise = np.append(w, -1.0) if self.targets_move else w
+
+    def best_step(self, x: Array, y: Array, sigma: Array, size: float, lam: float) -> Step:
+        slack = np.maximum(self.polyhedron.slack(x, y), 0.0)
+        moved = np.zeros((len(x), self.C.shape[1]))
+        for sign in (-1.0, 1.0):
+            rows = np.flatnonzero(sigma == sign)
+            if len(rows):
+                moved[rows] = self.directed(slack[rows], size * sign * self.rise, lam)
+        n = len(self.w)
+        return moved[:, :n], moved[:, n] if self.targets_move else np.zeros(len(x))
+
+    def escape(self, sigma: float) -> Escape:
+        way = self.way_out(sigma * self.rise)
+        rate, n = float(sigma * self.rise @ way), len(self.w)
+        if rate <= 1e-9 * self.reach:  # what solvers find where there is no way out
+            return Escape(0.0, np.zeros(n), 0.0)
+        return Escape(rate, way[:n], float(way[n]) if self.targets_move else 0.0)
+
+    def first_price(self, floor: float, top: float) -> float:
+        return max(floor * (1.0 + 1e-9), 1e-9 * top)
+
+    @abstractmethod
+    def directed(self, slack: Array, g: Array, lam: float) -> Array:
+        r"""The maximisers of :math:`\langle g,d\rangle-\lambda\|d\|` with :math:`Cd\le` slack."""
+
+    @abstractmethod
+    def way_out(self, g: Array) -> Array:
+        r"""The maximiser of :math:`\langle g,d\rangle` with :math:`Cd\le0,\ \|d\|\le1`."""
+
+
+class VertexMoves(PolyhedronMoves):
+    r"""Norms l1 and linf: linear programs.
+
+    With d split into positive and negative parts :math:`v\ge0` (and their largest entry for linf)
+    a row's program is :math:`\max\langle c,v\rangle` subject to :math:`Mv\le` its slack.
+    """
+
+    accuracy = 1e-11
+
+    def __init__(self, loss: Loss, ball: Ball, w: Array) -> None:
+        super().__init__(loss, ball, w)
+        k, columns = self.C.shape
+        n = len(w)
+        self.M = np.hstack([self.C, -self.C])
+        self.price = np.ones(columns)  # of each column of d
+        if self.targets_move:
+            self.price[n] = ball.label_cost
+        self.price = np.tile(self.price, 2)
+        if isinstance(ball.norm, LInf):
+            features = np.eye(columns)[:n]
+            ceiling = np.hstack([features, features, -np.ones((n, 1))])
+            self.M = np.vstack([np.hstack([self.M, np.zeros((k, 1))]), ceiling])
+            self.price[:n] = self.price[columns : columns + n] = 0.0
+            self.price = np.append(self.price, 1.0)
+        self.vertices = Vertices(self.M)
+
+    def directed(self, slack: Array, g: Array, lam: float) -> Array:
+        right = np.zeros((len(slack), len(self.M)))
+        right[:, : slack.shape[1]] = slack
+        return self._joined(self.vertices.maximise(self._rise(g) - lam * self.price, right))
+
+    def way_out(self, g: Array) -> Array:
+        M = np.vstack([self.M, self.price])
+        right = np.append(np.zeros(len(self.M)), 1.0)
+        return self._joined(maximise(self._rise(g), M, right[None, :]).v)[0]
+
+    def _rise(self, g: Array) -> Array:
+        return np.concatenate([g, -g, np.zeros(self.M.shape[1] - 2 * len(g))])
+
+    def _joined(self, v: Array) -> Array:
+        columns = self.C.shape[1]
+        return np.asarray(v[:, :columns] - v[:, columns : 2 * columns])
+
+
+class ConeMoves(PolyhedronMoves):
+    """The norm l2: second-order cone programs, by Clarabel (the extra ``oracle``)."""
+
+    accuracy = 1e-9
+    batch = 200
+
+    def directed(self, slack: Array, g: Array, lam: float) -> Array:
+        # Per row: d, its length, and the length of the target's move.
+        A, b, cones = self._row(lam_bound=None)
+        cost = np.concatenate([-g, self._prices(lam)])
+        out = np.empty((len(slack), len(g)))
+        for start in range(0, len(slack), self.batch):
+            part = slack[start : start + self.batch]
+            right = np.tile(b, (len(part), 1))
+            right[:, : part.shape[1]] = part
+            found = _solve_cones(cost, A, right, cones)
+            out[start : start + len(part)] = found[:, : len(g)]
+        return out
+
+    def way_out(self, g: Array) -> Array:
+        A, b, cones = self._row(lam_bound=1.0)
+        cost = np.concatenate([-g, np.zeros(A.shape[1] - len(g))])
+        return np.asarray(_solve_cones(cost, A, b[None, :], cones)[0, : len(g)])
+
+    def _prices(self, lam: float) -> Array:
+        kappa = self.ball.label_cost
+        return lam * np.array([1.0, kappa]) if self.targets_move else np.array([lam])
+
+    def _row(self, lam_bound: float | None) -> tuple[Array, Array, list[tuple[str, int]]]:
+        """A v + s = b, s in cones, for one row: the sides, the target's length, the ball."""
+        k, columns = self.C.shape
+        n, lengths = len(self.w), 1 + self.targets_move
+        sides = np.hstack([self.C, np.zeros((k, lengths))])
+        linear = [sides]
+        if self.targets_move:
+            target = np.zeros((2, columns + lengths))
+            target[:, n] = 1.0, -1.0
+            target[:, -1] = -1.0
+            linear.append(target)
+        if lam_bound is not None:
+            linear.append(np.concatenate([np.zeros(columns), self._prices(1.0)])[None, :])
+        cone = np.zeros((n + 1, columns + lengths))
+        cone[0, columns] = -1.0
+        cone[1:, :n] = -np.eye(n)
+        A = np.vstack([*linear, cone])
+        b = np.zeros(len(A))
+        if lam_bound is not None:
+            b[len(A) - n - 2] = lam_bound
+        return A, b, [("linear", len(A) - n - 1), ("second order", n + 1)]
+
+
+def _solve_cones(cost: Array, A: Array, right: Array, cones: list[tuple[str, int]]) -> Array:
+    """Minimise the sum of all rows' costs: one program with a block per row."""
+    try:
+        import clarabel
+    except ImportError:
+        raise ImportError(
+            "a polyhedron with the l2 norm needs Clarabel: pip install 'drfl[oracle]'"
+        ) from None
+    kinds = {"linear": clarabel.NonnegativeConeT, "second order": clarabel.SecondOrderConeT}
+    m, columns = len(right), A.shape[1]
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
+    solver = clarabel.DefaultSolver(
+        sparse.csc_matrix((m * columns, m * columns)),
+        np.tile(cost, m),
+        sparse.csc_matrix(sparse.kron(sparse.eye(m), A)),
+        right.ravel(),
+        [kinds[kind](size) for kind, size in cones] * m,
+        settings,
+    )
+    found = solver.solve()
+    v = np.array(found.x).reshape(m, columns)
+    if not (np.isfinite(v).all() and str(found.status) in ("Solved", "AlmostSolved")):
+        raise RuntimeError(f"Clarabel failed on a batch of {m} rows: {found.status}")
+    return v

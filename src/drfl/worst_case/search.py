@@ -1,0 +1,146 @@
+r"""Minimising :math:`\varphi(\lambda)=\rho\lambda+\sum_ip_ia_i(w,\lambda)` by its tangents.
+
+A joint subgradient :math:`(g_w,g_\lambda)` of :math:`\varphi` at one price is no subgradient of
+:math:`F=\min_\lambda\varphi`, unless :math:`g_\lambda=0`. Two prices on either side of the minimum,
+with weights :math:`\theta` that make :math:`\sum\theta g_\lambda=0`, give one:
+
+.. math::
+    F(w') \ge \sum\theta\,(\varphi-g_\lambda\lambda) + \big\langle\sum\theta g_w,\,w'-w\big\rangle
+    \qquad\text{for all } w',
+
+exact for any such bracket and tight when its tangents meet on the graph of :math:`\varphi`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+# Every step at least halves the bracket in two or three: more steps than this mean rounding.
+MAX_STEPS = 200
+
+
+@dataclass(frozen=True)
+class Tangent:
+    r"""A tangent of :math:`\varphi` as a function of (w, b) and lambda."""
+
+    lam: float
+    value: float
+    slope: float
+    """In lambda: the radius minus the mean transport cost."""
+    gradient: Array
+    intercept_gradient: float
+
+
+Bracket = tuple[tuple[float, Tangent], ...]
+
+
+def balance(low: Tangent, high: Tangent) -> Bracket:
+    """Weights under which the slopes in lambda of two tangents cancel."""
+    theta = high.slope / (high.slope - low.slope)
+    return ((theta, low), (1.0 - theta, high))
+
+
+def meeting(low: Tangent, high: Tangent) -> tuple[float, float]:
+    """Where two tangents meet, and their height there: a lower bound of the minimum."""
+    (theta, _), (rest, _) = balance(low, high)
+    height = theta * low.value + rest * high.value
+    height -= theta * low.slope * low.lam + rest * high.slope * high.lam
+    # Measured from the nearer end, which loses fewer digits.
+    if low.value <= high.value:
+        return low.lam + (height - low.value) / low.slope, height
+    return high.lam + (height - high.value) / high.slope, height
+
+
+def minimise(
+    phi: Callable[[float], Tangent],
+    low: float,
+    high: float,
+    *,
+    near: tuple[float, ...] = (),
+    accuracy: float = 2e-13,
+) -> Bracket:
+    r"""Minimise a convex function of lambda on [low, high].
+
+    Meeting points of tangents find a kink, secants of the slope find a smooth minimum; bisection
+    keeps either from creeping.
+
+    Parameters
+    ----------
+    phi : callable
+        A tangent at any lambda.
+    low, high : float
+        The minimum lies between them.
+    near : tuple of float
+        Guesses between low and high, tried first.
+    accuracy : float
+        Stop when value and lower bound agree to this, relatively.
+
+    Returns
+    -------
+    tuple of (weight, Tangent)
+        Two tangents whose slopes cancel, or one: at ``low`` with a slope >= 0, or with slope 0.
+    """
+    left, right = phi(low), None
+    if left.slope >= 0.0 or high <= low:
+        return ((1.0, left),)
+    for lam in (*sorted(near), high):
+        if left.lam < lam and right is None:
+            tangent = phi(lam)
+            if tangent.slope > 0.0:
+                right = tangent
+            else:
+                left = tangent
+    if right is None or left.slope == 0.0:  # the slope at ``high`` is negative by rounding only
+        return ((1.0, left),)
+    for step in range(MAX_STEPS):
+        meet, bound = meeting(left, right)
+        least = min(left.value, right.value)
+        if least - bound <= accuracy * max(abs(least), abs(bound)):
+            break
+        lam = (meet, _secant(left, right), 0.5 * (left.lam + right.lam))[step % 3]
+        if not left.lam < lam < right.lam:
+            lam = 0.5 * (left.lam + right.lam)
+            if not left.lam < lam < right.lam:
+                break
+        tangent = phi(lam)
+        if tangent.slope == 0.0:
+            return ((1.0, tangent),)
+        if tangent.slope < 0.0:
+            left = tangent
+        else:
+            right = tangent
+    return balance(left, right)
+
+
+def cut(bracket: Bracket, floor: float, floor_gradient: Array) -> Tangent:
+    r"""F and its subgradient, as a tangent of slope 0.
+
+    At the least price :math:`\lambda_0(w)` that keeps F finite, or just above it where the search
+    started, :math:`\varphi` may still increase; then the tangent counts at :math:`\lambda_0`, and
+    :math:`g_\lambda\,\partial\lambda_0` joins the subgradient.
+    """
+    best = min(bracket, key=lambda part: part[1].value)[1]
+    if len(bracket) == 1:
+        slope = max(best.slope, 0.0)
+        value = best.value - slope * (best.lam - floor)
+        gradient = best.gradient + slope * floor_gradient
+        return Tangent(best.lam, value, 0.0, gradient, best.intercept_gradient)
+    (theta, left), (rest, right) = bracket
+    return Tangent(
+        best.lam,
+        meeting(left, right)[1],
+        0.0,
+        theta * left.gradient + rest * right.gradient,
+        theta * left.intercept_gradient + rest * right.intercept_gradient,
+    )
+
+
+def _secant(low: Tangent, high: Tangent) -> float:
+    """Where the slope would vanish if it were linear between the two."""
+    return low.lam - low.slope * (high.lam - low.lam) / (high.slope - low.slope)

@@ -1,0 +1,146 @@
+"""A small solver for the tests of the run loop: Kelley's cutting planes in a cube."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linprog
+
+from drfl.client import Checked
+from drfl.solvers.base import Session, Solver, Status, StatusKind, relative_gap
+from drfl.wire import Field, WireError, reply_kind, validate
+
+REQUEST = {"x": Field("float64", ("d",), optional=True)}
+REPLY = {
+    "value": Field("float64"),
+    "slope": Field("float64", ("d",)),
+    "multiplier": Field("float64"),
+}
+
+
+def evaluate(site, message):
+    """Value, subgradient and multiplier at x; without x at the point 0."""
+    x = message.arrays.get("x", np.zeros(site.dimension))
+    worst = site.oracle.evaluate(x[: site.n_features], float(x[-1]) if site.fit_intercept else 0.0)
+    slope = worst.gradient
+    if site.fit_intercept:
+        slope = np.append(slope, worst.intercept_gradient)
+    return {
+        "value": np.array(worst.value),
+        "slope": slope,
+        "multiplier": np.array(worst.multiplier),
+    }
+
+
+@dataclass(frozen=True)
+class CuttingPlane(Solver):
+    """Minimise the cuts of the whole objective over the cube of half-width ``region``."""
+
+    region: float = 10.0
+    patience: int = 3
+    name = "cutting_plane"
+    handlers = {"evaluate": Checked(evaluate, REQUEST, REPLY)}  # noqa: RUF012
+
+    def start(self, problem, names, *, tol, max_rounds):
+        return Cube(self, problem, tuple(names), tol)
+
+
+class Cube(Session):
+    def __init__(self, settings: CuttingPlane, problem, names: Sequence[str], tol: float) -> None:
+        self.settings, self.problem, self.names, self.tol = settings, problem, names, tol
+        self.round, self.misses, self.x = 0, 0, None
+        self.cuts: list[np.ndarray] = []
+        self.best_x, self.upper, self.lower, self.at_zero = np.zeros(0), math.inf, -math.inf, 0.0
+        self.losses = self.prices = np.full(len(names), math.nan)
+        self._rejected: dict[str, str] = {}
+
+    def propose(self):
+        from drfl.wire import Message
+
+        message = Message("evaluate", self.round, {} if self.x is None else {"x": self.x})
+        return dict.fromkeys(self.names, message)
+
+    def absorb(self, replies, failures: Mapping[str, str]) -> None:
+        self._rejected = {}
+        sizes: dict[str, int] = {} if self.x is None else {"d": len(self.x)}
+        for name, reply in replies.items():
+            try:
+                sizes = validate(reply, reply_kind("evaluate"), self.round, REPLY, sizes)
+            except WireError as error:
+                self._rejected[name] = str(error)
+        self.round += 1
+        if failures or self._rejected:
+            self.misses += 1
+            return
+        self.misses = 0
+        self._learn([replies[name].arrays for name in self.names], sizes["d"])
+
+    def _learn(self, answers, d: int) -> None:
+        x = np.zeros(d) if self.x is None else self.x
+        values = np.array([float(a["value"]) for a in answers])
+        q = self.problem.mixture.worst_weights(values)
+        f, g = float(q @ values), q @ np.array([a["slope"] for a in answers])
+        if self.x is None:
+            self.at_zero = f
+        if f < self.upper:
+            self.upper, self.best_x, self.losses = f, x, values
+            self.prices = np.array([float(a["multiplier"]) for a in answers])
+        self.cuts.append(np.append(g, f - g @ x))
+        rows = np.array(self.cuts)
+        A = np.column_stack([rows[:, :-1], -np.ones(len(rows))])
+        cube = [(-self.settings.region, self.settings.region)] * d + [(0.0, None)]
+        found = linprog(np.eye(d + 1)[d], A, -rows[:, -1], bounds=cube, method="highs")
+        self.x, self.lower = found.x[:d], found.fun
+
+    @property
+    def status(self) -> Status | None:
+        if self.misses >= self.settings.patience:
+            return Status(StatusKind.FAILED, "a client was missing too often")
+        if self.gap <= self.tol:
+            where = f"no entry beyond {self.settings.region:g}"
+            return Status(StatusKind.LOCAL, f"optimal among the models with {where}")
+        return None
+
+    @property
+    def coef(self):
+        return self.best_x[: len(self.best_x) - self.problem.fit_intercept]
+
+    @property
+    def intercept(self) -> float:
+        return float(self.best_x[-1]) if self.problem.fit_intercept and self.best_x.size else 0.0
+
+    @property
+    def objective(self) -> float:
+        return self.upper
+
+    @property
+    def lower_bound(self) -> float:
+        return self.lower
+
+    @property
+    def gap(self) -> float:
+        return relative_gap(self.upper, self.lower, self.at_zero)
+
+    @property
+    def weights(self):
+        known = np.nan_to_num(self.losses)
+        return self.problem.mixture.worst_weights(known)
+
+    @property
+    def client_losses(self):
+        return self.losses
+
+    @property
+    def client_multipliers(self):
+        return self.prices
+
+    @property
+    def rejected(self):
+        return self._rejected
+
+    @property
+    def info(self):
+        return {"cuts": len(self.cuts)}
