@@ -25,9 +25,8 @@ def main() -> None:
     )
     result = drfl.solve(problem, clients, tol=1e-6)
 
-    print(f"{result.status}")
-    print(f"worst-case loss  {result.objective:.6f}, proven at least {result.lower_bound:.6f}")
-    print(f"rounds           {result.rounds}")
+    print(result.summary())
+    print()
     for name, weight in zip(heart.feature_names, result.coef, strict=True):
         print(f"{name:>24}  {weight:+.4f}")
     scores = heart.data @ result.coef + result.intercept

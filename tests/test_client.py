@@ -244,7 +244,7 @@ def shapes_of_replies(solver, requests, repeat):
 
 
 def test_shapes_do_not_depend_on_the_number_of_rows():
-    requests = [Message("evaluate", 0), Message("evaluate", 1, {"x": np.ones(n + 1)})]
+    requests = [Message("evaluate", k, {"x": np.full(n + 1, float(k))}) for k in range(2)]
     single, double = (shapes_of_replies(CuttingPlane(), requests, k) for k in (1, 2))
     assert single == double
     assert single[0] == {"value": (), "slope": (n + 1,), "multiplier": ()}

@@ -144,7 +144,7 @@ def test_worst_weights_are_feasible_and_meet_the_dual_bound(p):
 def test_worst_weights_of_ten_thousand_clients(p):
     for mixture, z in large_cases(p, seed=3):
         q = mixture.worst_weights(z)
-        assert violation(mixture, q) <= 1e-12
+        assert violation(mixture, q) <= 1e-14
         assert abs(upper_bound(mixture, z, q) - q @ z) <= 1e-12 * np.abs(z).max()
 
 
@@ -160,8 +160,10 @@ def test_worst_weights_where_few_clients_leave_at_a_time():
 
 def test_a_weight_begins_to_grow_beside_losses_of_another_size():
     # The second client leaves first; beside it the step of the first one is below rounding.
-    q = Mixture([0.0, 0.0, 1.0], 1e-8, 2).worst_weights([1e-4, -1e4, -1e-5])
-    np.testing.assert_allclose(q, [1e-8 / math.sqrt(2), 0.0, 1.0 - 1e-8 / math.sqrt(2)], rtol=1e-7)
+    for radius in np.linspace(1e-9, 1e-7, 100):
+        q = Mixture([0.0, 0.0, 1.0], radius, 2).worst_weights([1e-4, -1e6, -1e-5])
+        side = radius / math.sqrt(2)
+        np.testing.assert_allclose(q, [side, 0.0, 1.0 - side], rtol=1e-6)
 
 
 @pytest.mark.parametrize("size", [2, 3, 6, 7, 49, 10_000])
@@ -405,10 +407,12 @@ def test_resolve_puts_weights_in_place_of_a_name():
 
 def test_mixture_is_a_hashable_value_and_a_copy_equals_it():
     rng = np.random.default_rng(10)
-    for size in (3, 10, 997):
+    for size in range(2, 100):  # some sum to 1 only up to rounding
         mixture = Mixture(simplex_point(rng, size), np.float32(0.5), np.float64(2.0))
         copy = dataclasses.replace(mixture, radius=mixture.radius)
-        assert copy == mixture and hash(copy) == hash(mixture) and copy.resolve([1] * size) == copy
+        assert copy == mixture
+        assert hash(copy) == hash(mixture)
+        assert copy.resolve([1] * size) == copy
     assert isinstance(mixture.center, tuple)
     assert math.fsum(Mixture([0.5, 0.5 + 9e-10]).center) == pytest.approx(1.0, abs=1e-15)
     changed = mixture.weights

@@ -7,6 +7,7 @@ The robust loss of a linear model needs the *dual* norm of w:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -46,6 +47,7 @@ class Norm(ABC):
         return f"<norm {self.name}>"
 
 
+@dataclass(frozen=True, repr=False)
 class L1(Norm):
     r""":math:`\|d\|_1`; dual :math:`\|w\|_\infty`. Only one feature moves."""
 
@@ -75,6 +77,7 @@ class L1(Norm):
         return np.sign(v) * np.maximum(a - level, 0.0)
 
 
+@dataclass(frozen=True, repr=False)
 class L2(Norm):
     r""":math:`\|d\|_2`; its own dual."""
 
@@ -94,6 +97,7 @@ class L2(Norm):
         return v / max(1.0, float(np.linalg.norm(v)))
 
 
+@dataclass(frozen=True, repr=False)
 class LInf(Norm):
     r""":math:`\|d\|_\infty`; dual :math:`\|w\|_1`. All features move at once."""
 

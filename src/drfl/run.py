@@ -62,7 +62,8 @@ def solve(
     solver, engine = make_solver(solver), make_engine(engine)
     _check_settings(problem, solver, tol, max_rounds, callbacks, deadline)
     names = _checked_names(problem, clients)
-    session = solver.start(problem, names, tol=tol, max_rounds=max_rounds)
+    n_features = clients[0].rows.n_features
+    session = solver.start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
     meter, history, status = _Meter(names), list[Record](), session.status
     with engine:
         engine.start(clients, problem, solver.handlers)

@@ -160,9 +160,9 @@ class _Game:
     def boundary_points(
         self, X: Array, y: Array, lam: float, alpha: Array, atoms: list[Atom]
     ) -> list[Atom]:
-        """Return, for two features and the l2 norm, boundary points that improve the LP.
+        r"""Return, for two features and the l2 norm, boundary points that improve the LP.
 
-        From a row straight ahead :math:`L - \\lambda d` is convex, so its maximum is the row or
+        From a row straight ahead :math:`L - \lambda d` is convex, so its maximum is the row or
         the boundary: search the angle, then zoom.
         """
         if X.shape[1] != 2 or not len(self.d):
@@ -177,7 +177,9 @@ class _Game:
                 angle = best + width * np.linspace(-1.0, 1.0, points)
                 u = np.column_stack([np.cos(angle), np.sin(angle)])
                 speed = u @ self.A.T
-                time = np.divide(room.clip(0.0), speed, where=speed > 1e-12, out=np.full(speed.shape, 1e4))
+                time = np.divide(
+                    room.clip(0.0), speed, where=speed > 1e-12, out=np.full(speed.shape, 1e4)
+                )
                 x = X[i] + time.min(axis=1)[:, None] * u
                 far, labels = np.full(points, y[i]), np.full(points, label)
                 reduced = self.gain(x, labels) - lam * self.cost(X[i], far, x, labels) - alpha[i]

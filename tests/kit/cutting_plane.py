@@ -11,9 +11,9 @@ from scipy.optimize import linprog
 
 from drfl.client import Checked
 from drfl.solvers.base import Session, Solver, Status, StatusKind, relative_gap
-from drfl.wire import Field, WireError, reply_kind, validate
+from drfl.wire import Field, Message, WireError, reply_kind, validate
 
-REQUEST = {"x": Field("float64", ("d",), optional=True)}
+REQUEST = {"x": Field("float64", ("d",))}
 REPLY = {
     "value": Field("float64"),
     "slope": Field("float64", ("d",)),
@@ -22,8 +22,8 @@ REPLY = {
 
 
 def evaluate(site, message):
-    """Value, subgradient and multiplier at x; without x at the point 0."""
-    x = message.arrays.get("x", np.zeros(site.dimension))
+    """Value, subgradient and multiplier at x = (w, b)."""
+    x = message.arrays["x"]
     worst = site.oracle.evaluate(x[: site.n_features], float(x[-1]) if site.fit_intercept else 0.0)
     slope = worst.gradient
     if site.fit_intercept:
@@ -44,31 +44,28 @@ class CuttingPlane(Solver):
     name = "cutting_plane"
     handlers = {"evaluate": Checked(evaluate, REQUEST, REPLY)}  # noqa: RUF012
 
-    def start(self, problem, names, *, tol, max_rounds):
-        return Cube(self, problem, tuple(names), tol)
+    def start(self, problem, names, n_features, *, tol, max_rounds):
+        return Cube(self, problem, tuple(names), n_features, tol)
 
 
 class Cube(Session):
-    def __init__(self, settings: CuttingPlane, problem, names: Sequence[str], tol: float) -> None:
+    def __init__(self, settings, problem, names: Sequence[str], n: int, tol: float) -> None:
         self.settings, self.problem, self.names, self.tol = settings, problem, names, tol
-        self.round, self.misses, self.x = 0, 0, None
+        self.n, self.round, self.misses = n, 0, 0
+        self.x = self.best_x = np.zeros(n + problem.fit_intercept)
         self.cuts: list[np.ndarray] = []
-        self.best_x, self.upper, self.lower, self.at_zero = np.zeros(0), math.inf, -math.inf, 0.0
+        self.upper, self.lower, self.at_zero = math.inf, -math.inf, math.nan
         self.losses = self.prices = np.full(len(names), math.nan)
         self._rejected: dict[str, str] = {}
 
     def propose(self):
-        from drfl.wire import Message
-
-        message = Message("evaluate", self.round, {} if self.x is None else {"x": self.x})
-        return dict.fromkeys(self.names, message)
+        return dict.fromkeys(self.names, Message("evaluate", self.round, {"x": self.x}))
 
     def absorb(self, replies, failures: Mapping[str, str]) -> None:
         self._rejected = {}
-        sizes: dict[str, int] = {} if self.x is None else {"d": len(self.x)}
         for name, reply in replies.items():
             try:
-                sizes = validate(reply, reply_kind("evaluate"), self.round, REPLY, sizes)
+                validate(reply, reply_kind("evaluate"), self.round, REPLY, {"d": len(self.x)})
             except WireError as error:
                 self._rejected[name] = str(error)
         self.round += 1
@@ -76,14 +73,14 @@ class Cube(Session):
             self.misses += 1
             return
         self.misses = 0
-        self._learn([replies[name].arrays for name in self.names], sizes["d"])
+        self._learn([replies[name].arrays for name in self.names])
 
-    def _learn(self, answers, d: int) -> None:
-        x = np.zeros(d) if self.x is None else self.x
+    def _learn(self, answers) -> None:
+        x, d = self.x, len(self.x)
         values = np.array([float(a["value"]) for a in answers])
         q = self.problem.mixture.worst_weights(values)
         f, g = float(q @ values), q @ np.array([a["slope"] for a in answers])
-        if self.x is None:
+        if not self.cuts:
             self.at_zero = f
         if f < self.upper:
             self.upper, self.best_x, self.losses = f, x, values
@@ -106,11 +103,11 @@ class Cube(Session):
 
     @property
     def coef(self):
-        return self.best_x[: len(self.best_x) - self.problem.fit_intercept]
+        return self.best_x[: self.n]
 
     @property
     def intercept(self) -> float:
-        return float(self.best_x[-1]) if self.problem.fit_intercept and self.best_x.size else 0.0
+        return float(self.best_x[-1]) if self.problem.fit_intercept else 0.0
 
     @property
     def objective(self) -> float:

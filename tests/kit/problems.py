@@ -8,6 +8,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.supports import Box, Polyhedron
+
 Array = NDArray[np.float64]
 Rows = tuple[Array, Array]
 Generator = np.random.Generator
@@ -98,9 +100,9 @@ NASTY: dict[str, Callable[[str, Generator, int], Rows]] = {
 
 
 def box_around(
-    rng: Generator, X: Array, y: Array, *, room: float = 0.5, infinite: float = 0.0
-) -> dict[str, Array | float]:
-    """Return ``low, high, y_low, y_high`` of a box that contains the rows.
+    rng: Generator, task: str, X: Array, y: Array, *, room: float = 0.5, infinite: float = 0.0
+) -> Box:
+    """Return a box that contains the rows; in regression it bounds the target too.
 
     About half of its sides touch a row, the others leave up to ``room``; each side is infinite
     with the probability ``infinite``.
@@ -111,18 +113,15 @@ def box_around(
     high = joint.max(axis=0) + room * rng.random(k) * rng.integers(0, 2, k)
     low[rng.random(k) < infinite] = -math.inf
     high[rng.random(k) < infinite] = math.inf
-    return {
-        "low": low[:-1],
-        "high": high[:-1],
-        "y_low": float(low[-1]),
-        "y_high": float(high[-1]),
-    }
+    if task == "classification":
+        return Box(low[:-1], high[:-1])
+    return Box(low[:-1], high[:-1], float(low[-1]), float(high[-1]))
 
 
 def polyhedron_around(
     rng: Generator, task: str, X: Array, y: Array, *, sides: int = 3, room: float = 0.5
-) -> dict[str, Array]:
-    """Return ``C, d`` of a bounded polyhedron that contains the rows; some sides touch a row.
+) -> Polyhedron:
+    """Return a bounded polyhedron that contains the rows; some sides touch a row.
 
     In regression it lives in (x, y), with y last. A box of room 1 makes it bounded; the oblique
     sides cut it.
@@ -132,4 +131,4 @@ def polyhedron_around(
     oblique = rng.normal(size=(sides, k))
     C = np.vstack([oblique, np.eye(k), -np.eye(k)])
     slack = np.concatenate([room * rng.random(sides) * rng.integers(0, 2, sides), np.ones(2 * k)])
-    return {"C": C, "d": (points @ C.T).max(axis=0) + slack}
+    return Polyhedron(C, (points @ C.T).max(axis=0) + slack)

@@ -135,7 +135,9 @@ class Problem:
 def _checked_ball(ball: Ball | Mapping[str, Ball]) -> Ball | dict[str, Ball]:
     if isinstance(ball, Ball):
         return ball
-    if not isinstance(ball, Mapping) or not all(isinstance(b, Ball) for b in ball.values()):
+    if not isinstance(ball, Mapping) or not all(
+        isinstance(name, str) and isinstance(value, Ball) for name, value in ball.items()
+    ):
         raise TypeError("ball must be a Ball, or a mapping from client names to Balls")
     if not ball:
         raise ValueError("ball is an empty mapping: give one Ball per client name")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from drfl.losses import Loss
 from drfl.norms import Norm, make_norm
-from drfl.supports import WholeSpace
+from drfl.supports import Box, Polyhedron, Support, WholeSpace
 
 Array = NDArray[np.float64]
 
@@ -72,7 +71,7 @@ def make_client(
     radius: float,
     label_cost: float,
     norm: str | Norm,
-    support: Any,
+    support: Support | None,
 ) -> Client:
     """Check one client's data and settings; rows of weight 0 are dropped."""
     X, y = np.asarray(X, dtype=float), np.asarray(y, dtype=float)
@@ -98,36 +97,32 @@ def make_client(
     return Client(X, y, share, size, float(radius), float(label_cost), make_norm(norm), halfspaces)
 
 
-def make_halfspaces(support: Any, n: int, loss: Loss) -> Halfspaces | None:
+def make_halfspaces(support: Support | None, n: int, loss: Loss) -> Halfspaces | None:
     """Read a box or a polyhedron; an infinite side of a box is no halfspace."""
     if support is None or isinstance(support, WholeSpace):
         return None
-    is_box = hasattr(support, "low")
-    if not (is_box or hasattr(support, "C")):
+    if not isinstance(support, Box | Polyhedron):
         raise TypeError(f"support must be a Box, a Polyhedron or None, got {support!r}")
+    support.check(n, loss.task)
     if not loss.pieces:
         raise ValueError(
-            f"the reference has {loss.name} on the whole space only: on a box or a polyhedron "
-            "take a piecewise-linear loss (hinge, epsilon_insensitive, pinball)"
+            f"the reference has {loss.name} on the whole space only: on a {support.name} take a "
+            "piecewise-linear loss (hinge, epsilon_insensitive, pinball)"
         )
     regression = loss.task == "regression"
-    columns = n + regression
-    if is_box:
-        low, high = np.broadcast_to(support.low, n), np.broadcast_to(support.high, n)
+    if isinstance(support, Polyhedron):
+        sides, d = support.C, support.d
+    else:
+        low, high = support.bounds(n)
         if regression:
             low, high = np.append(low, support.y_low), np.append(high, support.y_high)
         above, below = np.isfinite(high), np.isfinite(low)
-        sides = np.vstack([np.eye(columns)[above], -np.eye(columns)[below]])
-        d = np.concatenate([high[above], -low[below]])
-    else:
-        sides, d = np.asarray(support.C, dtype=float), np.asarray(support.d, dtype=float)
-        if sides.ndim != 2 or sides.shape[1] != columns or d.shape != sides.shape[:1]:
-            raise ValueError(
-                f"{loss.name} with {n} features needs C of shape (r, {columns}) and d of shape "
-                f"(r,), got {sides.shape} and {d.shape}"
-            )
+        axes = np.eye(len(low))
+        sides, d = np.vstack([axes[above], -axes[below]]), np.append(high[above], -low[below])
+    if len(d) == 0:  # a box without a finite side
+        return None
     a = sides[:, n] if regression else np.zeros(len(d))
-    return Halfspaces(sides[:, :n], a, d, is_box)
+    return Halfspaces(sides[:, :n], a, d, isinstance(support, Box))
 
 
 def _refuse_outside(support: Halfspaces, X: Array, y: Array) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from drfl.losses import Loss, make_loss
 from drfl.norms import Norm
 from drfl.reference.clients import Client, make_client
+from drfl.reference.conic import cvxpy, minimise
 from drfl.reference.programs import Formulation, client_program, mixture_program
+from drfl.supports import Support
 
 Array = NDArray[np.float64]
 
@@ -51,7 +52,7 @@ def worst_case_loss(
     radius: float,
     label_cost: float = math.inf,
     norm: str | Norm = "l1",
-    support: Any = None,
+    support: Support | None = None,
     sample_weight: ArrayLike | None = None,
     solver: str = "CLARABEL",
     **loss_params: Any,
@@ -74,9 +75,8 @@ def worst_case_loss(
         :math:`\kappa\in(0,\infty]`: the price of a flipped label, or of moving y by 1.
     norm : str or Norm
         The ground norm of the features.
-    support : object, optional
-        Anything with ``low, high, y_low, y_high`` (a box; infinite sides allowed) or ``C, d`` (a
-        polyhedron; in regression the last column of C is y). None is the whole space.
+    support : Box or Polyhedron, optional
+        Where rows may live; None is the whole space.
     sample_weight : array of shape (N,), optional
         Weights of the rows; only their ratios matter.
     solver : str
@@ -94,8 +94,7 @@ def worst_case_loss(
     >>> round(worst_case_loss([[1.0], [-1.0]], [1, -1], [1.0], loss="hinge", radius=0.5), 6)
     0.5
     """
-    import cvxpy as cp
-
+    cp = cvxpy()
     loss = make_loss(loss, **loss_params)
     client = make_client(loss, X, y, sample_weight, radius, label_cost, norm, support)
     w = np.asarray(coef, dtype=float)
@@ -105,7 +104,7 @@ def worst_case_loss(
     value, constraints = client_program(
         client.in_units_of(unit), loss, cp.Constant(unit * w), float(intercept), "paper"
     )
-    return _minimise(value, constraints, solver)
+    return minimise(value, constraints, solver)
 
 
 def solve(
@@ -115,7 +114,7 @@ def solve(
     radius: float | Sequence[float],
     label_cost: float | Sequence[float] = math.inf,
     norm: str | Norm = "l1",
-    support: Any = None,
+    support: Support | Sequence[Support | None] | None = None,
     sample_weight: Sequence[ArrayLike | None] | None = None,
     center: str | ArrayLike = "uniform",
     mixture_radius: float = 0.0,
@@ -137,8 +136,8 @@ def solve(
         One for all clients, or one for each.
     norm : str or Norm
         The ground norm of the features.
-    support : object or sequence, optional
-        As in :func:`worst_case_loss`, one for all clients, or one for each.
+    support : Box, Polyhedron or sequence of them, optional
+        One for all clients, or one for each.
     sample_weight : sequence of arrays, optional
         Weights of each client's rows.
     center : {"uniform", "proportional"} or array of shape (S,)
@@ -170,8 +169,7 @@ def solve(
     >>> round(solve("hinge", [(X, y)], radius=0.5).objective, 6)
     0.5
     """
-    import cvxpy as cp
-
+    cp = cvxpy()
     if p not in (1, 2, math.inf) or not mixture_radius >= 0.0:
         raise ValueError(
             f"the set Q needs p in 1, 2, inf and radius >= 0, got {p}, {mixture_radius}"
@@ -196,7 +194,7 @@ def solve(
         above.append(value <= z[s])
         constraints += needed
     worst = z[0] if shared else mixture_program(z, q, mixture_radius, p)
-    objective = _minimise(worst, above + constraints, solver)
+    objective = minimise(worst, above + constraints, solver)
     weights = q if shared else np.array([float(link.dual_value) for link in above])
     return Reference(objective, w.value / unit, float(b.value), weights)
 
@@ -255,30 +253,3 @@ def _unit(members: list[Client]) -> float:
     Neither a margin nor the price rho ||w||_* of robustness is far from 1 at a sensible w.
     """
     return max(max(float(np.abs(c.X).max()), c.radius) for c in members) or 1.0
-
-
-def _minimise(objective: Any, constraints: list[Any], solver: str) -> float:
-    import cvxpy as cp
-
-    problem = cp.Problem(cp.Minimize(objective), constraints)
-    for options in _PRECISE if solver == "CLARABEL" else [{}]:
-        try:
-            with warnings.catch_warnings():  # the statuses below say it better
-                warnings.simplefilter("ignore")
-                problem.solve(solver=solver, **options)
-        except cp.SolverError:
-            continue
-        if problem.status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
-            return float(problem.value)
-    raise RuntimeError(f"{solver} found no optimum: scale the data, or try another solver")
-
-
-def _precision(tolerance: float, acceptable: float) -> dict[str, float]:
-    """Return Clarabel's settings: aim at one tolerance, make do with another."""
-    kinds = ("gap_abs", "gap_rel", "feas")
-    aim = {f"tol_{kind}": tolerance for kind in kinds}
-    return aim | {f"reduced_tol_{kind}": acceptable for kind in kinds}
-
-
-# A yardstick for 1e-6 has to be better than that; where rounding stops it, less must do.
-_PRECISE = [_precision(1e-10, 1e-8), _precision(1e-8, 1e-7)]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,92 +22,92 @@ from drfl._registry import lookup
 from drfl.losses import Loss
 from drfl.norms import Norm
 from drfl.reference.clients import Client, Halfspaces
+from drfl.reference.conic import cvxpy
 
 Array = NDArray[np.float64]
 Formulation = Literal["compact", "paper"]
+
+
+class Variables(NamedTuple):
+    """The cvxpy variables or constants of one client's program."""
+
+    w: Any
+    b: Any
+    lam: Any
+    alpha: Any
 
 
 def client_program(
     client: Client, loss: Loss, w: Any, b: Any, formulation: Formulation
 ) -> tuple[Any, list[Any]]:
     """Return an expression and constraints: the minimum over their own variables is F(w)."""
-    import cvxpy as cp
-
-    alpha = cp.Variable(len(client.y))
+    cp = cvxpy()
+    v = Variables(w, b, cp.Variable(nonneg=True), cp.Variable(len(client.y)))
+    mean = client.share @ v.alpha
     if client.radius == 0.0:  # the ball is one point, and lam would want to be infinite
-        return client.share @ alpha, _epigraph(loss, _score(client, loss, w, b), alpha)
-    lam = cp.Variable(nonneg=True)
+        return mean, _epigraph(loss, _score(client, loss, v), v.alpha)
     if client.support is None:
-        constraints = _whole_space(client, loss, alpha, w, b, lam)
+        constraints = _whole_space(client, loss, v)
     else:
-        constraints = _halfspaces(client, client.support, loss, alpha, w, b, lam, formulation)
-    return client.radius * lam + client.share @ alpha, constraints
+        constraints = _polyhedral(client, client.support, loss, v, formulation)
+    return client.radius * v.lam + mean, constraints
 
 
-def _score(client: Client, loss: Loss, w: Any, b: Any) -> Any:
+def _score(client: Client, loss: Loss, v: Variables) -> Any:
     """Return the argument z of the loss for every row: margin or residual."""
     X, y = client.X, client.y
     if loss.task == "regression":
-        return X @ w + b - y
+        return X @ v.w + v.b - y
     # Not multiply(y, X @ w): cvxpy 1.9 hands its positive part to LP solvers wrongly.
-    return (y[:, None] * X) @ w + y * b
+    return (y[:, None] * X) @ v.w + y * v.b
 
 
-def _whole_space(client: Client, loss: Loss, alpha: Any, w: Any, b: Any, lam: Any) -> list[Any]:
-    """Appendix B on R^n: features stay where they are once lam >= Lip ||w||_*."""
-    z = _score(client, loss, w, b)
-    constraints = _epigraph(loss, z, alpha)
-    constraints.append(loss.lipschitz * _dual_norm(client.norm, w) <= client.feature_cost * lam)
+def _whole_space(client: Client, loss: Loss, v: Variables) -> list[Any]:
+    """The paper's corollaries on R^n: features stay where they are once lam >= Lip ||w||_*."""
+    z = _score(client, loss, v)
+    constraints = _epigraph(loss, z, v.alpha)
+    slope = loss.lipschitz * _dual_norm(client.norm, v.w)
+    constraints.append(slope <= client.feature_cost * v.lam)
     if math.isfinite(client.label_cost):
         if loss.task == "classification":
-            constraints += _epigraph(loss, -z, alpha + client.label_cost * lam)
+            constraints += _epigraph(loss, -z, v.alpha + client.label_cost * v.lam)
         else:
             # ||(w,-1)||_* of the paper, read as the dual of the metric: max(||w||_*, 1/kappa).
-            constraints.append(loss.lipschitz <= client.label_cost * lam)
+            constraints.append(loss.lipschitz <= client.label_cost * v.lam)
     return constraints
 
 
-def _halfspaces(
-    client: Client,
-    support: Halfspaces,
-    loss: Loss,
-    alpha: Any,
-    w: Any,
-    b: Any,
-    lam: Any,
-    formulation: Formulation,
+def _polyhedral(
+    client: Client, support: Halfspaces, loss: Loss, v: Variables, formulation: Formulation
 ) -> list[Any]:
-    """Appendix B on a polyhedron: one constraint per linear piece, label and row."""
+    """The paper's corollaries on a polyhedron: a constraint per linear piece, label and row."""
     classification = loss.task == "classification"
     labels = (1.0, -1.0) if classification and math.isfinite(client.label_cost) else (1.0,)
     # In a box with the l1 norm the best multipliers depend on a row through its slope alone.
     share = support.is_box and client.norm.name == "l1" and formulation == "compact"
     constraints = []
     for piece in loss.pieces:
-        if piece.slope == 0.0:  # nothing to gain by moving, and least at the row's own label
-            constraints.append(piece.constant <= alpha)
+        if piece.slope == 0.0:  # no move gains, and a flip costs: the row stays
+            constraints.append(piece.constant <= v.alpha)
             continue
         for label in labels:
-            slope = np.full(len(client.y), piece.slope)
-            if classification:
-                slope *= label * client.y
-            flip = client.label_cost * lam if label < 0.0 else 0.0
-            for rows in [slope == a for a in np.unique(slope)] if share else [slope != 0.0]:
-                value, needed = _transported(client, support, loss, slope, rows, share, w, b, lam)
-                constraints += [*needed, value + piece.constant - flip <= alpha[rows]]
+            slope = piece.slope * (label * client.y if classification else np.ones(len(client.y)))
+            flip = client.label_cost * v.lam if label < 0.0 else 0.0
+            groups = [slope == s for s in np.unique(slope)] if share else [slope != 0.0]
+            for rows in groups:
+                value, needed = _moved(client, support, loss, slope, rows, share, v)
+                constraints += [*needed, value + piece.constant - flip <= v.alpha[rows]]
     return constraints
 
 
-def _transported(
+def _moved(
     client: Client,
     support: Halfspaces,
     loss: Loss,
     slope: Array,
-    rows: Any,
+    rows: NDArray[np.bool_],
     share: bool,
-    w: Any,
-    b: Any,
-    lam: Any,
+    v: Variables,
 ) -> tuple[Any, list[Any]]:
     r"""Return the worst value of a linear piece over the support, less the transport cost.
 
@@ -122,24 +122,23 @@ def _transported(
     subject to :math:`\|\omega\|_*\le\lambda` and :math:`|\upsilon|\le\kappa\lambda`. In
     classification there is no y and no :math:`\upsilon`.
     """
-    import cvxpy as cp
-
+    cp = cvxpy()
     X, y, slope = client.X[rows], client.y[rows], slope[rows]
     sets = slope[:1] if share else slope  # one set of multipliers, or one per row
     phi = cp.Variable((len(sets), len(support.d)), nonneg=True)
-    # A variable rather than an expression: it enters two constraints, and w would be copied.
+    # A variable, not an expression: it enters two constraints, and each would copy w into it.
     omega = cp.Variable((len(sets), X.shape[1]))
     constraints = [
-        omega == cp.outer(sets, w) - phi @ support.A,
-        _dual_norm(client.norm, omega, axis=1) <= client.feature_cost * lam,
+        omega == cp.outer(sets, v.w) - phi @ support.A,
+        _dual_norm(client.norm, omega, axis=1) <= client.feature_cost * v.lam,
     ]
-    moved = X @ omega[0] if share else cp.sum(cp.multiply(X, omega), axis=1)
-    value = moved + slope * b + phi @ support.d
+    value = X @ omega[0] if share else cp.sum(cp.multiply(X, omega), axis=1)
+    value = value + slope * v.b + phi @ support.d
     if loss.task == "regression":
         upsilon = -sets - phi @ support.a
         value = value + cp.multiply(y, upsilon)
         if math.isfinite(client.label_cost):
-            constraints.append(cp.abs(upsilon) <= client.label_cost * lam)
+            constraints.append(cp.abs(upsilon) <= client.label_cost * v.lam)
     return value, constraints
 
 
@@ -151,21 +150,16 @@ def _epigraph(loss: Loss, z: Any, bound: Any) -> list[Any]:
 
 
 def _smooth_hinge(loss: Loss, z: Any) -> Any:
-    import cvxpy as cp
-
+    cp = cvxpy()
     return cp.huber(cp.pos(1.0 - z), 1.0) / 2.0
 
 
 def _logistic(loss: Loss, z: Any) -> Any:
-    import cvxpy as cp
-
-    return cp.logistic(-z)
+    return cvxpy().logistic(-z)
 
 
 def _huber(loss: Any, z: Any) -> Any:
-    import cvxpy as cp
-
-    return cp.huber(z, loss.epsilon) / 2.0  # cvxpy's is z^2 near 0, ours z^2/2
+    return cvxpy().huber(z, loss.epsilon) / 2.0  # cvxpy's is z^2 near 0, ours z^2/2
 
 
 _CURVED: dict[str, Callable[[Any, Any], Any]] = {
@@ -177,9 +171,7 @@ _DUAL: dict[str, Any] = {"l1": "inf", "l2": 2, "linf": 1}
 
 
 def _dual_norm(norm: Norm, w: Any, axis: int | None = None) -> Any:
-    import cvxpy as cp
-
-    return cp.norm(w, lookup("dual norm in cvxpy", norm.name, _DUAL), axis=axis)
+    return cvxpy().norm(w, lookup("dual norm in cvxpy", norm.name, _DUAL), axis=axis)
 
 
 def mixture_program(z: Any, center: Array, radius: float, p: float) -> Any:
@@ -189,8 +181,7 @@ def mixture_program(z: Any, center: Array, radius: float, p: float) -> Any:
         h(z) = \min_{\eta\ge0,\,\gamma}\; \langle\hat q, z+\eta\rangle
         + \theta\,\|z+\eta+\gamma e\|_{p_*}
     """
-    import cvxpy as cp
-
+    cp = cvxpy()
     if radius == 0.0:
         return center @ z
     # The farthest point of the simplex is a corner: beyond it, Q is the whole simplex.

@@ -55,6 +55,15 @@ class Status:
         )
 
     @classmethod
+    def local(cls, gap: float, radius: float) -> Status:
+        """The proved gap holds in a region around the model only."""
+        return cls(
+            StatusKind.LOCAL,
+            f"no model whose coefficients differ by at most {radius:.3g} is better by more than "
+            f"{gap:.1e} (relative); with radius 0 nothing is proved beyond",
+        )
+
+    @classmethod
     def max_rounds(cls, gap: float, tol: float) -> Status:
         """The rounds are used up."""
         return cls(StatusKind.MAX_ROUNDS, f"{_short_of(gap, tol)}: allow more rounds")
@@ -100,12 +109,18 @@ class Solver(ABC):
 
     @abstractmethod
     def start(
-        self, problem: Problem, names: Sequence[str], *, tol: float, max_rounds: int
+        self,
+        problem: Problem,
+        names: Sequence[str],
+        n_features: int,
+        *,
+        tol: float,
+        max_rounds: int,
     ) -> Session:
         """Return the server half for these clients, before its first round.
 
-        The number of features, and the sizes that a proportional mixture needs, are the clients'
-        to tell: the replies of the first round have to bring them.
+        The columns are agreed upon beforehand. The sizes that a proportional mixture needs are
+        the clients' to tell, in their first replies.
         """
 
 

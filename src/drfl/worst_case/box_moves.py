@@ -59,7 +59,7 @@ class BoxMoves(BoxGeometry, PieceMoves):
         room = self.rooms(x, sigma)
         length = LENGTHS[type(self.ball.norm)](room, size * np.abs(self.w), lam)
         dy = np.zeros(len(y))
-        if self.targets_move and size > self.ball.label_cost * lam:
+        if self.targets_move and size / self.ball.label_cost > lam:
             room_y = self.target_room(y, sigma)
             dy = -sigma * np.where(np.isfinite(room_y), room_y, 0.0)
         return length * np.sign(np.multiply.outer(sigma, self.w)), dy
@@ -134,20 +134,15 @@ def _l2_length(room: Array, g: Array, lam: float) -> Array:
     r2 = np.cumsum(np.take_along_axis(np.where(finite, room, 0.0), order, axis=1) ** 2, axis=1)
     others = np.zeros_like(room)
     others[:, :-1] = np.cumsum((g[order] ** 2)[:, :0:-1], axis=1)[:, ::-1]
-    usable = (t > 0.0) & np.isfinite(t)
-    f = others + np.divide(r2, t * t, out=np.zeros_like(t), where=usable)
-    reached = np.count_nonzero((f >= lam * lam) & np.isfinite(t), axis=1)
+    # A coordinate without room is at its face from the start, one with all the room never.
+    at_faces = np.divide(r2, t * t, out=np.full_like(t, math.inf), where=t > 0.0)
+    reached = np.count_nonzero((others + at_faces >= lam * lam) & np.isfinite(t), axis=1)
     last = np.maximum(reached - 1, 0)[:, None]
-    left = lam * lam - np.take_along_axis(others, last, axis=1)
-    s2 = np.divide(
-        np.take_along_axis(r2, last, axis=1),
-        left,
-        out=np.full(left.shape, math.inf),
-        where=left > 0,
-    )
+    r2, others = np.take_along_axis(r2, last, axis=1), np.take_along_axis(others, last, axis=1)
+    left = lam * lam - others
+    s2 = np.divide(r2, left, out=np.where(r2 > 0.0, math.inf, 0.0), where=left > 0.0)
     s = np.where(reached[:, None] > 0, np.sqrt(s2), 0.0)
-    s_g = np.multiply(s, g, out=np.zeros_like(room), where=g > 0.0)
-    return np.minimum(s_g, room)
+    return np.minimum(np.multiply(s, g, out=np.zeros_like(room), where=g > 0.0), room)
 
 
 LENGTHS = {L1: _l1_length, L2: _l2_length, LInf: _linf_length}

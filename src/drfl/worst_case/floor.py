@@ -76,7 +76,7 @@ def let_escape(
     flip = kappa if turns[k] else 0.0
     if delta[k] > 1e-12 * max(value, abs(float(line[k]))) or mass * flip > spare:
         tolerance = TOLERANCE * value
-        mass = min(mass, tolerance / float(delta[k]) if delta[k] > 0.0 else math.inf)
+        mass = min(mass, 0.5 * tolerance / float(delta[k]) if delta[k] > 0.0 else math.inf)
         mass = min(mass, 0.5 * spare / flip if flip > 0.0 else math.inf)
     distance = spare / mass - flip
     dy = label[k] - atoms.y[k] + distance * floor.dy

@@ -7,6 +7,7 @@ side, the row's slack :math:`d-Cx_i`. So do their optimal bases: see `VertexMove
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -21,6 +22,8 @@ from drfl.worst_case.vertices import Vertices, maximise
 
 class PolyhedronMoves(PieceMoves):
     """What polyhedra share: the columns that move, the slacks, rows split by sign."""
+
+    clearance: ClassVar[float]
 
     def __init__(self, loss: Loss, ball: Ball, w: Array) -> None:
         super().__init__(loss, ball, w)
@@ -48,7 +51,8 @@ class PolyhedronMoves(PieceMoves):
         return Escape(rate, way[:n], float(way[n]) if self.targets_move else 0.0)
 
     def first_price(self, floor: float, top: float) -> float:
-        return max(floor * (1.0 + 1e-9), 1e-9 * top)
+        # At the floor itself the best places may be at infinity, and at 0 all lengths are free.
+        return max(floor * (1.0 + self.clearance), self.clearance * top)
 
     @abstractmethod
     def directed(self, slack: Array, g: Array, lam: float) -> Array:
@@ -67,6 +71,7 @@ class VertexMoves(PolyhedronMoves):
     """
 
     accuracy = 1e-11
+    clearance = 1e-9
 
     def __init__(self, loss: Loss, ball: Ball, w: Array) -> None:
         super().__init__(loss, ball, w)
@@ -93,7 +98,7 @@ class VertexMoves(PolyhedronMoves):
     def way_out(self, g: Array) -> Array:
         M = np.vstack([self.M, self.price])
         right = np.append(np.zeros(len(self.M)), 1.0)
-        return self._joined(maximise(self._rise(g), M, right[None, :]).v)[0]
+        return np.asarray(self._joined(maximise(self._rise(g), M, right[None, :]).v)[0])
 
     def _rise(self, g: Array) -> Array:
         return np.concatenate([g, -g, np.zeros(self.M.shape[1] - 2 * len(g))])
@@ -107,6 +112,7 @@ class ConeMoves(PolyhedronMoves):
     """The norm l2: second-order cone programs, by Clarabel (the extra ``oracle``)."""
 
     accuracy = 1e-9
+    clearance = 1e-7
     batch = 200
 
     def directed(self, slack: Array, g: Array, lam: float) -> Array:
@@ -154,6 +160,10 @@ class ConeMoves(PolyhedronMoves):
         return A, b, [("linear", len(A) - n - 1), ("second order", n + 1)]
 
 
+# The second is for prices near the floor, where the best places are far away.
+CONE_TOLERANCES = (1e-11, 1e-8)
+
+
 def _solve_cones(cost: Array, A: Array, right: Array, cones: list[tuple[str, int]]) -> Array:
     """Minimise the sum of all rows' costs: one program with a block per row."""
     try:
@@ -164,19 +174,19 @@ def _solve_cones(cost: Array, A: Array, right: Array, cones: list[tuple[str, int
         ) from None
     kinds = {"linear": clarabel.NonnegativeConeT, "second order": clarabel.SecondOrderConeT}
     m, columns = len(right), A.shape[1]
+    unit = float(right.max(initial=0.0)) or 1.0
     settings = clarabel.DefaultSettings()
     settings.verbose = False
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
-    solver = clarabel.DefaultSolver(
-        sparse.csc_matrix((m * columns, m * columns)),
-        np.tile(cost, m),
-        sparse.csc_matrix(sparse.kron(sparse.eye(m), A)),
-        right.ravel(),
-        [kinds[kind](size) for kind, size in cones] * m,
-        settings,
-    )
-    found = solver.solve()
-    v = np.array(found.x).reshape(m, columns)
-    if not (np.isfinite(v).all() and str(found.status) in ("Solved", "AlmostSolved")):
-        raise RuntimeError(f"Clarabel failed on a batch of {m} rows: {found.status}")
-    return v
+    for tolerance in CONE_TOLERANCES:
+        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
+        found = clarabel.DefaultSolver(
+            sparse.csc_matrix((m * columns, m * columns)),
+            np.tile(cost / np.abs(cost).max(), m),
+            sparse.csc_matrix(sparse.kron(sparse.eye(m), A)),
+            right.ravel() / unit,
+            [kinds[kind](size) for kind, size in cones] * m,
+            settings,
+        ).solve()
+        if str(found.status) in ("Solved", "AlmostSolved"):
+            return unit * np.array(found.x).reshape(m, columns)
+    raise RuntimeError(f"Clarabel failed on a batch of {m} rows: {found.status}")

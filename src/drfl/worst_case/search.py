@@ -26,13 +26,21 @@ MAX_STEPS = 200
 
 
 @dataclass(frozen=True)
-class Tangent:
-    r"""A tangent of :math:`\varphi` as a function of (w, b) and lambda."""
+class Point:
+    """A point of a convex function of lambda, with a slope."""
 
     lam: float
     value: float
     slope: float
-    """In lambda: the radius minus the mean transport cost."""
+
+
+@dataclass(frozen=True)
+class Tangent(Point):
+    r"""A tangent of :math:`\varphi` in (w, b) and lambda.
+
+    Its slope in lambda is the radius minus the mean transport cost.
+    """
+
     gradient: Array
     intercept_gradient: float
 
@@ -40,17 +48,19 @@ class Tangent:
 Bracket = tuple[tuple[float, Tangent], ...]
 
 
-def balance(low: Tangent, high: Tangent) -> Bracket:
-    """Weights under which the slopes in lambda of two tangents cancel."""
-    theta = high.slope / (high.slope - low.slope)
-    return ((theta, low), (1.0 - theta, high))
+def balance(low: Point, high: Point) -> tuple[float, float]:
+    """Weights under which the slopes of two points cancel; the first is <= 0, the second >= 0."""
+    if low.slope >= 0.0:
+        return 1.0, 0.0
+    theta = max(high.slope, 0.0) / (max(high.slope, 0.0) - low.slope)
+    return theta, 1.0 - theta
 
 
-def meeting(low: Tangent, high: Tangent) -> tuple[float, float]:
+def meeting(low: Point, high: Point) -> tuple[float, float]:
     """Where two tangents meet, and their height there: a lower bound of the minimum."""
-    (theta, _), (rest, _) = balance(low, high)
-    height = theta * low.value + rest * high.value
-    height -= theta * low.slope * low.lam + rest * high.slope * high.lam
+    theta, rest = balance(low, high)
+    height = theta * (low.value - low.slope * low.lam)
+    height += rest * (high.value - high.slope * high.lam)
     # Measured from the nearer end, which loses fewer digits.
     if low.value <= high.value:
         return low.lam + (height - low.value) / low.slope, height
@@ -115,7 +125,8 @@ def minimise(
             left = tangent
         else:
             right = tangent
-    return balance(left, right)
+    theta, rest = balance(left, right)
+    return ((theta, left), (rest, right))
 
 
 def cut(bracket: Bracket, floor: float, floor_gradient: Array) -> Tangent:
@@ -141,6 +152,6 @@ def cut(bracket: Bracket, floor: float, floor_gradient: Array) -> Tangent:
     )
 
 
-def _secant(low: Tangent, high: Tangent) -> float:
+def _secant(low: Point, high: Point) -> float:
     """Where the slope would vanish if it were linear between the two."""
     return low.lam - low.slope * (high.lam - low.lam) / (high.slope - low.slope)

@@ -4,13 +4,13 @@ r"""Many linear programs that differ in the right-hand side only.
 
 An optimal basis (tight rows K, free columns J) of one program prices the constraints with
 :math:`\pi=M_{KJ}^{-T}c_J`, which do not depend on :math:`r_i`: it is optimal for every i whose
-:math:`v_J=M_{KJ}^{-1}r_{iK}` is feasible. So a few programs are solved, and their bases are tried on
-all the others, also later when c has changed.
+:math:`v_J=M_{KJ}^{-1}r_{iK}` is feasible. So a few programs are solved, and their bases are tried
+on all the others, also later when c has changed.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,13 @@ class Vertices:
 
     def maximise(self, c: Array, right: Array) -> Array:
         """Maximisers v, (m, columns), for the right-hand sides (m, rows) >= 0."""
+        unit = float(right.max(initial=0.0))
+        if unit == 0.0 or not c.any():
+            return np.zeros((len(right), self.M.shape[1]))
+        # In units of 1 the solver's tolerances are relative.
+        return unit * self._maximise(c / float(np.abs(c).max()), right / unit)
+
+    def _maximise(self, c: Array, right: Array) -> Array:
         v = np.zeros((len(right), self.M.shape[1]))
         left = np.arange(len(right))
         for basis in self.bases:
@@ -70,16 +77,14 @@ class Vertices:
             return left
         K, J, inverse = basis
         price = inverse.T @ c[J]
-        scale = TOLERANCE * (1.0 + float(np.abs(c).max()))
-        if (price < -scale).any() or (c - price @ self.M[K] > scale).any():
+        if (price < -TOLERANCE).any() or (c - price @ self.M[K] > TOLERANCE).any():
             return left
         r = right[left]
         free = r[:, K] @ inverse.T
-        near = TOLERANCE * (1.0 + r.max(axis=1, initial=0.0))
-        ok = (free >= -near[:, None]).all(axis=1)
-        ok &= (r - free @ self.M[:, J].T >= -near[:, None]).all(axis=1)
+        ok = (free >= -TOLERANCE).all(axis=1)
+        ok &= (free @ self.M[:, J].T <= r + TOLERANCE).all(axis=1)
         v[np.ix_(left[ok], J)] = np.maximum(free[ok], 0.0)
-        return left[~ok]
+        return np.asarray(left[~ok])
 
     def _new_bases(self, solved: Solved) -> list[Basis]:
         """The bases that can be read off solutions; none where a program is degenerate."""
@@ -91,7 +96,7 @@ class Vertices:
                 continue
             square = self.M[np.ix_(K, J)]
             if len(K) == 0 or np.linalg.cond(square) < 1e10:
-                found[key] = Basis(K, J, np.linalg.inv(square))
+                found[key] = Basis(K, J, np.asarray(np.linalg.inv(square), dtype=np.float64))
         return list(found.values())
 
 
@@ -100,9 +105,10 @@ def maximise(c: Array, M: Array, right: Array) -> Solved:
     from scipy.optimize import linprog  # slow to import; only polyhedra need it
 
     m = len(right)
+    blocks: Any = sparse.kron(sparse.eye_array(m), M, format="csr")
     found = linprog(
         np.tile(-c, m),
-        A_ub=sparse.kron(sparse.eye_array(m), M, format="csr"),
+        A_ub=blocks,
         b_ub=right.ravel(),
         bounds=(0, None),
         method="highs",

@@ -19,6 +19,8 @@ from drfl.losses import Array
 from drfl.solvers.bundle.anchors import Anchors
 from drfl.solvers.bundle.cuts import Cuts, Ints, Pool
 from drfl.solvers.bundle.master import Solution
+from drfl.solvers.bundle.polish import polish
+from drfl.solvers.bundle.region import Region
 from drfl.solvers.bundle.terms import Terms
 
 
@@ -33,18 +35,48 @@ class Aggregate:
     q: Array
 
 
-def lower_bound(
-    pool: Pool, cuts: Cuts, solution: Solution, terms: Terms, anchors: Anchors | None
-) -> float:
-    """The best bound that these multipliers prove; at least 0."""
-    best = 0.0
-    for balanced in (True, False) if terms.has_intercept and anchors else (True,):
-        total = aggregate(pool, cuts, solution, terms, balanced=balanced)
-        if anchors is not None:
-            best = max(best, anchors.bound(total.constant, total.g, total.gb))
-        elif terms.priced:
-            best = max(best, _norm_bound(total, terms))
-    return best
+@dataclass(frozen=True)
+class Certificate:
+    """Turns multipliers into a lower bound."""
+
+    terms: Terms
+    anchors: Anchors | None
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it bounds f for every w and b; otherwise it needs a region."""
+        return self.anchors is not None or self.terms.priced
+
+    def bound(
+        self,
+        pool: Pool,
+        cuts: Cuts,
+        solution: Solution,
+        region: Region | None = None,
+        *,
+        polished: bool = False,
+    ) -> float:
+        """The best bound that these multipliers prove; at least 0.
+
+        ``polished`` also tries them with the solver's rounding taken out.
+        """
+        terms, anchors, best = self.terms, self.anchors, 0.0
+        trials = [solution]
+        if polished and terms.kind != "box":
+            trials.append(polish(pool, cuts, solution, terms))
+        for trial in trials:
+            for balanced in (True, False) if terms.has_intercept and anchors else (True,):
+                total = aggregate(pool, cuts, trial, terms, balanced=balanced)
+                if anchors is not None:
+                    bound = anchors.bound(total.constant, total.g, total.gb)
+                elif terms.priced:
+                    bound = _norm_bound(total, terms)
+                else:
+                    assert region is not None
+                    g = np.append(total.g, total.gb)[: terms.dimension]
+                    bound = region.least(total.constant, g)
+                best = max(best, bound)
+        return best
 
 
 def aggregate(

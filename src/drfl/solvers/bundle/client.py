@@ -2,8 +2,8 @@ r"""The client's half of the bundle method.
 
 Request: points x to evaluate and what is wanted of each. Reply: at every point the value of F, one
 cut per group of rows, and, if asked and allowed, curvature, a dual cut, and a local optimum.
-The identity of a point is ``POINTS * round + position``; the client keeps what it computed at a few
-points, and could rebuild it from the points alone.
+Points have numbers; the client keeps what it computed at a few of them, and could rebuild it from the
+points alone.
 """
 
 from __future__ import annotations
@@ -17,32 +17,33 @@ from numpy.typing import NDArray
 from drfl.client import Site
 from drfl.losses import Array
 from drfl.solvers.bundle.curvature import density, hessian, pack_factor, pack_triangle
-from drfl.solvers.bundle.exchange import POINTS
 from drfl.solvers.bundle.local import local_optimum
 from drfl.solvers.bundle.linearise import Linearisation, dual_cut, group_cuts, linearise
 from drfl.wire import Message
+
+LOCAL_ROWS = 5  # a local optimum on fewer rows per coefficient tells the others nothing
 
 
 def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     """Evaluate the points of a request."""
     request = message.arrays
     points, plan, marks = request["x"], request["plan"], request["marks"]
+    identities = [int(i) for i in request["id"]]
     groups = int(plan[0]) if site.policy.groups else 1
     previous, centre, metric = (int(mark) for mark in marks)
     memory: dict[int, Linearisation] = site.memory.setdefault("bundle", {})
     densities: dict[int, Array] = site.memory.setdefault("bundle densities", {})
     reply: dict[str, NDArray[Any]] = {}
     values, cuts, curvatures = [], [], []
-    first = POINTS * message.round
-    for k, x in enumerate(points):
+    for k, (identity, x) in enumerate(zip(identities, points, strict=True)):
         at = linearise(site.oracle, *split(x, site.n_features), groups)
-        memory[first + k] = at
+        memory[identity] = at
         cut, share = group_cuts(site.oracle, at, x)
         values.append([at.value, at.multiplier])
         cuts.append(cut)
         if plan[3 + k] and site.policy.curvature:
             before = memory[previous].arguments if previous in memory else None
-            densities[first + k] = d = density(site.oracle, at.arguments, before)
+            densities[identity] = d = density(site.oracle, at.arguments, before)
             curvatures.append(hessian(site.oracle, at, d, before, site.dimension))
     reply["value"], reply["cuts"] = np.array(values), np.array(cuts)
     if plan[1] and groups > 1:
@@ -54,9 +55,9 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
             reply["dual"] = cut
     if message.round == 0:
         reply.update(_introduction(site))
-    if plan[2]:
+    if plan[2] and site.rows.n_rows >= LOCAL_ROWS * site.dimension:
         reply["local"] = local_optimum(site, answer)
-    kept = {previous, centre, metric, *request.get("dual_id", ()), *range(first, first + POINTS)}
+    kept = {previous, centre, metric, *request.get("dual_id", ()), *identities}
     for table in (memory, densities):
         for old in set(table) - {int(i) for i in kept}:
             del table[old]
@@ -92,7 +93,7 @@ def _dual(
     request = message.arrays
     if d is None or centre is None or any(int(i) not in memory for i in request["dual_id"]):
         return None
-    now = memory[POINTS * message.round]
+    now = memory[int(request["id"][0])]
     v = float(request["sigma"][0]) * d * (now.arguments - centre.arguments)
     for i, weights in zip(request["dual_id"], request["dual_weight"], strict=True):
         old = memory[int(i)]

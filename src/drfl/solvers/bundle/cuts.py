@@ -41,6 +41,8 @@ class Cuts:
         False for cuts that need not touch the function (dual cuts).
     used : (K,)
         The last round in which it had a multiplier.
+    serial : (K,)
+        Its number in the pool, in ascending order.
     """
 
     piece: Ints
@@ -52,6 +54,7 @@ class Cuts:
     group: Ints
     tangent: NDArray[np.bool_]
     used: Ints
+    serial: Ints
 
     def __len__(self) -> int:
         return len(self.c)
@@ -82,10 +85,12 @@ class Pool:
             none,
             np.zeros(0, np.bool_),
             none,
+            none,
         )
         self.family_client = none
         self.piece_family, self.piece_share = none, np.zeros(0)
         self._first_piece: dict[tuple[int, int], int] = {}
+        self._numbered = 0
 
     @property
     def piece_client(self) -> Ints:
@@ -109,6 +114,19 @@ class Pool:
             self.piece_family = np.concatenate([self.piece_family, fresh])
             self.piece_share = np.concatenate([self.piece_share, share])
         return self._first_piece[key] + np.arange(groups)
+
+    def knows(self, client: int, family: int) -> bool:
+        """Whether the shares of a client's family are known."""
+        return (client, family) in self._first_piece
+
+    def serials(self, count: int) -> Ints:
+        """Numbers for new cuts."""
+        self._numbered += count
+        return np.arange(self._numbered - count, self._numbered)
+
+    def touch(self, serials: Ints, round: int) -> None:
+        """Some cuts had a multiplier in this round."""
+        self.cuts.used[np.searchsorted(self.cuts.serial, serials)] = round
 
     def add(self, cuts: Sequence[Cuts]) -> None:
         """Take in the cuts of a round."""

@@ -48,6 +48,13 @@ class Evaluated:
             values = np.where(np.isnan(values), self.model(point.x), values)
         return self.terms.mixture.support(values)
 
+    def model_of(self, s: int, x: Array, multiplier: float) -> float:
+        """The cut model of one client at x and its own multiplier: F cannot be below it."""
+        lam = np.full(self.terms.n_clients, multiplier)
+        mine = self.pool.cuts.where(self.pool.cut_client == s)
+        priced = self.terms.rho[s] * multiplier if self.terms.priced else 0.0
+        return priced + float(self.pool.values(mine, x, lam, self.terms.half)[s])
+
     def model(self, x: Array) -> Array:
         r"""The cut model of every F_s at x: each :math:`\lambda_s` minimised by golden section."""
         terms, pool = self.terms, self.pool

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,11 @@ from drfl.solvers.bundle.master import Solution
 from drfl.wire import Field, Message, WireError, reply_kind, validate
 
 KIND = "bundle"
-POINTS = 4  # a point's identity is POINTS * round + its position
 DUAL_FAMILY = -1
 
 REQUEST = {
-    "x": Field("float64", ("P", "d")),
+    "x": Field("float64", ("P", "d")),  # points to evaluate
+    "id": Field("int64", ("P",)),  # under which the client may remember them
     "plan": Field("uint8", (None,)),  # groups; wanted: shares, local optimum, curvature per point
     "marks": Field("int64", (3,)),  # identities: previous point, centre, point of the curvature
     "dual_id": Field("int64", ("k",), optional=True),
@@ -40,16 +40,53 @@ REPLY = {
 }
 
 
-def request(
-    round: int,
-    points: Array,
-    plan: Sequence[int],
-    marks: tuple[int, int, int],
-    dual: Mapping[str, NDArray[Any]],
-) -> Message:
-    """The message to one client."""
-    arrays = {"x": points, "plan": np.array(plan, dtype=np.uint8), "marks": np.array(marks)}
-    return Message(KIND, round, {**arrays, **dual})
+@dataclass(frozen=True)
+class Asked:
+    """What one client is asked in a round.
+
+    Attributes
+    ----------
+    points, identities
+        Points (P, d), and the numbers under which client and server speak of them.
+    curvature : tuple of bool
+        Of which points curvature is wanted.
+    groups : int
+        Into how many groups the client should split its rows.
+    shares, local : bool
+        Whether the masses of the groups, and the client's own optimum, are wanted.
+    lifted : int
+        How many numbers of a cut belong to the clipped model of a box.
+    """
+
+    points: Array
+    identities: tuple[int, ...]
+    curvature: tuple[bool, ...]
+    groups: int = 1
+    shares: bool = False
+    local: bool = False
+    lifted: int = 0
+
+    def also(self, identity: int, x: Array) -> Asked:
+        """One more point, without curvature."""
+        return replace(
+            self,
+            points=np.vstack([self.points, x]),
+            identities=(*self.identities, identity),
+            curvature=(*self.curvature, False),
+        )
+
+    def message(
+        self, round: int, marks: tuple[int, int, int], dual: Mapping[str, NDArray[Any]]
+    ) -> Message:
+        """The request."""
+        plan = (self.groups, self.shares, self.local, *self.curvature)
+        arrays = {
+            "x": self.points,
+            "id": np.array(self.identities),
+            "plan": np.array(plan, dtype=np.uint8),
+            "marks": np.array(marks),
+        }
+        return Message(KIND, round, {**arrays, **dual})
 
 
 @dataclass(frozen=True)
@@ -82,6 +119,7 @@ class Reply:
             group=np.arange(groups),
             tangent=np.ones(groups, np.bool_),
             used=np.full(groups, round),
+            serial=pool.serials(groups),
         )
 
     def dual_cut(self, pool: Pool, client: int, round: int) -> Cuts:
@@ -99,12 +137,17 @@ class Reply:
             0 * one,
             np.zeros(1, np.bool_),
             round * one,
+            pool.serials(1),
         )
 
 
-def read_reply(message: Message, round: int, sizes: Mapping[str, int], lifted: int) -> Reply:
+def read_reply(message: Message, round: int, asked: Asked) -> Reply:
     """Validate a reply and unpack it."""
+    sizes = {"P": len(asked.points), "d": asked.points.shape[1]}
+    lifted = asked.lifted
     found = validate(message, reply_kind(KIND), round, REPLY, sizes)
+    if found["G"] not in (1, asked.groups):
+        raise WireError(f"cuts of {found['G']} groups were not asked for")
     arrays = message.arrays
     d = found["d"]
     if not 0 <= found["c"] - 1 - d - lifted <= 1:

@@ -14,15 +14,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy import sparse
 
 from drfl.losses import Array
 from drfl.solvers.bundle.cuts import Cuts, Pool
-from drfl.solvers.bundle.qp import Builder, QPSolution
+from drfl.solvers.bundle.qp import Builder, Ints, QPSolution
 from drfl.solvers.bundle.sets import SetRows, mixture_rows, norm_rows
 from drfl.solvers.bundle.terms import Terms
 
-Ints = NDArray[np.intp]
+REFINEMENTS = 20  # of the server's own cuts in one master
 
 
 @dataclass(frozen=True)
@@ -87,17 +87,50 @@ class Master:
                 break
         return solution
 
-    def _solve(
-        self, pool: Pool, cuts: Cuts, centre: Array, metric: Array, eps: float, reference: float
-    ) -> Solution:
+    def smallest(self, pool: Pool, cuts: Cuts, level: float) -> Solution:
+        r"""The smallest :math:`\|w\|_2` whose model is within the level; multipliers are not read."""
+        layout = self._layout(pool, cuts, np.zeros(self.terms.dimension))
+        P = np.diag(np.where(np.arange(self.terms.dimension) < self.terms.n, 1.0, 1e-9))
+        for _ in range(REFINEMENTS):
+            builder = self._complete(layout)
+            row = builder.rows(np.array([level]))
+            builder.put(row, np.arange(builder.n_variables), builder.cost)
+            qp = builder.solve(P, 1e-10, costs=False)
+            if not qp.usable:
+                break
+            if not [rows for rows in self.sets if rows.refine(layout, qp, 1e-12)]:
+                return layout.read(qp, level)
+        return layout.failed(np.zeros(self.terms.dimension))
+
+    def level_set(
+        self, pool: Pool, cuts: Cuts, level: float
+    ) -> tuple[sparse.csc_array, Array, Array, Ints]:
+        """The constraints ``A z <= b, z >= lower`` of all x whose model is within the level."""
+        layout = self._layout(pool, cuts, np.zeros(self.terms.dimension))
+        builder = self._complete(layout)
+        row = builder.rows(np.array([level]))
+        builder.put(row, np.arange(builder.n_variables), builder.cost)
+        return *builder.constraints(), layout.x
+
+    def _layout(self, pool: Pool, cuts: Cuts, centre: Array) -> Layout:
         layout = Layout(self.terms, pool, cuts, centre / self.terms.scale)
         for rows in self.sets:
             rows.begin(layout)
         layout.put_cuts()
-        for _ in range(20):
-            builder = layout.builder.copy()
-            for rows in self.sets:
-                rows.put(builder, layout)
+        return layout
+
+    def _complete(self, layout: Layout) -> Builder:
+        builder = layout.builder.copy()
+        for rows in self.sets:
+            rows.put(builder, layout)
+        return builder
+
+    def _solve(
+        self, pool: Pool, cuts: Cuts, centre: Array, metric: Array, eps: float, reference: float
+    ) -> Solution:
+        layout = self._layout(pool, cuts, centre)
+        for _ in range(REFINEMENTS):
+            builder = self._complete(layout)
             qp = builder.solve(metric, eps)
             if not qp.usable:
                 return layout.failed(centre)

@@ -77,19 +77,22 @@ class Builder:
         """The linear cost c."""
         return np.concatenate(self._cost)
 
-    def solve(self, P: Array, eps: float) -> QPSolution:
-        """Minimise; P is the leading dense block of the quadratic term (the rest is 0)."""
-        P, cost = P.copy(), self.cost
-        for Q, linear in self._bends:
-            P[: len(Q), : len(Q)] += Q
-            cost[: len(Q)] += linear
+    def constraints(self) -> tuple[sparse.csc_array, Array, Array]:
+        """A, b and the lower bounds."""
         entries = (
             np.concatenate(self._values),
             (np.concatenate(self._rows), np.concatenate(self._columns)),
         )
-        shape = (self.n_rows, self.n_variables)
-        A = sparse.csc_array(sparse.coo_array(entries, shape=shape))
-        right, lower = np.concatenate(self._right), np.concatenate(self._lower)
+        A = sparse.csc_array(sparse.coo_array(entries, shape=(self.n_rows, self.n_variables)))
+        return A, np.concatenate(self._right), np.concatenate(self._lower)
+
+    def solve(self, P: Array, eps: float, *, costs: bool = True) -> QPSolution:
+        """Minimise; P is the leading dense block of the quadratic term (the rest is 0)."""
+        P, cost = P.copy(), self.cost * costs
+        for Q, linear in self._bends:
+            P[: len(Q), : len(Q)] += Q
+            cost[: len(Q)] += linear
+        A, right, lower = self.constraints()
         size = self.n_rows * self.n_variables
         dense = size <= DENSE_ENTRIES or A.nnz > 0.25 * size
         solution = _piqp(P, cost, A, right, lower, eps, dense=dense)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,15 +16,19 @@ from numpy.typing import NDArray
 
 from drfl.losses import Array
 from drfl.problem import Problem
-from drfl.solvers.base import Session, Status, StatusKind, relative_gap
-from drfl.solvers.bundle.certificate import lower_bound
+from drfl.solvers.base import Session, Status, relative_gap
+from drfl.solvers.bundle.certificate import Certificate
 from drfl.solvers.bundle.cuts import Cuts, Pool
+from drfl.solvers.bundle.descent import Descent, Proposal
 from drfl.solvers.bundle.evaluated import Evaluated, Point
-from drfl.solvers.bundle.exchange import POINTS, Reply, dual_request, read_reply, request
+from drfl.solvers.bundle.exchange import Asked, Reply, dual_request
 from drfl.solvers.bundle.master import Master, Solution
 from drfl.solvers.bundle.metric import Metric
+from drfl.solvers.bundle.region import Region, proved_region
+from drfl.solvers.bundle.roster import Roster
 from drfl.solvers.bundle.settings import Settings
-from drfl.solvers.bundle.terms import Terms, make_terms
+from drfl.solvers.bundle.terms import make_terms
+from drfl.solvers.bundle.ties import Ties
 from drfl.wire import Message
 
 # Curvature is asked for in these rounds: often at first, then ever more rarely.
@@ -36,19 +39,13 @@ REGROUP_AT = 1e-2  # predicted relative decrease at which the rows are split int
 BOUND_AT = 1e-2  # predicted relative decrease at which a master is solved for its bound alone
 SECOND = 0.05  # the second point's metric, as a multiple of the first's
 ACTIVE = 1e-9  # a multiplier above this keeps a cut
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """A point on its way, what the model promised there, and the proximal term it paid."""
-
-    x: Array
-    model: float
-    prox: float
+NEWTON_ROUNDS = 8  # a smooth loss that takes longer is treated as nonsmooth
+TINY = 1e-10  # the proximal term of a master that is solved for its bound
+STALL_AFTER = 30  # rounds without a better bound
 
 
 class BundleSession(Session):
-    """See the module. Attributes are the state; every method changes it in one way."""
+    """See the module. The attributes are the state of the run."""
 
     def __init__(
         self,
@@ -60,285 +57,313 @@ class BundleSession(Session):
         tol: float,
         max_rounds: int,
     ) -> None:
-        self.settings, self.problem, self.names = settings, problem, tuple(names)
+        self.settings, self.problem = settings, problem
         self.tol, self.max_rounds = tol, max_rounds
-        self.n, self.dimension, self.lifted = n_features, n_features + problem.fit_intercept, 0
-        self.smooth = not problem.loss.kinks
-        self.round = 0
+        self.n, self.dimension = n_features, n_features + problem.fit_intercept
+        self.roster = Roster(names)
+        self.round, self.numbered = 0, 0
+        self.introductions: dict[int, Reply] = {}
+        self.descent = Descent(smooth=not problem.loss.kinks)
         self.upper, self.lower, self.at_zero = math.inf, 0.0, math.nan
-        self.proposals = [Proposal(np.zeros(self.dimension), math.nan, 0.0)]
-        self.wanted = [settings.curvature == "auto"]
-        self.groups, self.regrouped, self.warm = 1, False, settings.warm_start and len(names) > 1
+        self.groups = 1
+        self.warm = settings.warm_start and len(names) > 1
+        self.curious = settings.curvature == "auto"  # curvature is wanted of the next main point
         self.centre = self.best = self.previous = self.metric_point = -1
-        self.sigma, self.nulls, self.decrease = 1.0, 0, math.inf
         self.dual: list[dict[str, NDArray[Any]]] = []
+        self.last_progress = 0
+        self.ties: Ties | None = None
+        self.region: Region | None = None
         self._status: Status | None = None
+        self.pool: Pool
+        self.evaluated: Evaluated
+        self._ask([Proposal(np.zeros(self.dimension))])
 
     # ------------------------------------------------------------------ a round
     def propose(self) -> dict[str, Message]:
-        """One request for every client."""
-        points = np.array([p.x for p in self.proposals])
+        """One request for every client that has something to answer."""
         marks = self.previous, self.centre, self.metric_point
-        shares = self.regrouped and self.groups > 1
-        local = self.round == 0 and self.warm
-        out = {}
-        for s, name in enumerate(self.names):
-            dual = self.dual[s] if self.dual else {}
-            out[name] = request(
-                self.round, points, (self.groups, shares, local, *self.wanted), marks, dual
+        return {
+            self.roster.names[s]: asked.message(
+                self.round, marks, self.dual[s] if self.dual else {}
             )
-        return out
+            for s, asked in self.asked.items()
+        }
 
     def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
         """Take the replies in, move, certify, and decide what to ask next."""
-        heard = self._read(replies)
-        if self.round == 0:
-            self._begin(heard)
-        self._take_in(heard)
-        if self.round == 0:
-            self._first_centre(heard)
+        known = self.evaluated if self.centre >= 0 else None
+        heard = self.roster.read(replies, self.asked, self.round, known)
+        if self.centre < 0:
+            self.introductions.update(heard)
+            if len(self.introductions) == len(self.roster.names):
+                self._begin()
+                self._plan()
+            else:
+                missing = [s for s in self.asked if s not in self.introductions]
+                self.asked = {s: self.asked[s] for s in missing}
         else:
-            self._move()
-        self._plan(heard)
+            self._take_in(heard)
+            if self.ties is None:
+                self._move()
+                self._plan()
+            else:
+                self._next_tie()
         self.round += 1
         self._judge()
 
-    def _read(self, replies: Mapping[str, Message]) -> dict[int, Reply]:
-        """The replies that can be used, by client number."""
-        sizes = {"P": len(self.proposals), "d": self.dimension}
-        return {
-            s: read_reply(replies[name], self.round, sizes, self.lifted)
-            for s, name in enumerate(self.names)
-            if name in replies
+    def _ask(self, proposals: list[Proposal], second_curvature: bool = False) -> None:
+        """Number the points and write down what every client is to answer."""
+        self.proposals = proposals
+        self.identities = tuple(range(self.numbered, self.numbered + len(proposals)))
+        self.numbered += len(proposals)
+        points = np.array([p.x for p in proposals])
+        curvature = (self.curious, *(second_curvature for _ in proposals[1:]))
+        first = self.centre < 0
+        lifted = 0 if first else self.pool.cuts.lift.shape[1]
+        self.asked = {
+            s: Asked(
+                points,
+                self.identities,
+                curvature,
+                groups=self.groups,
+                shares=self.groups > 1 and not self.pool.knows(s, self.groups),
+                local=first and self.warm,
+                lifted=lifted,
+            )
+            for s in range(len(self.roster.names))
         }
+        if not first:
+            self._catch_up()
+            for identity, proposal in zip(self.identities, proposals, strict=True):
+                self.evaluated.points[identity] = Point.fresh(proposal.x, len(self.roster.names))
+
+    def _catch_up(self) -> None:
+        """Whoever has not evaluated the centre yet does so beside the new points."""
+        centre = self.evaluated.points[self.centre]
+        for s in np.flatnonzero(np.isnan(centre.values)):
+            self.asked[int(s)] = self.asked[int(s)].also(self.centre, centre.x)
 
     # ------------------------------------------------------------------ the first round
-    def _begin(self, heard: Mapping[int, Reply]) -> None:
-        self.about = about = np.array([heard[s].about for s in range(len(self.names))])
-        self.terms = make_terms(self.problem, self.names, self.dimension, about[:, 0])
-        S, d = self.terms.n_clients, self.dimension
-        self.pool = Pool(S, d, self.n + 1 if self.terms.kind == "box" else 0)
-        self.metric = Metric(self.terms)
-        self.evaluated = Evaluated(self.terms, self.pool)
-        self.q = self.terms.mixture.weights
-        least = int(about[:, 0].min())
-        wish = math.ceil(self.n / (2 * S)) if self.settings.groups is None else self.settings.groups
-        self.most_groups = int(np.clip(wish, 1, max(1, min(255, least // 50))))
-
-    def _first_centre(self, heard: Mapping[int, Reply]) -> None:
-        """Scales, from the first gradient and curvature; the centre is w = 0."""
-        self.centre = self.best = 0
+    def _begin(self) -> None:
+        """Sizes, scales and the first centre, w = 0."""
+        about = np.array([self.introductions[s].about for s in range(len(self.roster.names))])
+        terms = make_terms(self.problem, self.roster.names, self.dimension, about[:, 0])
+        self.pool = Pool(terms.n_clients, self.dimension, terms.lifted)
+        self.metric = Metric(terms)
+        self.evaluated = Evaluated(terms, self.pool)
+        self.centre = self.best = self.identities[0]
+        self.evaluated.points[self.centre] = Point.fresh(self.proposals[0].x, terms.n_clients)
+        self._take_in(self.introductions)
         self.at_zero = self.upper
-        q, n = self.q, self.n
+        q, n = terms.mixture.weights, self.n
+        unit = float(q @ about[:, 1])
         if self.metric.known:
-            unit = math.sqrt(max(float(np.trace(self.metric.curvature(q)[:n, :n])) / max(n, 1), 0))
-        else:
-            unit = math.sqrt(float(q @ self.about[:, 1]))
-        self.terms = self.evaluated.terms = self.terms.in_units(unit)
-        self.master = Master(self.terms)
+            unit = float(np.trace(self.metric.curvature(q)[:n, :n])) / max(n, 1)
+        self.terms = self.evaluated.terms = terms.in_units(math.sqrt(max(unit, 0.0)))
         self.metric.set_unit(self.terms.unit)
-        g = q @ self.evaluated.points[0].gradients
-        size = float(g @ (g / self.metric.diagonal))
-        self.mu = self.mu_first = max(0.002 * size / max(self.upper, 1e-300), 1e-12)
+        self.master = Master(self.terms)
+        self.certificate = Certificate(self.terms, None)
+        self.q = q
+        g = q @ self.evaluated.points[self.centre].gradients
+        self.descent.start(float(g @ (g / self.metric.diagonal)), self.upper)
+        wish = self.settings.groups or math.ceil(n / (2 * terms.n_clients))
+        self.most_groups = int(np.clip(wish, 1, max(1, min(255, int(about[:, 0].min()) // 50))))
 
     # ------------------------------------------------------------------ replies
     def _take_in(self, heard: Mapping[int, Reply]) -> None:
         """Values, cuts and curvature of this round."""
         fresh: list[Cuts] = []
-        first = POINTS * self.round
-        for k, proposal in enumerate(self.proposals):
-            point = Point.fresh(proposal.x, len(self.names))
-            self.evaluated.points[first + k] = point
-            for s, reply in heard.items():
-                point.values[s], point.multipliers[s] = reply.values[k]
-                fresh.append(reply.cuts(self.pool, s, k, first + k, self.round))
-                point.gradients[s] = self._gradient(s, fresh[-1], point)
         for s, reply in heard.items():
+            for k, identity in enumerate(self.asked[s].identities):
+                point = self.evaluated.points[identity]
+                point.values[s], point.multipliers[s] = reply.values[k]
+                cuts = reply.cuts(self.pool, s, k, identity, self.round)
+                point.gradients[s] = self.pool.piece_share[cuts.piece] @ cuts.g
+                fresh.append(cuts)
             if reply.dual is not None:
                 fresh.append(reply.dual_cut(self.pool, s, self.round))
             if reply.curvature:
-                # The Hessian of the last point asked for; a losing second point is undone below.
                 self.metric.hessians[s] = reply.curvature[0]
-        self.pool.add(fresh)
-        if any(reply.curvature for reply in heard.values()):
-            self.metric_point = first
-        self._second_hessians = {
+                self.metric_point = self.identities[0]
+        self.second_hessians = {
             s: r.curvature[1] for s, r in heard.items() if len(r.curvature) > 1
         }
-        if not self.metric.known:
-            main = self.evaluated.points[first]
-            if not np.isnan(main.gradients).any():
-                self.metric.observe(main.x, main.gradients)
-        for k in range(len(self.proposals)):
-            self._offer(first + k)
-        if self.centre >= 0:
-            self._offer(self.centre)
+        self.pool.add(fresh)
+        main = self.evaluated.points[self.identities[0]]
+        if not self.metric.known and main.complete:
+            self.metric.observe(main.x, main.gradients)
+        if self.ties is not None:
+            return
+        for identity in {*self.identities, self.centre}:
+            point = self.evaluated.points[identity]
+            if point.complete and self.evaluated.objective(identity) < self.upper:
+                self.upper, self.best = self.evaluated.objective(identity), identity
+                self.last_progress = self.round
 
-    def _gradient(self, s: int, cuts: Cuts, point: Point) -> Array:
-        """The mean slope over a client's groups: what a quasi-Newton metric learns from."""
-        return self.pool.piece_share[cuts.piece] @ cuts.g
-
-    def _offer(self, identity: int) -> None:
-        """An upper bound, if every client has evaluated the point."""
-        if self.evaluated.points[identity].complete:
-            value = self.evaluated.objective(identity)
-            if value < self.upper:
-                self.upper, self.best = value, identity
-
-    # ------------------------------------------------------------------ serious or null
     def _move(self) -> None:
-        """Move the centre if the better point delivers; adapt mu and sigma."""
-        first = POINTS * self.round
+        """The better of the points becomes the centre if it delivers what was promised."""
         at_centre = self.evaluated.objective(self.centre)
-        chosen, proposal = first, self.proposals[0]
-        f = self.evaluated.objective(first)
-        second_wins: bool | None = None
-        if len(self.proposals) > 1:
-            f2 = self.evaluated.objective(first + 1)
+        chosen, proposal = self.identities[0], self.proposals[0]
+        f, second_wins = self.evaluated.objective(chosen), None
+        if len(self.identities) > 1:
+            f2 = self.evaluated.objective(self.identities[1])
             second_wins = f2 < f
             if second_wins and f2 < at_centre - 0.1 * (at_centre - proposal.model):
-                chosen, proposal, f = first + 1, self.proposals[1], f2
-                for s, H in self._second_hessians.items():
+                chosen, proposal, f = self.identities[1], self.proposals[1], f2
+                if self.second_hessians:
+                    self.metric_point = chosen
+                for s, H in self.second_hessians.items():
                     self.metric.hessians[s] = H
-                    self.metric_point = first + 1
-        promised = at_centre - proposal.model
-        delivered = at_centre - f
-        stuck_at_rounding = (
-            self.smooth and self.decrease < 1e-6 and -delivered <= 1e-9 * abs(at_centre)
-        )
-        self.serious = delivered >= 0.1 * promised or stuck_at_rounding
-        if self.serious:
-            self._adapt_serious(delivered, promised, proposal.prox, second_wins)
+        if self.descent.judge(at_centre, f, proposal, second_wins):
             self.centre = chosen
-        else:
-            self.nulls += 1
-            self.sigma = min(1.0, 1.2 * self.sigma)
-            self.mu *= (2.0 if -delivered > 2.0 * promised else 1.0) * (
-                1.6 if self.nulls % 4 == 0 else 1.0
-            )
-
-    def _adapt_serious(
-        self, delivered: float, promised: float, prox: float, second_wins: bool | None
-    ) -> None:
-        self.nulls = 0
-        if delivered >= 0.5 * promised:
-            self.mu *= 0.2
-        if second_wins is not None:
-            self.sigma = 0.4 * self.sigma if second_wins else min(1.0, 1.5 * self.sigma)
-        elif self.decrease < 1e-3:
-            # More than the quadratic model promised: the curvature is too large.
-            excess = delivered / max(promised - prox, 1e-300)
-            self.sigma *= 0.3 if excess >= 1.6 else 0.5 if excess >= 1.25 else 1.0
 
     # ------------------------------------------------------------------ what to ask next
-    def _plan(self, heard: Mapping[int, Reply]) -> None:
+    def _plan(self) -> None:
         """Solve the masters: next points, multipliers, a lower bound."""
-        if self.round == 0:
-            self.serious = True
-        at_centre = self.evaluated.objective(self.centre)
-        x = self.evaluated.points[self.centre].x
+        x, at_centre = self.evaluated.points[self.centre].x, self.evaluated.objective(self.centre)
+        if not (self.certificate.everywhere or (self.region and self.region.proved)):
+            # A bound that holds in a region only is not mixed with those of other regions.
+            self.region, self.lower = Region.around(x, self.terms.unit), 0.0
         H = self.metric.curvature(self.q)
-        tangent = self.pool.cuts.tangent
-        cuts = self.pool.cuts.where(tangent)
-        active = np.zeros(len(self.pool.cuts), np.bool_)
-        for _ in range(3):
-            M = self.metric.matrix(H, self.sigma, self.mu)
-            solution = self.master.solve(self.pool, cuts, x, M, reference=at_centre)
-            self.decrease = (at_centre - solution.model) / max(abs(self.upper), 1e-300)
-            # Newton steps: mu has to shrink with the predicted decrease, at no extra round.
-            if not (self.smooth and self.serious) or self.decrease <= 0.0:
+        tangent = self.pool.cuts.where(self.pool.cuts.tangent)
+        descent = self.descent
+        while True:
+            M = self.metric.matrix(H, descent.sigma, descent.mu)
+            near = self._solve(tangent, x, M, at_centre)
+            descent.decrease = (at_centre - near.model) / max(abs(self.upper), 1e-300)
+            if not descent.shrink():
                 break
-            if self.mu <= 0.2 * self.mu_first * self.decrease:
-                break
-            self.mu = 0.1 * self.mu_first * self.decrease
-        self._certify(cuts, solution)
-        active[tangent] |= solution.cuts > ACTIVE
-        self.q = self.terms.mixture.pull(solution.weights)
-        proposals = [self._proposal(solution, x, M)]
-        if self.decrease < BOUND_AT:
-            sharp = self.master.solve(
-                self.pool,
-                self.pool.cuts,
-                x,
-                1e-9 * np.diag(self.metric.diagonal),
-                eps=1e-11,
-                reference=at_centre,
-            )
-            self._certify(self.pool.cuts, sharp)
-            active |= sharp.cuts > ACTIVE
-        if self.settings.second_point and not self.smooth:
-            far = self.master.solve(self.pool, cuts, x, SECOND * M, reference=at_centre)
-            self._certify(cuts, far)
-            active[tangent] |= far.cuts > ACTIVE
-            proposals.append(self._proposal(far, x, SECOND * M))
+        self.q = self.terms.mixture.pull(near.weights)
+        proposals = [_proposal(near, x, M)]
+        if descent.decrease < BOUND_AT:
+            D = np.diag(self.metric.diagonal)
+            self._solve(self.pool.cuts, x, TINY * D, at_centre, sharp=True)
+        if self.settings.second_point and not descent.smooth:
+            far = self._solve(tangent, x, SECOND * M, at_centre)
+            proposals.append(_proposal(far, x, SECOND * M))
         self.dual = []
         if self.settings.dual_cuts and not self.problem.loss.kinks:
-            self.dual = dual_request(self.pool, cuts, solution, self.sigma)
-        self.previous = POINTS * self.round
-        self.proposals = self._with_warm_start(proposals, heard)
-        self._forget(active)
+            self.dual = dual_request(self.pool, tangent, near, descent.sigma)
+        self.previous = self.identities[0]
+        self.pool.keep(self.pool.cuts.used > self.round - DROP_AFTER)
+        self._forget_points()
         self._set_wishes()
+        warm = self._warm_start(proposals[0]) if self.round == 0 else None
+        self._ask(warm or proposals, second_curvature=bool(warm) and self.curious)
 
-    def _proposal(self, solution: Solution, centre: Array, M: Array) -> Proposal:
-        step = solution.x - centre
-        return Proposal(solution.x, solution.model, 0.5 * float(step @ M @ step))
+    def _solve(
+        self, cuts: Cuts, x: Array, M: Array, reference: float, *, sharp: bool = False
+    ) -> Solution:
+        """A master, whose multipliers also give a bound and keep cuts alive."""
+        eps = 1e-11 if sharp else 1e-9
+        solution = self.master.solve(self.pool, cuts, x, M, eps=eps, reference=reference)
+        if solution.usable:
+            self.pool.touch(cuts.serial[solution.cuts > ACTIVE], self.round)
+            self._certify(cuts, solution, sharp)
+        return solution
 
-    def _with_warm_start(
-        self, proposals: list[Proposal], heard: Mapping[int, Reply]
-    ) -> list[Proposal]:
-        """After the first round: the mean of the clients' own optima, if these are alike."""
-        if self.round > 0:
-            self.warm = False
-        local = {s: r.local for s, r in heard.items() if r.local is not None}
-        if not (self.warm and local and self.metric.known):
-            self.warm = False
-            return proposals
+    def _certify(self, cuts: Cuts, solution: Solution, sharp: bool) -> None:
+        """Raise the lower bound."""
+        bound = self.certificate.bound(
+            self.pool, cuts, solution, self.region, polished=sharp
+        )
+        if bound > self.lower:
+            self.lower, self.last_progress = bound, self.round
+
+    def _warm_start(self, newton: Proposal) -> list[Proposal] | None:
+        """The mean of the clients' own optima, if these are alike, beside the Newton point."""
+        local = {s: r.local for s, r in self.introductions.items() if r.local is not None}
+        if not local or not self.metric.known:
+            return None
         weights = self.q[list(local)] / self.q[list(local)].sum()
         optima = np.array(list(local.values()))
         mean = weights @ optima
         H = self.metric.curvature(self.terms.mixture.weights)
         spread = np.einsum("si,ij,sj->s", optima - mean, H, optima - mean)
         if float(weights @ spread) > ALIKE * max(float(mean @ H @ mean), 1e-300):
-            self.warm = False
-            return proposals
-        newton = proposals[0]
+            return None
         return [Proposal(mean, newton.model, newton.prox), newton]
 
-    def _forget(self, active: NDArray[np.bool_]) -> None:
-        cuts = self.pool.cuts
-        cuts.used[active] = self.round
-        self.pool.keep(cuts.used > self.round - DROP_AFTER)
+    def _forget_points(self) -> None:
         kept = {self.centre, self.best}
-        self.evaluated.points = {
-            i: p for i, p in self.evaluated.points.items() if i in kept
-        }
+        self.evaluated.points = {i: p for i, p in self.evaluated.points.items() if i in kept}
 
     def _set_wishes(self) -> None:
         """Curvature and groups of the next round."""
-        ahead = self.round + 1
-        if self.smooth and ((self.pool.cuts.slope < 0.0).any() or ahead >= 8):
-            self.smooth = False  # flips, or slow Newton steps: treat it as nonsmooth
-        self.regrouped = False
-        if self.groups == 1 and self.most_groups > 1 and not self.smooth:
-            if self.decrease <= REGROUP_AT:
-                self.groups, self.regrouped = self.most_groups, True
-        want = self.settings.curvature == "auto" and ahead in SCHEDULE
-        self.wanted = [want] + [want and self.warm] * (len(self.proposals) - 1)
-
-    # ------------------------------------------------------------------ the certificate
-    def _certify(self, cuts: Cuts, solution: Solution) -> None:
-        if solution.usable:
-            bound = lower_bound(self.pool, cuts, solution, self.terms, None)
-            self.lower = max(self.lower, bound)
+        ahead, descent = self.round + 1, self.descent
+        if descent.smooth and ((self.pool.cuts.slope < 0.0).any() or ahead >= NEWTON_ROUNDS):
+            descent.smooth = False
+        if not descent.smooth and descent.decrease <= REGROUP_AT:
+            self.groups = self.most_groups
+        self.curious = self.settings.curvature == "auto" and ahead in SCHEDULE
 
     def _judge(self) -> None:
-        if self.gap <= self.tol:
-            self._status = Status(StatusKind.CERTIFIED, "the objective is within the tolerance of the optimum")
+        """Stop, or turn to the smallest of the optimal models where no radius singles one out."""
+        if self.centre < 0:
+            return
+        if self.ties is None and self.gap <= self.tol and not self.certificate.everywhere:
+            self._prove_region()
+            if self.gap <= self.tol and not self._unique():
+                self._start_ties()
+        if self.gap <= self.tol and (self.ties is None or self.ties.done):
+            self._status = self._success()
         elif self.round >= self.max_rounds:
-            self._status = Status(
-                StatusKind.MAX_ROUNDS,
-                f"the rounds were used up at a proved gap of {self.gap:.1e}: allow more rounds",
-            )
+            done = self.gap <= self.tol
+            self._status = self._success() if done else Status.max_rounds(self.gap, self.tol)
+        elif self.round - self.last_progress > STALL_AFTER:
+            self._status = Status.stalled(self.gap, self.tol)
+
+    def _success(self) -> Status:
+        if self.certificate.everywhere or (self.region and self.region.proved):
+            return Status.certified(self.gap)
+        assert self.region is not None
+        return Status.local(self.gap, float(self.region.radius.max()))
+
+    # ------------------------------------------------------------------ radius 0 everywhere
+    def _prove_region(self) -> None:
+        """Make the bound hold everywhere, if the better models lie in a bounded set."""
+        x = self.evaluated.points[self.best].x
+        region = proved_region(self.master, self.pool, self.upper, x)
+        if region is not None:
+            D = np.diag(self.metric.diagonal)
+            self.region, self.lower = region, 0.0
+            self._solve(self.pool.cuts, x, TINY * D, self.upper, sharp=True)
+
+    def _unique(self) -> bool:
+        """A smooth loss with full curvature has one minimiser."""
+        if self.problem.loss.kinks or not self.metric.known:
+            return False
+        scale = 1.0 / np.sqrt(self.metric.diagonal)
+        H = self.metric.curvature(self.q) * np.outer(scale, scale)
+        return bool(np.linalg.eigvalsh(H)[0] > 1e-4 * np.trace(H) / len(H))
+
+    def _start_ties(self) -> None:
+        scale = max(abs(self.upper), 1e-3 * self.at_zero)
+        level = max(self.lower + self.tol * scale, self.upper)
+        x = self.evaluated.points[self.best].x
+        self.ties = Ties(level, x, self.upper, self.n)
+        self.last_progress = self.round
+        self._ask_tie(None)
+
+    def _next_tie(self) -> None:
+        assert self.ties is not None
+        for identity in self.identities:
+            point = self.evaluated.points[identity]
+            if point.complete and self.ties.offer(point.x, self.evaluated.objective(identity)):
+                self.best, self.upper = identity, self.ties.objective
+                self.last_progress = self.round
+        first = self.identities[0]
+        refused = self.evaluated.points[first].x, self.evaluated.objective(first)
+        self._ask_tie(refused if self.evaluated.points[first].complete else None)
+
+    def _ask_tie(self, refused: tuple[Array, float] | None) -> None:
+        assert self.ties is not None
+        tangent = self.pool.cuts.where(self.pool.cuts.tangent)
+        solution = self.master.smallest(self.pool, tangent, self.ties.level)
+        points = self.ties.next_points(solution, refused)
+        self._forget_points()
+        self.curious, self.dual = False, []
+        self._ask(points)
 
     # ------------------------------------------------------------------ what everyone reads
     @property
@@ -351,8 +376,7 @@ class BundleSession(Session):
 
     @property
     def intercept(self) -> float:
-        x = self.evaluated.points[self.best].x
-        return float(x[self.n]) if len(x) > self.n else 0.0
+        return float(self.evaluated.points[self.best].x[self.n :].sum())
 
     @property
     def objective(self) -> float:
@@ -377,3 +401,12 @@ class BundleSession(Session):
     @property
     def client_multipliers(self) -> Array:
         return self.evaluated.points[self.best].multipliers
+
+    @property
+    def rejected(self) -> Mapping[str, str]:
+        return self.roster.rejected
+
+
+def _proposal(solution: Solution, centre: Array, M: Array) -> Proposal:
+    step = solution.x - centre
+    return Proposal(solution.x, solution.model, 0.5 * float(step @ M @ step))

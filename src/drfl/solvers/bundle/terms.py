@@ -82,6 +82,11 @@ class Terms:
         return self.priced and self.kind in ("flips", "box")
 
     @property
+    def lifted(self) -> int:
+        """How many numbers of a cut belong to the clipped model."""
+        return self.n + 1 if self.kind == "box" else 0
+
+    @property
     def scale(self) -> Array:
         """x = z * scale turns the QP's units into the user's."""
         scale = np.ones(self.dimension)

@@ -1,0 +1,55 @@
+"""Who answers: replies validated, misses counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from drfl.solvers.bundle.evaluated import Evaluated
+from drfl.solvers.bundle.exchange import Asked, Reply, read_reply
+from drfl.wire import Message, WireError
+
+SLACK = 1e-7  # a value may be below the client's own cuts by rounding, relatively
+
+
+class Roster:
+    """The clients of a run by number, and how often each has answered or been silent."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self.answered = np.zeros(len(names), int)
+        self.misses = np.zeros(len(names), int)  # in a row
+        self.rejected: dict[str, str] = {}
+
+    def read(
+        self,
+        replies: Mapping[str, Message],
+        asked: Mapping[int, Asked],
+        round: int,
+        evaluated: Evaluated | None,
+    ) -> dict[int, Reply]:
+        """The replies that can be used; a bad one counts as missing, with its reason."""
+        heard: dict[int, Reply] = {}
+        self.rejected = {}
+        for s, request in asked.items():
+            name = self.names[s]
+            try:
+                if name in replies:
+                    reply = read_reply(replies[name], round, request)
+                    if evaluated is not None:
+                        require_consistent(reply, s, request, evaluated)
+                    heard[s] = reply
+            except WireError as error:
+                self.rejected[name] = str(error)
+            self.misses[s] = 0 if s in heard else self.misses[s] + 1
+            self.answered[s] += s in heard
+        return heard
+
+
+def require_consistent(reply: Reply, s: int, asked: Asked, evaluated: Evaluated) -> None:
+    """F lies above all the cuts that the client itself sent before."""
+    for x, (value, multiplier) in zip(asked.points, reply.values, strict=True):
+        least = evaluated.model_of(s, x, multiplier)
+        if value < least - SLACK * (1.0 + abs(least)):
+            raise WireError("its value is below its own earlier cuts")

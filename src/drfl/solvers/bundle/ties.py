@@ -1,0 +1,70 @@
+r"""Among models that are equally good, the one of smallest norm.
+
+Where every radius is 0 the optimum is often not unique, and an arbitrary one can be much worse on
+other data. So the session goes on with
+
+.. math:: \min_w \|w\|_2\quad\text{s.t.}\quad f(w,b)\le\mathrm{level},
+
+by cuts: z solves it over the model, so :math:`\|z\|` is a lower bound of the smallest norm. If z
+itself is not good enough, the point of the segment from the best model to z that must be (f is
+convex) is evaluated as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from drfl.losses import Array
+from drfl.solvers.bundle.descent import Proposal
+from drfl.solvers.bundle.master import Solution
+
+CLOSE = 1.01  # the norm is within 1 % of the smallest
+
+
+@dataclass
+class Ties:
+    """The best model so far that is good enough, and what is known of the smallest norm.
+
+    Attributes
+    ----------
+    level : float
+        Objectives up to here count as optimal.
+    x, objective : Array, float
+        The model of smallest norm with an objective within the level.
+    n : int
+        The intercept is not part of the norm.
+    done : bool
+        Whether the norm is within 1 % of the smallest.
+    """
+
+    level: float
+    x: Array
+    objective: float
+    n: int
+    least: float = 0.0
+    done: bool = False
+
+    def norm(self, x: Array) -> float:
+        """The Euclidean norm of the coefficients."""
+        return float(np.linalg.norm(x[: self.n]))
+
+    def offer(self, x: Array, objective: float) -> bool:
+        """Take a point that is good enough and smaller; say whether it was taken."""
+        taken = objective <= self.level and self.norm(x) < self.norm(self.x)
+        if taken:
+            self.x, self.objective = x, objective
+        self.done = self.norm(self.x) <= CLOSE * self.least + 1e-12
+        return taken
+
+    def next_points(self, solution: Solution, refused: tuple[Array, float] | None) -> list[Proposal]:
+        """The smallest model that the cuts allow, and the way back from the one just refused."""
+        self.least = max(self.least, self.norm(solution.x)) if solution.usable else self.least
+        self.done = self.norm(self.x) <= CLOSE * self.least + 1e-12 or not solution.usable
+        points = [Proposal(solution.x)]
+        if refused is not None and refused[1] > self.level:
+            z, value = refused
+            share = (self.level - self.objective) / max(value - self.objective, 1e-300)
+            points.append(Proposal(self.x + max(share, 0.0) * (z - self.x)))
+        return points

@@ -1,0 +1,250 @@
+"""The specification: what it refuses, and that it can be written down and read back."""
+
+import copy
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drfl.ball import Ball
+from drfl.losses import LOSSES, Hinge, Huber
+from drfl.mixture import Mixture
+from drfl.norms import L1, NORMS
+from drfl.problem import Problem, from_json, to_json
+from drfl.supports import Box, Polyhedron, WholeSpace
+
+losses = st.one_of(
+    st.sampled_from([kind() for kind in LOSSES.values()]),
+    st.builds(Huber, st.floats(1e-300, 1e300)),
+)
+sides = st.one_of(
+    st.floats(-5, 0), st.just(-math.inf), st.lists(st.floats(-5, 0), min_size=2, max_size=2)
+)
+supports = {
+    "whole space": st.just(WholeSpace()),
+    "box": st.builds(lambda low, y: Box(low, -np.asarray(low), y, 7.0), sides, st.floats(-5, 7)),
+    "polyhedron": st.builds(
+        lambda d: Polyhedron(np.vstack([np.eye(2), -np.eye(2)]), d),
+        st.lists(st.floats(0, 5), min_size=4, max_size=4),
+    ),
+}
+mixtures = st.builds(
+    Mixture,
+    st.sampled_from(["uniform", "proportional", (0.25, 0.75), (0.1, 0.2, 0.7)]),
+    st.one_of(st.floats(0, 3), st.just(math.inf)),
+    st.sampled_from([1, 2, math.inf]),
+)
+
+
+@st.composite
+def balls(draw, names):
+    """One ball, or one for each name: with one norm and one kind of support."""
+    norm, kind = draw(st.sampled_from(sorted(NORMS))), draw(st.sampled_from(sorted(supports)))
+
+    def ball():
+        cost = draw(st.one_of(st.floats(1e-9, 1e9), st.just(math.inf)))
+        return Ball(draw(st.floats(0, 1e6)), norm, cost, draw(supports[kind]))
+
+    return {name: ball() for name in names} if draw(st.booleans()) else ball()
+
+
+@given(losses, balls(["north", "inf", "ö"]), mixtures, st.booleans())
+def test_json_round_trip_is_exact(loss, ball, mixture, fit_intercept):
+    problem = Problem(loss, ball, mixture, fit_intercept=fit_intercept)
+    text = json.dumps(problem.to_dict(), allow_nan=False)
+    again = Problem.from_dict(json.loads(text))
+    assert again == problem
+    assert again.to_dict() == problem.to_dict()
+    assert pickle.loads(pickle.dumps(problem)).to_dict() == problem.to_dict()
+
+
+def test_the_written_form():
+    ball = Ball(0.5, "l2", support=Box([0, -math.inf], 1))
+    problem = Problem("pinball", {"north": ball}, Mixture([0.5, 0.5], 0.1, math.inf), quantile=0.9)
+    assert problem.to_dict() == {
+        "loss": {"name": "pinball", "quantile": 0.9},
+        "balls": {
+            "north": {
+                "radius": 0.5,
+                "norm": "l2",
+                "label_cost": "inf",
+                "support": {
+                    "name": "box",
+                    "low": [0.0, "-inf"],
+                    "high": 1.0,
+                    "y_low": "-inf",
+                    "y_high": "inf",
+                },
+            }
+        },
+        "mixture": {"center": [0.5, 0.5], "radius": 0.1, "p": "inf"},
+        "fit_intercept": True,
+        "shared_ball": False,
+    }
+
+
+def test_shared_ball_is_written_too():
+    problem = Problem(ball=Ball(0.1), shared_ball=True)
+    assert Problem.from_dict(problem.to_dict()).shared_ball
+
+
+def test_defaults():
+    problem = Problem()
+    assert problem == Problem(Hinge(), Ball(), Mixture(), fit_intercept=True, shared_ball=False)
+    assert Problem("huber", epsilon=2.0).loss == Huber(2.0)
+    assert (problem.norm.name, problem.support_kind) == ("l1", WholeSpace)
+
+
+def test_ball_of_a_client():
+    near, far = Ball(0.1, "l2"), Ball(0.2, "l2")
+    problem = Problem(ball={"north": near, "south": far})
+    assert (problem.ball_of("north"), problem.ball_of("south")) == (near, far)
+    assert problem.norm.name == "l2"
+    assert Problem(ball=near).ball_of("anyone") == near
+    with pytest.raises(ValueError, match=r"client 'east' has no ball: .* for 'north', 'south'"):
+        problem.ball_of("east")
+
+
+def test_a_problem_is_frozen_and_keeps_its_own_balls():
+    balls = {"north": Ball(0.1)}
+    problem = Problem(ball=balls)
+    balls["south"] = Ball(0.2)
+    assert list(problem.ball) == ["north"]
+    with pytest.raises(AttributeError):
+        problem.loss = Huber()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "why"),
+    [
+        ({"loss": "hing"}, ValueError, "did you mean 'hinge'"),
+        ({"loss": "hinge", "epsilon": 1.0}, TypeError, "takes no parameter"),
+        ({"ball": 0.1}, TypeError, "ball must be a Ball, or a mapping"),
+        ({"ball": {"a": 0.1}}, TypeError, "mapping from client names to Balls"),
+        ({"ball": {3: Ball()}}, TypeError, "mapping from client names to Balls"),
+        ({"ball": {}}, ValueError, "empty mapping"),
+        (
+            {"ball": {"a": Ball(norm="l1"), "b": Ball(norm="l2")}},
+            ValueError,
+            "same norm, got 'l1', 'l2'",
+        ),
+        (
+            {"ball": {"a": Ball(), "b": Ball(support=Box(0, 1))}},
+            ValueError,
+            "same kind of support, got 'box', 'whole space'",
+        ),
+        ({"mixture": 0.1}, TypeError, "mixture must be a Mixture, got float"),
+        ({"mixture": None}, TypeError, "mixture must be a Mixture"),
+        ({"fit_intercept": 1}, TypeError, "fit_intercept must be a bool, got int"),
+        ({"shared_ball": "yes"}, TypeError, "shared_ball must be a bool"),
+        ({"shared_ball": True, "ball": {"a": Ball()}}, ValueError, "one ball for all clients"),
+    ],
+)
+def test_bad_problems_are_refused(arguments, error, why):
+    with pytest.raises(error, match=why):
+        Problem(**arguments)
+
+
+GOOD = Problem("huber", Ball(0.1, support=Box(0, 1))).to_dict()
+
+
+def changed(path, value):
+    data = copy.deepcopy(GOOD)
+    *parents, last = path
+    inner = data
+    for key in parents:
+        inner = inner[key]
+    if value is None:
+        del inner[last]
+    else:
+        inner[last] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ([], "a problem must be an object with exactly the fields"),
+        ({}, "a problem must be an object with exactly the fields"),
+        (changed(["extra"], 1), "a problem must be an object"),
+        (changed(["balls"], {}), "a problem must be an object"),
+        (changed(["mixture"], None), "a problem must be an object"),
+        (changed(["loss"], "huber"), "a loss must be an object with the field 'name'"),
+        (changed(["loss", "name"], "hubber"), "did you mean 'huber'"),
+        (changed(["loss", "name"], "hinge"), "a loss must be an object with exactly"),
+        (changed(["loss", "epsilon"], None), "a loss must be an object with exactly"),
+        (changed(["loss", "epsilon"], -1), "epsilon > 0"),
+        (changed(["loss", "epsilon"], "much"), "a loss has a field of the wrong type"),
+        (changed(["loss", "epsilon"], True), "'epsilon' of a loss must not be true or false"),
+        (changed(["ball"], 3), "a ball must be an object"),
+        (changed(["ball", "radius"], -1), "radius must be"),
+        (changed(["ball", "radius"], "inf"), "radius must be a finite"),
+        (changed(["ball", "radius"], []), "a ball has a field of the wrong type"),
+        (changed(["ball", "norm"], "l3"), "unknown norm 'l3'"),
+        (changed(["ball", "support"], None), "a ball must be an object"),
+        (changed(["ball", "support", "name"], "boxx"), "did you mean 'box'"),
+        (changed(["ball", "support", "low"], None), "a support must be an object"),
+        (changed(["ball", "support", "low"], 2), "the box is empty"),
+        (changed(["ball", "support", "low"], [[0]]), "low must be a number"),
+        (changed(["ball", "support", "low"], "zero"), "could not convert"),
+        (changed(["mixture", "p"], 3), "p of a mixture"),
+        (changed(["mixture", "radius"], "nan"), "radius of a mixture"),
+        (changed(["mixture", "radius"], True), "'radius' of a mixture must not be"),
+        (changed(["mixture", "center"], [0.5, 0.6]), "sum to 1"),
+        (changed(["mixture", "center"], {}), "a mixture has a field of the wrong type"),
+    ],
+)
+def test_bad_files_are_refused(data, why):
+    with pytest.raises(ValueError, match=why):
+        Problem.from_dict(data)
+
+
+@pytest.mark.parametrize("path", [["ball", "norm"], ["loss", "name"], ["fit_intercept"]])
+def test_wrong_types_in_files_are_refused(path):
+    with pytest.raises(TypeError, match="must be"):
+        Problem.from_dict(changed(path, 3))
+
+
+def test_balls_by_name_are_checked_too():
+    data = Problem(ball={"a": Ball()}).to_dict()
+    with pytest.raises(ValueError, match="from client names to balls"):
+        Problem.from_dict(data | {"balls": [1]})
+    with pytest.raises(ValueError, match="empty mapping"):
+        Problem.from_dict(data | {"balls": {}})
+
+
+class OwnHinge(Hinge):
+    """Not registered, though it kept the name."""
+
+
+class OwnNorm(L1):
+    """Not registered, though it kept the name."""
+
+
+class OwnSupport(WholeSpace):
+    name = "own"
+
+
+@pytest.mark.parametrize(
+    ("problem", "why"),
+    [
+        (Problem(OwnHinge()), "the loss 'hinge' cannot be written down"),
+        (Problem(ball=Ball(norm=OwnNorm())), "the norm 'l1' cannot be written down"),
+        (Problem(ball=Ball(support=OwnSupport())), "the support 'own' cannot be written down"),
+    ],
+)
+def test_what_a_reader_could_not_know_is_not_written(problem, why):
+    with pytest.raises(ValueError, match=why):
+        problem.to_dict()
+
+
+def test_json_helpers():
+    value = {"a": np.array([1.0, math.inf]), "b": (np.float64(-math.inf), 2, None, "x"), "c": True}
+    plain = to_json(value)
+    assert plain == {"a": [1.0, "inf"], "b": ["-inf", 2, None, "x"], "c": True}
+    assert from_json(plain) == {"a": [1.0, math.inf], "b": [-math.inf, 2, None, "x"], "c": True}
+    assert math.isnan(from_json(to_json(math.nan)))

@@ -1,0 +1,321 @@
+"""The loop, with a small solver: the optimum, the accounts, the ends, and what it refuses."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from drfl import reference
+from drfl.ball import Ball
+from drfl.client import Client
+from drfl.engines import SerialEngine
+from drfl.engines.base import Answers
+from drfl.mixture import Mixture
+from drfl.problem import Problem
+from drfl.run import solve
+from drfl.solvers import StatusKind
+from drfl.wire import Failure, Message, encode
+from kit import problems
+from kit.cutting_plane import CuttingPlane
+
+NAMES = ["north", "south", "east"]
+PROBLEM = Problem("hinge", Ball(0.05, "l1", 1.0), Mixture(radius=0.3))
+DATA = problems.clients("classification", np.random.default_rng(3), S=3, n=2, N=15)
+CLIENTS = [Client(name, X, y) for name, (X, y) in zip(NAMES, DATA, strict=True)]
+
+
+class Spy(SerialEngine):
+    """Keeps what was carried and whether it was closed; may lose or spoil answers."""
+
+    def __init__(self, spoil=lambda round, name, reply: reply):
+        super().__init__(debug=True)
+        self.spoil, self.carried, self.closed = spoil, [], 0
+
+    def map(self, messages, deadline):
+        answers = super().map(messages, deadline)
+        self.carried.append((messages, answers))
+        kept = Answers({}, {}, answers.seconds)
+        for name, reply in answers.replies.items():
+            spoiled = self.spoil(reply.round, name, reply)
+            if isinstance(spoiled, Failure):
+                kept.failures[name] = spoiled
+            else:
+                kept.replies[name] = spoiled
+        return kept
+
+    def close(self):
+        self.closed += 1
+        super().close()
+
+
+def run(problem=PROBLEM, clients=CLIENTS, solver=CuttingPlane(), **changes):  # noqa: B008
+    return solve(problem, clients, solver=solver, **{"engine": SerialEngine(debug=True)} | changes)
+
+
+# ---------------------------------------------------------------------------- the optimum
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_the_loop_finds_the_optimum(fit_intercept):
+    result = run(replace_problem(fit_intercept=fit_intercept))
+    expected = reference.solve(
+        "hinge",
+        DATA,
+        radius=0.05,
+        label_cost=1.0,
+        mixture_radius=0.3,
+        fit_intercept=fit_intercept,
+    )
+    assert result.status.kind is StatusKind.LOCAL
+    assert result.gap <= 1e-6
+    np.testing.assert_allclose(result.objective, expected.objective, rtol=2e-6)
+    assert result.lower_bound <= expected.objective + 1e-7
+    assert list(result.weights) == NAMES
+    value = sum(result.weights[name] * result.client_losses[name] for name in NAMES)
+    np.testing.assert_allclose(value, result.objective, rtol=1e-12)
+    assert result.coef.shape == (2,)
+    assert fit_intercept or result.intercept == 0.0
+
+
+def replace_problem(**changes):
+    given = {"loss": PROBLEM.loss, "ball": PROBLEM.ball, "mixture": PROBLEM.mixture} | changes
+    return Problem(**given)
+
+
+def test_each_client_has_its_own_ball():
+    radii = dict(zip(NAMES, (0.0, 0.02, 0.3), strict=True))
+    balls = {name: Ball(radius, "l1", 1.0) for name, radius in radii.items()}
+    result = run(replace_problem(ball=balls))
+    expected = reference.solve(
+        "hinge", DATA, radius=list(radii.values()), label_cost=1.0, mixture_radius=0.3
+    )
+    np.testing.assert_allclose(result.objective, expected.objective, rtol=2e-6)
+
+
+def test_permuting_clients_permutes_the_weights():
+    one, other = run(), run(clients=CLIENTS[::-1])
+    assert list(other.weights) == NAMES[::-1]
+    np.testing.assert_allclose(other.objective, one.objective, rtol=2e-6)
+    for name in NAMES:
+        np.testing.assert_allclose(other.client_losses[name], one.client_losses[name], atol=1e-4)
+
+
+def test_a_run_is_reproducible_bit_for_bit():
+    one, other = run(), run(engine="serial")
+    assert one.coef.tobytes() == other.coef.tobytes()
+    assert [r.gap for r in one.history] == [r.gap for r in other.history]
+
+
+# ---------------------------------------------------------------------------- the accounts
+def test_every_byte_is_counted():
+    spy = Spy()
+    result = run(engine=spy, max_rounds=5)
+    up, down = dict.fromkeys(NAMES, 0), dict.fromkeys(NAMES, 0)
+    for (messages, answers), record in zip(spy.carried, result.history, strict=True):
+        for name in NAMES:
+            down[name] += len(encode(messages[name]))
+            up[name] += len(encode(answers.replies[name]))
+        assert (record.bytes_up, record.bytes_down) == (up, down)
+    assert (result.bytes_up, result.bytes_down) == (up, down)
+
+
+def test_the_history_tells_every_round():
+    result = run()
+    assert [record.round for record in result.history] == list(range(1, result.rounds + 1))
+    assert [record.info for record in result.history] == [
+        {"cuts": k + 1} for k in range(result.rounds)
+    ]
+    assert all(a.objective >= b.objective for a, b in zip(result.history, result.history[1:]))  # noqa: B905
+    last = result.history[-1]
+    assert (last.objective, last.lower_bound, last.gap) == (
+        result.objective,
+        result.lower_bound,
+        result.gap,
+    )
+    assert last.worst_client == max(result.client_losses, key=result.client_losses.get)
+    assert 0.0 < last.seconds_clients == result.seconds_clients
+    assert 0.0 < last.seconds_server == result.seconds_server
+    assert len(result.to_frame()) == result.rounds
+
+
+# ---------------------------------------------------------------------------- the ends
+def test_rounds_are_limited():
+    result = run(max_rounds=3)
+    assert (result.rounds, result.status.kind) == (3, StatusKind.MAX_ROUNDS)
+    assert f"{result.gap:.1e}" in result.status.message
+
+
+def test_a_callback_sees_every_record_and_may_stop():
+    seen, too = [], []
+    result = run(callbacks=[lambda record: record.round == 4, seen.append, too.append])
+    assert (result.rounds, result.status.kind) == (4, StatusKind.STOPPED)
+    assert seen == too == list(result.history)
+
+
+def test_the_solver_has_the_last_word():
+    result = run(callbacks=[lambda record: record.gap <= 1e-6])
+    assert result.status.kind is StatusKind.LOCAL
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_the_engine_is_closed_whatever_happens(error):
+    def interrupt(record):
+        raise error
+
+    spy = Spy()
+    with pytest.raises(error):
+        run(engine=spy, callbacks=[interrupt])
+    assert spy.closed == 1
+    run(engine=spy, max_rounds=1)
+    assert spy.closed == 2
+
+
+def test_the_engine_is_closed_if_a_client_does_not_fit():
+    spy = Spy()
+    with pytest.raises(ValueError, match="client 'odd'"):
+        run(engine=spy, clients=[Client("odd", [[1.0, 2.0]], [3.0])])
+    assert spy.closed == 1
+
+
+# ---------------------------------------------------------------------------- bad replies
+def test_a_missing_reply_is_recorded_and_survived():
+    def lose(round, name, reply):
+        return Failure.DEADLINE if round in (0, 4) and name == "south" else reply
+
+    result = run(engine=Spy(lose))
+    np.testing.assert_allclose(result.objective, run().objective, rtol=2e-6)
+    missing = {r.round: r.failures for r in result.history if r.failures}
+    assert missing == {1: {"south": "deadline"}, 5: {"south": "deadline"}}
+    assert result.history[0].worst_client is None
+    assert result.history[0].objective == math.inf
+    assert "missing in 2 of" in result.summary()
+
+
+SPOILED = {
+    "NaN": (lambda m: replace(m, arrays={**m.arrays, "value": np.array(math.nan)}), "NaN"),
+    "shape": (lambda m: replace(m, arrays={**m.arrays, "slope": np.ones(7)}), "shape"),
+    "stale": (lambda m: replace(m, round=m.round - 1), "round"),
+    "kind": (lambda m: replace(m, kind="other/reply"), "kind"),
+    "empty": (lambda m: replace(m, arrays={}), "missing"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "reason"), SPOILED.values(), ids=SPOILED)
+def test_a_bad_reply_counts_as_missing_with_its_reason(spoil, reason):
+    def poison(round, name, reply):
+        return spoil(reply) if (round, name) == (3, "east") else reply
+
+    result = run(engine=Spy(poison))
+    assert reason in result.history[3].failures["east"]
+    assert [r.round for r in result.history if r.failures] == [4]
+    np.testing.assert_allclose(result.objective, run().objective, rtol=2e-6)
+
+
+def test_a_client_that_never_answers_ends_the_run():
+    result = run(engine=Spy(lambda round, name, reply: Failure.ERROR))
+    assert (result.status.kind, result.rounds) == (StatusKind.FAILED, 3)
+    assert result.gap == result.objective == math.inf
+    assert math.isnan(result.client_losses["north"])
+    result.to_json()
+
+
+def test_the_deadline_reaches_the_engine():
+    seen = []
+
+    class Watch(SerialEngine):
+        def map(self, messages, deadline):
+            seen.append(deadline)
+            return super().map(messages, deadline)
+
+    run(engine=Watch(), max_rounds=2, deadline=60)
+    run(engine=Watch(), max_rounds=1)
+    assert seen == [60, 60, None]
+
+
+# ---------------------------------------------------------------------------- what is refused
+def frame(X, *columns):
+    return pd.DataFrame(X, columns=list(columns))
+
+
+X, y = DATA[0]
+TWO = [Client("a", frame(X, "age", "dose"), y), Client("b", frame(X, "dose", "age"), y)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "why"),
+    [
+        ({"problem": "hinge"}, TypeError, "problem must be a Problem, got str"),
+        ({"clients": []}, ValueError, "no client"),
+        ({"clients": CLIENTS[0]}, TypeError, "list of drfl.Client"),
+        ({"clients": [(X, y)]}, TypeError, "list of drfl.Client"),
+        ({"clients": [CLIENTS[0], CLIENTS[0]]}, ValueError, "two clients are called 'north'"),
+        (
+            {"clients": [CLIENTS[0], Client("b", X[:, :1], y)]},
+            ValueError,
+            "'b' has 1 columns, but 'north' has 2",
+        ),
+        ({"clients": [CLIENTS[0], *TWO]}, ValueError, "column 0 is 'age' at client 'a' but 'dose'"),
+        ({"tol": 0.0}, ValueError, "tol must be"),
+        ({"tol": math.nan}, ValueError, "tol must be"),
+        ({"tol": "small"}, ValueError, "tol must be"),
+        ({"max_rounds": 0}, ValueError, "max_rounds must be"),
+        ({"max_rounds": 10.0}, ValueError, "max_rounds must be"),
+        ({"max_rounds": True}, ValueError, "max_rounds must be"),
+        ({"callbacks": print}, TypeError, "callbacks must be a list"),
+        ({"callbacks": [3]}, TypeError, "callbacks must be a list"),
+        ({"deadline": 0}, ValueError, "deadline must be"),
+        ({"deadline": math.inf}, ValueError, "deadline must be"),
+        ({"solver": "bundel"}, ValueError, "did you mean 'bundle'"),
+        ({"solver": CuttingPlane}, TypeError, "solver must be a name"),
+        ({"engine": "cereal"}, ValueError, "did you mean 'serial'"),
+        ({"problem": Problem(ball={"north": Ball()})}, ValueError, "'south' has no ball"),
+        (
+            {"problem": Problem(ball={s: Ball() for s in [*NAMES, "west"]})},
+            ValueError,
+            "a ball for 'west', but there is no such client",
+        ),
+        (
+            {"problem": Problem(mixture=Mixture([0.5, 0.5]))},
+            ValueError,
+            "the mixture has 2 weights, but 3 clients exist",
+        ),
+        ({"problem": Problem(shared_ball=True)}, ValueError, "'cutting_plane' has no shared ball"),
+    ],
+)
+def test_bad_input_is_refused_before_any_work(changes, error, why):
+    spy = Spy()
+    with pytest.raises(error, match=why):
+        run(**{"engine": spy} | changes)
+    assert spy.carried == []
+    assert spy.closed == 0
+
+
+def test_columns_without_names_go_with_columns_that_have_some():
+    assert run(clients=[CLIENTS[0], TWO[0]], max_rounds=1).rounds == 1
+
+
+# ---------------------------------------------------------------------------- the smallest solver
+@dataclass(frozen=True)
+class Impatient(CuttingPlane):
+    """It has its answer before the first round."""
+
+    patience: int = 0
+
+
+def test_a_solver_may_stop_before_the_first_round():
+    spy = Spy()
+    result = run(solver=Impatient(), engine=spy)
+    assert (result.rounds, result.history, spy.carried) == (0, (), [])
+    assert result.to_frame().empty
+
+
+def test_messages_are_small():
+    spy = Spy()
+    run(engine=spy, max_rounds=2)
+    messages, answers = spy.carried[1]
+    assert isinstance(messages["north"], Message)
+    # Three numbers down, five up, and a line that tells what they are.
+    assert messages["north"].nbytes == 8 * 3 + len("drfl1 evaluate 1 x:d3\n")
+    assert answers.replies["north"].nbytes == 8 * 5 + len(
+        "drfl1 evaluate/reply 1 multiplier:d slope:d3 value:d\n"
+    )
