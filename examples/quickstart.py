@@ -16,8 +16,8 @@ def main() -> None:
         drfl.Client(name, heart.data[rows], heart.target[rows])
         for name, rows in zip(["north", "south", "west"], hospitals, strict=True)
     ]
-    # Patients may differ from those seen by 0.01 in one feature, or by a label at cost 1; and
-    # the hospitals' shares of the future patients may be off by 0.1 in all.
+    # On average a future patient may differ from one seen by 0.01 in a feature, or in the label,
+    # which costs 1; and the hospitals' shares of the patients may be off by 0.1 in all.
     problem = drfl.Problem(
         loss="hinge",
         ball=drfl.Ball(radius=0.01, norm="l1", label_cost=1.0),

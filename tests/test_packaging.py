@@ -68,6 +68,7 @@ def test_the_wheel_works_in_a_clean_environment(dist, tmp_path):
     version, _, where = said.strip().partition(" ")
     assert version in _wheel(dist).name
     assert Path(where).is_relative_to(tmp_path)
+    assert "certified" in _run(python, "-W", "error", ROOT / "examples" / "quickstart.py")
 
 
 def test_the_metadata_offers_the_extras(dist, tmp_path):

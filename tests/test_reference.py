@@ -12,8 +12,9 @@ from scipy.optimize import linprog, minimize
 from drfl.losses import Hinge, make_loss
 from drfl.norms import NORMS
 from drfl.reference import Reference, solve, worst_case_loss
+from drfl.reference.clients import make_client
 from drfl.reference.conic import minimise
-from drfl.reference.programs import mixture_program
+from drfl.reference.programs import client_program, mixture_program
 from drfl.supports import Box, Polyhedron
 from kit import brute, problems
 
@@ -230,6 +231,26 @@ def test_compact_and_paper_agree(loss, infinite):
     )
     assert compact.objective == close(paper.objective)
     assert compact.weights == pytest.approx(paper.weights, abs=1e-5)
+
+
+@by_norm
+@by_piecewise_loss
+def test_compact_and_paper_agree_where_the_box_binds(loss, norm):
+    """At a given w: at an optimum the box seldom binds, and wrong multipliers would go unseen."""
+    rng = np.random.default_rng(21)
+    for label_cost in (0.5, math.inf):
+        game = random_game(rng, loss)
+        box = problems.box_around(rng, loss.task, game["X"], game["y"])
+        ball = {"radius": 0.8, "label_cost": label_cost, "norm": norm, "support": box}
+        rows = {key: game[key] for key in ("loss", "X", "y", "sample_weight")}
+        program = client_program(
+            make_client(**rows, **ball),
+            loss,
+            cp.Constant(game["coef"]),
+            game["intercept"],
+            "compact",
+        )
+        assert minimise(*program, "CLARABEL") == close(worst_case_loss(**game, **ball))
 
 
 @pytest.mark.parametrize("p", [1, 2, math.inf])

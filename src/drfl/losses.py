@@ -154,7 +154,7 @@ class Logistic(Loss):
 @dataclass(frozen=True)
 class Huber(Loss):
     r""":math:`L(z) = \tfrac12 z^2` for :math:`|z|\le\epsilon`, else
-    :math:`\epsilon|z|-\tfrac12\epsilon^2`."""  # noqa: D205, D400
+    :math:`\epsilon|z|-\tfrac12\epsilon^2`."""
 
     epsilon: float = 1.35
     name = "huber"
@@ -211,7 +211,7 @@ class EpsilonInsensitive(Loss):
 
 @dataclass(frozen=True)
 class Pinball(Loss):
-    r""":math:`L(z) = \max(-\tau z, (1-\tau) z)`: its minimiser is the :math:`\tau`-quantile of y."""
+    r""":math:`L(z) = \max(-\tau z, (1-\tau) z)`; the best constant is the quantile of y."""
 
     quantile: float = 0.5
     name = "pinball"

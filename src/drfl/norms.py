@@ -73,7 +73,7 @@ class L1(Norm):
         # Soft threshold at the level that makes the absolute values sum to 1.
         down = np.sort(a)[::-1]
         excess = (np.cumsum(down) - 1.0) / np.arange(1, len(down) + 1)
-        level = excess[np.flatnonzero(down > excess)[-1]]
+        level = float(excess[np.flatnonzero(down > excess)[-1]])
         return np.sign(v) * np.maximum(a - level, 0.0)
 
 

@@ -82,7 +82,7 @@ class Rows:
     def mean(self, values: Array, block: slice = slice(None)) -> float:
         r""":math:`\sum_i p_i\,\mathrm{values}_i` over a block."""
         if self.p is None:
-            return float(values.sum()) / self.n_rows
+            return float(values.sum() / self.n_rows)
         return float(self.p[block] @ values)
 
     # ------------------------------------------------------------------ the linear operator

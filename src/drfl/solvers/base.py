@@ -77,6 +77,11 @@ class Status:
         )
 
     @classmethod
+    def failed(cls, reason: str) -> Status:
+        """The run could not go on."""
+        return cls(StatusKind.FAILED, f"the run could not go on: {reason}")
+
+    @classmethod
     def stopped(cls, gap: float) -> Status:
         """A callback wanted it."""
         return cls(StatusKind.STOPPED, f"stopped by callback at a proved gap of {gap:.1e}")

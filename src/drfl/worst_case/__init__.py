@@ -1,14 +1,7 @@
-"""A client's worst-case loss."""
+r"""A client's worst-case expected loss :math:`F(w,b)`."""
 
-from drfl.ball import Ball
-from drfl.losses import Loss
-from drfl.rows import Rows
+from drfl.worst_case.face import worst_case_loss
+from drfl.worst_case.make import make_oracle
 from drfl.worst_case.oracle import Distribution, Oracle, WorstCase
-from drfl.worst_case.whole_space import WholeSpaceOracle
 
-__all__ = ["Distribution", "Oracle", "WorstCase", "make_oracle"]
-
-
-def make_oracle(rows: Rows, loss: Loss, ball: Ball) -> Oracle:
-    """The oracle of a client."""
-    return WholeSpaceOracle(rows, loss, ball)
+__all__ = ["Distribution", "Oracle", "WorstCase", "make_oracle", "worst_case_loss"]

@@ -95,12 +95,14 @@ class Clipping:
         """What each line adds to its signed score at a price, (lines,)."""
         tau = np.maximum(self.steep - lam, 0.0) @ self.half
         if self.targets_move:
-            tau += self.y_half * (self.sizes - self.reach(lam))
-        added = [
-            line.constant + (tau[line.level] if line.level >= 0 else 0.0) for line in self.lines
-        ]
-        fees = [self.kappa * lam if line.flipped else 0.0 for line in self.lines]
-        return np.array(added) - np.array(fees)
+            tau = tau + self.y_half * (self.sizes - self.reach(lam))
+        tau = np.append(tau, 0.0)  # level -1 is a constant
+        return np.array(
+            [
+                line.constant + tau[line.level] - (self.kappa * lam if line.flipped else 0.0)
+                for line in self.lines
+            ]
+        )
 
     def signs(self, level: int) -> Array:
         """The sign of each line that belongs to a level, 0 for the others, (lines,)."""
@@ -108,21 +110,18 @@ class Clipping:
 
     def tangent(self, sums: Sums, lam: float, radius: float, *, from_left: bool) -> Tangent:
         """The tangent at a price; at a breakpoint there are two, with and without its columns."""
-        slope, gradient = radius, np.zeros_like(self.w)
-        for line, mass in zip(self.lines, sums.mass, strict=True):
-            slope -= self.kappa * mass if line.flipped else 0.0
+        toward, gradient = np.sign(self.w), np.zeros_like(self.w)
+        slope = radius - sum(
+            self.kappa * mass
+            for line, mass in zip(self.lines, sums.mass, strict=True)
+            if line.flipped
+        )
         for level, size in enumerate(self.sizes):
-            won = sum(
-                m for m, line in zip(sums.mass, self.lines, strict=True) if line.level == level
-            )
-            total = sums.total[level]
-            steep = self.steep[level]
+            g, total, steep = sums.g[level], sums.total[level], self.steep[level]
+            won = float(sums.mass[self.signs(level) != 0.0].sum())
             D = ((steep >= lam) & (steep > 0.0)) if from_left else steep > lam
-            toward = np.sign(self.w)
-            offset = toward * (sums.g[level] - total * self.middle) - won * self.half
-            slope += float(offset[D].sum())
-            at_faces = total * self.middle + won * toward * self.half
-            gradient += size * np.where(D, at_faces, sums.g[level])
+            slope += float((toward * (g - total * self.middle) - won * self.half)[D].sum())
+            gradient += size * np.where(D, total * self.middle + won * toward * self.half, g)
             y_steep = self.y_steep[level]
             if self.targets_move and (y_steep >= lam if from_left else y_steep > lam):
                 slope -= self.kappa * (sums.target[level] - total * self.y_middle)

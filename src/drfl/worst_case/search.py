@@ -108,10 +108,12 @@ def minimise(
                 left = tangent
     if right is None or left.slope == 0.0:  # the slope at ``high`` is negative by rounding only
         return ((1.0, left),)
+    # A minimum of 0 is found to the precision of the numbers it is computed from.
+    size = 1e-3 * max(abs(left.value), abs(right.value))
     for step in range(MAX_STEPS):
         meet, bound = meeting(left, right)
         least = min(left.value, right.value)
-        if least - bound <= accuracy * max(abs(least), abs(bound)):
+        if least - bound <= accuracy * max(abs(least), size):
             break
         lam = (meet, _secant(left, right), 0.5 * (left.lam + right.lam))[step % 3]
         if not left.lam < lam < right.lam:

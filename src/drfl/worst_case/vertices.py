@@ -114,7 +114,7 @@ def maximise(c: Array, M: Array, right: Array) -> Solved:
         method="highs",
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )
-    if found.status != 0:
+    if found.status != 0 or found.x is None:
         raise RuntimeError(f"HiGHS failed on a batch of {m} rows: {found.message}")
     return Solved(
         np.maximum(found.x.reshape(m, -1), 0.0),

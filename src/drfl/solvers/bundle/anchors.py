@@ -5,19 +5,26 @@ move a share :math:`p_s=\min(1,\rho_s/D_s)` of every row to its worst corner, D_
 distance to the farthest corner. Hence, with :math:`P=\sum_s\hat q_sp_s`-like constants,
 
 .. math::
-    \text{A1:}\quad f\ge e + u^\top w + \beta b + \omega N(w)\quad(\beta>0\text{ and }\beta<0),\qquad
+    \text{A1:}\quad f\ge e + u^\top w + \beta b + \omega N(w)\quad(\beta>0,\ \beta<0),\qquad
     \text{A0:}\quad f\ge w_0\,(c_0+N(w)).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linprog
 
+from drfl.ball import Ball
 from drfl.losses import Array, Loss
+from drfl.mixture import Mixture
 from drfl.norms import Norm
+from drfl.supports import Box, Polyhedron
+from drfl.worst_case.oracle import Oracle
 
 
 @dataclass(frozen=True)
@@ -92,61 +99,119 @@ def _cost(amount: float, price: float) -> float:
     return amount / price if price > 0.0 else np.inf
 
 
-# A line under every loss toward the end v of its slope range: L(z) >= v z - L*(v).
-def make_anchors(
-    loss: Loss,
-    norm: Norm,
-    middle: Array,
-    half: Array,
-    unbounded: NDArray[np.bool_],
-    rho: Array,
-    label_cost: Array,
-    center: Array,
-    price: float,
-    shares: Array,
-    means: Array,
-    targets: Array,
-    distances: Array,
-) -> Anchors:
-    r"""Anchors from what every client sends once.
+@dataclass(frozen=True)
+class AnchorBox:
+    """A box inside the support, to whose corners rows can be moved.
 
-    Parameters
+    Attributes
     ----------
-    shares, means : (S, 2), (S, 2, n)
-        Mass and mean row of the two classes (-1, +1); in regression the first entry is everything.
-    targets : (S,)
-        Mean target (regression).
-    distances : (S,)
-        Mean distance to the farthest corner.
+    middle, half : (n,)
+        Of the box; 0 in unbounded columns, where rows stay.
+    unbounded : (n,)
+        Columns that the support does not bound.
+    target : float or None
+        Where targets have to go as well (polyhedra in regression); None: they stay.
     """
-    p = np.where(distances > 0.0, np.minimum(1.0, rho / np.where(distances > 0, distances, 1)), 1.0)
-    p = np.where(rho > 0.0, p, 0.0)[:, None]
-    moved = (1.0 - p[..., None]) * means + p[..., None] * middle
-    moved[..., unbounded] = means[..., unbounded]
-    mass = center[:, None] * shares
-    a, P = mass.sum(axis=0), (mass * p).sum(axis=0)
-    mu = np.einsum("sk,skn->kn", mass, moved)
+
+    middle: Array
+    half: Array
+    unbounded: NDArray[np.bool_]
+    target: float | None = None
+
+    @classmethod
+    def of(cls, ball: Ball, loss: Loss, n: int) -> AnchorBox | None:
+        """The box of a support; None if there is none that serves."""
+        if isinstance(ball.support, Box):
+            low, high = ball.support.bounds(n)
+            bounded = np.isfinite(low) & np.isfinite(high)
+            low, high = np.where(bounded, low, 0.0), np.where(bounded, high, 0.0)
+            return cls((low + high) / 2.0, (high - low) / 2.0, ~bounded)
+        if isinstance(ball.support, Polyhedron):
+            return cls._inscribed(ball, loss, n)
+        return None
+
+    @classmethod
+    def _inscribed(cls, ball: Ball, loss: Loss, n: int) -> AnchorBox | None:
+        """A large box in a polyhedron, by a linear program: Cm + |C|h <= d, all h >= t, max t."""
+        assert isinstance(ball.support, Polyhedron)
+        moves = loss.task == "regression"
+        if moves and math.isinf(ball.label_cost):
+            return None
+        C, d = np.asarray(ball.support.C), np.asarray(ball.support.d)
+        k = C.shape[1]
+        size = np.where(np.arange(k) < n, 1.0, 0.0)  # the target's side is a point
+        A = np.hstack([C, np.abs(C) @ size[:, None], np.abs(C) * size])
+        cost = np.concatenate([np.zeros(k), [-1.0], -1e-3 * size])
+        bounds = [(None, None)] * k + [(0.0, 1e6)] + [(0.0, 1e6)] * k
+        answer = linprog(cost, A_ub=A, b_ub=d, bounds=bounds, method="highs")
+        if answer.x is None:
+            return None
+        middle, least, more = answer.x[:k], answer.x[k], answer.x[k + 1 :]
+        # The linear program is solved to a tolerance: stay a little inside.
+        half = (1.0 - 1e-6) * (least + more[:n])
+        target = float(middle[n]) if moves else None
+        return cls(middle[:n], half, np.zeros(n, np.bool_), target)
+
+    def facts(self, oracle: Oracle) -> Array:
+        r"""What a client tells once, (3, n + 1).
+
+        Share and mean row of the two classes (regression: all rows, nothing), then the mean
+        distance to the farthest corner and the mean target.
+        """
+        rows, n = oracle.rows, oracle.rows.n_features
+        out, distance = np.zeros((3, n + 1)), 0.0
+        finite = ~self.unbounded
+        for block, x in rows.dense_blocks():
+            y, p = rows.y[block], np.broadcast_to(rows.mass(block), (len(x),))
+            far = oracle.ball.norm(np.abs(x - self.middle)[:, finite] + self.half[finite])
+            if self.target is not None:
+                far = far + oracle.ball.label_cost * np.abs(y - self.target)
+            distance += float(p @ far)
+            classes = (y < 0.0, y > 0.0) if oracle.is_margin else (np.ones(len(y), bool),)
+            for k, chosen in enumerate(classes):
+                out[k, 0] += p[chosen].sum()
+                out[k, 1:] += p[chosen] @ x[chosen]
+            out[2, 1] += float(p @ y)
+        out[:2, 1:] /= np.where(out[:2, :1] > 0.0, out[:2, :1], 1.0)
+        out[2, 0] = distance
+        return out
+
+
+def make_anchors(
+    loss: Loss, balls: Sequence[Ball], box: AnchorBox, mixture: Mixture, facts: Array
+) -> Anchors:
+    """Anchors from what every client told; the balls share their support."""
+    rho = np.array([ball.radius for ball in balls])
+    cost = np.array([ball.label_cost for ball in balls])
+    center, distance, targets = mixture.weights, facts[:, 2, 0], facts[:, 2, 1]
+    safe = np.where(distance > 0.0, distance, 1.0)
+    p = np.where(rho > 0.0, np.where(distance > 0.0, np.minimum(1.0, rho / safe), 1.0), 0.0)
+    means = facts[:, :2, 1:]
+    moved = np.where(box.unbounded, means, (1.0 - p[:, None, None]) * means)
+    moved += np.where(box.unbounded, 0.0, p[:, None, None] * box.middle)
+    if box.target is not None:
+        targets = (1.0 - p) * targets + p * box.target
+    mass = center[:, None] * facts[:, :2, 0]  # (S, classes)
+    a, P = mass.sum(axis=0), (mass * p[:, None]).sum(axis=0)
+    u = np.einsum("sk,skn->kn", mass, moved)
     sides = []
     for v in loss.slope_range:
-        c0 = -float(loss.conjugate(np.array([v]))[0])
-        if v == 0.0:
-            continue
-        if loss.task == "classification":
+        c0 = -float(loss.conjugate(np.array([v]))[0])  # a line under the loss: L(z) >= v z + c0
+        if v != 0.0 and loss.task == "classification":
             for k, y in enumerate((-1.0, 1.0)):
-                sides.append(Anchor(c0 * a[k], v * y * mu[k], v * y * a[k], abs(v) * P[k]))
-        else:
-            e = c0 - v * float(center @ targets)
-            sides.append(Anchor(e, v * mu[0], v, abs(v) * P[0]))
+                sides.append(Anchor(c0 * a[k], v * y * u[k], v * y * a[k], abs(v) * P[k]))
+        elif v != 0.0:
+            sides.append(Anchor(c0 - v * float(center @ targets), v * u[0], v, abs(v) * P[0]))
     if loss.task == "classification":
         c0 = -float(loss.conjugate(np.array([-1.0]))[0])
-        w0 = 2.0 * P[0] * P[1] / (P[0] + P[1]) if P.sum() > 0.0 else 0.0
-        flip = center @ np.where(rho > 0.0, np.minimum(1.0, rho / (distances + label_cost)), 0.0)
-        w0 = max(w0, float(flip))
+        both = 2.0 * P[0] * P[1] / (P[0] + P[1]) if P.sum() > 0.0 else 0.0
+        flip = center @ np.where(rho > 0.0, np.minimum(1.0, rho / (distance + cost)), 0.0)
+        w0 = max(both, float(flip))
         w0c0 = w0 * c0
-    else:
-        down, up = sides[0], sides[1]
+    else:  # the two signs cancel b, and with it everything but N(w)
+        down, up = sides
         t = up.beta / (up.beta - down.beta)
-        w0 = t * down.omega + (1.0 - t) * up.omega
-        w0c0 = t * down.e + (1.0 - t) * up.e
-    usable = tuple(s for s in sides if s.beta != 0.0)
-    return Anchors(usable, w0, w0c0, half, price, unbounded, norm)
+        w0, w0c0 = t * down.omega + (1.0 - t) * up.omega, t * down.e + (1.0 - t) * up.e
+    price = mixture.support(rho * loss.lipschitz)
+    usable = tuple(side for side in sides if side.beta != 0.0)
+    return Anchors(usable, w0, w0c0, box.half, price, box.unbounded, balls[0].norm)

@@ -45,7 +45,9 @@ class Certificate:
     @property
     def everywhere(self) -> bool:
         """Whether it bounds f for every w and b; otherwise it needs a region."""
-        return self.anchors is not None or self.terms.priced
+        return self.anchors is not None or (
+            self.terms.priced and self.terms.kind in ("norm", "flips")
+        )
 
     def bound(
         self,
@@ -69,7 +71,7 @@ class Certificate:
                 total = aggregate(pool, cuts, trial, terms, balanced=balanced)
                 if anchors is not None:
                     bound = anchors.bound(total.constant, total.g, total.gb)
-                elif terms.priced:
+                elif self.everywhere:
                     bound = _norm_bound(total, terms)
                 else:
                     assert region is not None

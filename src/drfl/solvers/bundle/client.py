@@ -2,8 +2,8 @@ r"""The client's half of the bundle method.
 
 Request: points x to evaluate and what is wanted of each. Reply: at every point the value of F, one
 cut per group of rows, and, if asked and allowed, curvature, a dual cut, and a local optimum.
-Points have numbers; the client keeps what it computed at a few of them, and could rebuild it from the
-points alone.
+Points have numbers; the client keeps what it computed at a few of them, and could rebuild it from
+the points alone.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from drfl.client import Site
 from drfl.losses import Array
+from drfl.solvers.bundle.anchors import AnchorBox
 from drfl.solvers.bundle.curvature import density, hessian, pack_factor, pack_triangle
 from drfl.solvers.bundle.local import local_optimum
-from drfl.solvers.bundle.linearise import Linearisation, dual_cut, group_cuts, linearise
+from drfl.solvers.bundle.views import Sight, View, dual_cut, make_view
 from drfl.wire import Message
 
 LOCAL_ROWS = 5  # a local optimum on fewer rows per coefficient tells the others nothing
@@ -31,26 +32,25 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     identities = [int(i) for i in request["id"]]
     groups = int(plan[0]) if site.policy.groups else 1
     previous, centre, metric = (int(mark) for mark in marks)
-    memory: dict[int, Linearisation] = site.memory.setdefault("bundle", {})
+    view = make_view(site.oracle)
+    memory: dict[int, Sight] = site.memory.setdefault("bundle", {})
     densities: dict[int, Array] = site.memory.setdefault("bundle densities", {})
     reply: dict[str, NDArray[Any]] = {}
     values, cuts, curvatures = [], [], []
     for k, (identity, x) in enumerate(zip(identities, points, strict=True)):
-        at = linearise(site.oracle, *split(x, site.n_features), groups)
-        memory[identity] = at
-        cut, share = group_cuts(site.oracle, at, x)
+        memory[identity] = at = view.look(x, groups)
         values.append([at.value, at.multiplier])
-        cuts.append(cut)
+        cuts.append(at.cuts)
         if plan[3 + k] and site.policy.curvature:
             before = memory[previous].arguments if previous in memory else None
             densities[identity] = d = density(site.oracle, at.arguments, before)
             curvatures.append(hessian(site.oracle, at, d, before, site.dimension))
     reply["value"], reply["cuts"] = np.array(values), np.array(cuts)
-    if plan[1] and groups > 1:
-        reply["share"] = share
+    if plan[1] and at.groups > 1:
+        reply["share"] = at.share
     reply.update(_packed(curvatures, smooth=not site.oracle.loss.kinks))
     if "dual_id" in request and site.policy.dual_cuts:
-        cut = _dual(site, message, memory, densities.get(metric), memory.get(centre))
+        cut = _dual(view, message, memory, densities.get(metric), memory.get(centre))
         if cut is not None:
             reply["dual"] = cut
     if message.round == 0:
@@ -64,11 +64,6 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     return reply
 
 
-def split(x: Array, n: int) -> tuple[Array, float]:
-    """Coefficients and intercept of a point."""
-    return x[:n], float(x[n]) if len(x) > n else 0.0
-
-
 def _packed(curvatures: list[Array], *, smooth: bool) -> dict[str, NDArray[Any]]:
     if not curvatures:
         return {}
@@ -79,11 +74,11 @@ def _packed(curvatures: list[Array], *, smooth: bool) -> dict[str, NDArray[Any]]
 
 
 def _dual(
-    site: Site,
+    view: View,
     message: Message,
-    memory: dict[int, Linearisation],
+    memory: dict[int, Sight],
     d: Array | None,
-    centre: Linearisation | None,
+    centre: Sight | None,
 ) -> Array | None:
     r"""The cut of the master's dual point, moved along the curvature to the new point.
 
@@ -100,11 +95,13 @@ def _dual(
         if old.any_flip:
             return None
         v += weights[np.arange(len(v)) % old.groups] * old.slopes
-    return dual_cut(site.oracle, v, site.dimension)
+    return dual_cut(view, v, request["x"].shape[1])
 
 
 def _introduction(site: Site) -> dict[str, NDArray[Any]]:
     """What the first reply adds: the weight of the data, and the typical size of a feature."""
     rows = site.oracle.rows
     size = float(rows.moments()[1].mean()) if rows.n_features else 1.0
-    return {"about": np.array([rows.total, size])}
+    about = {"about": np.array([rows.total, size])}
+    box = AnchorBox.of(site.oracle.ball, site.oracle.loss, site.n_features)
+    return about if box is None else {**about, "facts": box.facts(site.oracle)}

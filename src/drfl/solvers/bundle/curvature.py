@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.losses import Array
-from drfl.solvers.bundle.linearise import Linearisation
-from drfl.worst_case.whole_space import WholeSpaceOracle, flip_gain
+from drfl.solvers.bundle.views import Sight
+from drfl.worst_case.oracle import Oracle
+from drfl.worst_case.whole_space import flip_gain
 
 WINDOW = 0.5
 LEAST_SHARE = 0.02
 
 
-def density(oracle: WholeSpaceOracle, m: Array, previous: Array | None) -> Array:
+def density(oracle: Oracle, m: Array, previous: Array | None) -> Array:
     """The second derivative of each row's loss with respect to its argument, or its stand-in."""
     loss = oracle.loss
     if not loss.kinks:
@@ -33,9 +34,7 @@ def density(oracle: WholeSpaceOracle, m: Array, previous: Array | None) -> Array
     return sum(((d <= h) / (2.0 * h) for d in distances), start=np.zeros(len(m)))
 
 
-def hessian(
-    oracle: WholeSpaceOracle, at: Linearisation, d: Array, previous: Array | None, dimension: int
-) -> Array:
+def hessian(oracle: Oracle, at: Sight, d: Array, previous: Array | None, dimension: int) -> Array:
     r""":math:`\sum_ip_id_i(x_i,1)(x_i,1)^T`, plus what flipping rows contributes."""
     rows = oracle.rows
     H = rows.gram(d * rows.mass())
@@ -44,7 +43,7 @@ def hessian(
     return H[:dimension, :dimension]
 
 
-def _flip_curvature(oracle: WholeSpaceOracle, at: Linearisation, previous: Array) -> Array:
+def _flip_curvature(oracle: Oracle, at: Sight, previous: Array) -> Array:
     """The rows that are next to flip or to flip back, around their mean.
 
     A fixed budget of flips only changes hands, hence the mean is taken out.
@@ -58,7 +57,8 @@ def _flip_curvature(oracle: WholeSpaceOracle, at: Linearisation, previous: Array
     turn = -rows.y[near] * (loss.slope(-m[near]) + loss.slope(m[near]))
     A = np.column_stack([rows.take(near), np.ones(len(near))]) * turn[:, None]
     A -= A.mean(axis=0)
-    return A.T @ A / (2.0 * h * rows.n_rows)
+    curvature: Array = A.T @ A / (2.0 * h * rows.n_rows)
+    return curvature
 
 
 def pack_factor(H: Array) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
@@ -92,5 +92,5 @@ def unpack_triangle(triangle: NDArray[np.float32], dimension: int) -> Array:
     return H + np.tril(H, -1).T
 
 
-def _rms(oracle: WholeSpaceOracle, move: Array) -> float:
+def _rms(oracle: Oracle, move: Array) -> float:
     return float(np.sqrt(oracle.rows.mean(move * move)))

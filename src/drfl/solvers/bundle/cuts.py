@@ -142,9 +142,9 @@ class Pool:
         own = lam[self.piece_client[cuts.piece]]
         at = cuts.c + cuts.g @ x + cuts.slope * own
         if cuts.lift.shape[1] and half is not None:
-            w = x[: len(half)]
+            w = x[: half.shape[1]]
             omega = np.clip(w, -own[:, None], own[:, None])
-            tau = np.abs(w - omega) @ half
+            tau = (np.abs(w - omega) * half[self.piece_client[cuts.piece]]).sum(axis=1)
             at += (cuts.lift[:, :-1] * omega).sum(axis=1) + cuts.lift[:, -1] * tau
         u = np.zeros(len(self.piece_share))
         np.maximum.at(u, cuts.piece, at)

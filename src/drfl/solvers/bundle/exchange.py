@@ -37,6 +37,7 @@ REPLY = {
     "dual": Field("float64", (None,), optional=True),
     "local": Field("float64", ("d",), optional=True),
     "about": Field("float64", (2,), optional=True),  # weight of the rows, size of a feature
+    "facts": Field("float64", (3, None), optional=True),  # of a support: see AnchorBox.facts
 }
 
 
@@ -100,6 +101,7 @@ class Reply:
     dual: Array | None
     local: Array | None
     about: Array | None
+    facts: Array | None
     dimension: int
     lifted: int
 
@@ -166,6 +168,7 @@ def read_reply(message: Message, round: int, asked: Asked) -> Reply:
         dual=arrays.get("dual"),
         local=arrays.get("local"),
         about=arrays.get("about"),
+        facts=arrays.get("facts"),
         dimension=d,
         lifted=lifted,
     )

@@ -88,7 +88,7 @@ class Master:
         return solution
 
     def smallest(self, pool: Pool, cuts: Cuts, level: float) -> Solution:
-        r"""The smallest :math:`\|w\|_2` whose model is within the level; multipliers are not read."""
+        r"""The smallest :math:`\|w\|_2` whose model is within the level; no multipliers."""
         layout = self._layout(pool, cuts, np.zeros(self.terms.dimension))
         P = np.diag(np.where(np.arange(self.terms.dimension) < self.terms.n, 1.0, 1e-9))
         for _ in range(REFINEMENTS):
@@ -199,14 +199,14 @@ class Layout:
 
     def _put_clipping(self, client: Ints) -> None:
         r"""The variables :math:`\omega_s,r_s` with :math:`|\omega_s|\le\lambda_s,\
-        |w-\omega_s|\le r_s`, and their part in the cuts."""  # noqa: D205
+        |w-\omega_s|\le r_s`, and their part in the cuts."""
         build, S, n = self.builder, self.n_clients, self.n
         omega = build.variables(S * n).reshape(S, n)
         r = build.variables(S * n).reshape(S, n)
         rows = self.cut_rows[:, None]
         lift = self.cuts.lift / self.terms.unit
         build.put(rows, omega[client], lift[:, :n])
-        build.put(rows, r[client], lift[:, n:] * self.terms.half)
+        build.put(rows, r[client], lift[:, n:] * self.terms.half[client])
         self.clipping = []
         for sign in (1.0, -1.0):
             near = build.rows(np.tile(-sign * self.origin[:n], S)).reshape(S, n)

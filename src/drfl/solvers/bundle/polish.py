@@ -1,7 +1,7 @@
 r"""Taking the solver's rounding out of the multipliers.
 
-At small radii a residual r of stationarity costs :math:`\|r\|/\rho` in the bound. Among the cuts that
-have a multiplier, the smallest relative change that makes the aggregate slope exactly what it
+At small radii a residual r of stationarity costs :math:`\|r\|/\rho` in the bound. Among the cuts
+that have a multiplier, the smallest relative change that makes the aggregate slope exactly what it
 should be is a weighted least-squares problem. The result is only another trial: like all
 multipliers it is reduced to what it proves.
 """

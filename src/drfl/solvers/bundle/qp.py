@@ -69,7 +69,7 @@ class Builder:
         self._values.append(v.ravel())
 
     def bend(self, Q: Array, linear: Array) -> None:
-        """Add ``z'Qz/2 + linear'z`` of the leading variables to what is minimised, not to `cost`."""
+        """Minimise ``z'Qz/2 + linear'z`` of the leading variables too; `cost` stays as it is."""
         self._bends.append((Q, linear))
 
     @property

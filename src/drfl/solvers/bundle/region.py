@@ -2,13 +2,14 @@ r"""Where the optimum must be when no radius bounds it.
 
 With radius 0 everywhere nothing prices the norm of w, and a tiny slope g left in the certificate
 costs :math:`|g|^\top R` over the region :math:`|x-\hat x|\le R`. The region is proved by linear
-programs, :math:`\max\pm x_j` subject to model :math:`\le` UB, where these are bounded; otherwise the
-statement is local.
+programs, :math:`\max\pm x_j` subject to model :math:`\le` UB, where these are bounded; otherwise
+the statement is local.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
@@ -23,7 +24,7 @@ SAFETY = 2.0  # the linear programs are solved to a tolerance; the region is twi
 
 @dataclass(frozen=True)
 class Region:
-    r"""All x with :math:`|x-\mathrm{centre}|\le\mathrm{radius}`; proved to hold every better x, or not."""
+    r"""All x with :math:`|x-\hat x|\le R`; ``proved`` if every better x must be in it."""
 
     centre: Array
     radius: Array
@@ -44,7 +45,8 @@ def proved_region(master: Master, pool: Pool, upper: float, centre: Array) -> Re
     """The box around all models that can be better than ``upper``; None if there is no such box."""
     if len(centre) > LARGEST:
         return None
-    A, b, lower, x = master.level_set(pool, pool.cuts, upper * (1.0 + 1e-9))
+    matrix, b, lower, x = master.level_set(pool, pool.cuts, upper * (1.0 + 1e-9))
+    A: Any = matrix  # linprog takes sparse matrices, its stubs do not say so
     bounds = [(low if low > -1e29 else None, None) for low in lower]
     extent = np.zeros(len(centre))
     scale = master.terms.scale
@@ -53,7 +55,7 @@ def proved_region(master: Master, pool: Pool, upper: float, centre: Array) -> Re
             cost = np.zeros(A.shape[1])
             cost[x[j]] = -sign
             answer = linprog(cost, A_ub=A, b_ub=b, bounds=bounds, method="highs")
-            if answer.status != 0:
+            if answer.x is None:
                 return None
             reached = answer.x[x[j]] * scale[j]
             extent[j] = max(extent[j], abs(reached - centre[j]))

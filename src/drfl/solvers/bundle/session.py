@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from drfl.losses import Array
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Status, relative_gap
+from drfl.solvers.bundle.anchors import AnchorBox, Anchors, make_anchors
 from drfl.solvers.bundle.certificate import Certificate
 from drfl.solvers.bundle.cuts import Cuts, Pool
 from drfl.solvers.bundle.descent import Descent, Proposal
@@ -27,7 +28,7 @@ from drfl.solvers.bundle.metric import Metric
 from drfl.solvers.bundle.region import Region, proved_region
 from drfl.solvers.bundle.roster import Roster
 from drfl.solvers.bundle.settings import Settings
-from drfl.solvers.bundle.terms import make_terms
+from drfl.solvers.bundle.terms import lifted, make_terms
 from drfl.solvers.bundle.ties import Ties
 from drfl.wire import Message
 
@@ -41,6 +42,7 @@ SECOND = 0.05  # the second point's metric, as a multiple of the first's
 ACTIVE = 1e-9  # a multiplier above this keeps a cut
 NEWTON_ROUNDS = 8  # a smooth loss that takes longer is treated as nonsmooth
 TINY = 1e-10  # the proximal term of a master that is solved for its bound
+PATIENCE = 10  # rounds to wait for a first answer
 STALL_AFTER = 30  # rounds without a better bound
 
 
@@ -60,6 +62,7 @@ class BundleSession(Session):
         self.settings, self.problem = settings, problem
         self.tol, self.max_rounds = tol, max_rounds
         self.n, self.dimension = n_features, n_features + problem.fit_intercept
+        self.lifted = lifted(problem, names, n_features)
         self.roster = Roster(names)
         self.round, self.numbered = 0, 0
         self.introductions: dict[int, Reply] = {}
@@ -76,6 +79,7 @@ class BundleSession(Session):
         self._status: Status | None = None
         self.pool: Pool
         self.evaluated: Evaluated
+        self.asked: dict[int, Asked] = {}
         self._ask([Proposal(np.zeros(self.dimension))])
 
     # ------------------------------------------------------------------ a round
@@ -119,7 +123,6 @@ class BundleSession(Session):
         points = np.array([p.x for p in proposals])
         curvature = (self.curious, *(second_curvature for _ in proposals[1:]))
         first = self.centre < 0
-        lifted = 0 if first else self.pool.cuts.lift.shape[1]
         self.asked = {
             s: Asked(
                 points,
@@ -128,7 +131,7 @@ class BundleSession(Session):
                 groups=self.groups,
                 shares=self.groups > 1 and not self.pool.knows(s, self.groups),
                 local=first and self.warm,
-                lifted=lifted,
+                lifted=self.lifted,
             )
             for s in range(len(self.roster.names))
         }
@@ -148,7 +151,7 @@ class BundleSession(Session):
         """Sizes, scales and the first centre, w = 0."""
         about = np.array([self.introductions[s].about for s in range(len(self.roster.names))])
         terms = make_terms(self.problem, self.roster.names, self.dimension, about[:, 0])
-        self.pool = Pool(terms.n_clients, self.dimension, terms.lifted)
+        self.pool = Pool(terms.n_clients, self.dimension, self.lifted)
         self.metric = Metric(terms)
         self.evaluated = Evaluated(terms, self.pool)
         self.centre = self.best = self.identities[0]
@@ -162,12 +165,24 @@ class BundleSession(Session):
         self.terms = self.evaluated.terms = terms.in_units(math.sqrt(max(unit, 0.0)))
         self.metric.set_unit(self.terms.unit)
         self.master = Master(self.terms)
-        self.certificate = Certificate(self.terms, None)
+        self.certificate = Certificate(self.terms, self._anchors())
         self.q = q
         g = q @ self.evaluated.points[self.centre].gradients
         self.descent.start(float(g @ (g / self.metric.diagonal)), self.upper)
         wish = self.settings.groups or math.ceil(n / (2 * terms.n_clients))
         self.most_groups = int(np.clip(wish, 1, max(1, min(255, int(about[:, 0].min()) // 50))))
+
+    def _anchors(self) -> Anchors | None:
+        """What bounds f everywhere when the data have a support."""
+        balls = [self.problem.ball_of(name) for name in self.roster.names]
+        box = AnchorBox.of(balls[0], self.problem.loss, self.n)
+        same = all(ball.support == balls[0].support for ball in balls)
+        facts = [self.introductions[s].facts for s in range(len(balls))]
+        if box is None or not same or all(ball.radius == 0.0 for ball in balls):
+            return None
+        return make_anchors(
+            self.problem.loss, balls, box, self.terms.mixture, np.array(facts, dtype=np.float64)
+        )
 
     # ------------------------------------------------------------------ replies
     def _take_in(self, heard: Mapping[int, Reply]) -> None:
@@ -185,9 +200,7 @@ class BundleSession(Session):
             if reply.curvature:
                 self.metric.hessians[s] = reply.curvature[0]
                 self.metric_point = self.identities[0]
-        self.second_hessians = {
-            s: r.curvature[1] for s, r in heard.items() if len(r.curvature) > 1
-        }
+        self.second_hessians = {s: r.curvature[1] for s, r in heard.items() if len(r.curvature) > 1}
         self.pool.add(fresh)
         main = self.evaluated.points[self.identities[0]]
         if not self.metric.known and main.complete:
@@ -264,9 +277,7 @@ class BundleSession(Session):
 
     def _certify(self, cuts: Cuts, solution: Solution, sharp: bool) -> None:
         """Raise the lower bound."""
-        bound = self.certificate.bound(
-            self.pool, cuts, solution, self.region, polished=sharp
-        )
+        bound = self.certificate.bound(self.pool, cuts, solution, self.region, polished=sharp)
         if bound > self.lower:
             self.lower, self.last_progress = bound, self.round
 
@@ -300,6 +311,8 @@ class BundleSession(Session):
     def _judge(self) -> None:
         """Stop, or turn to the smallest of the optimal models where no radius singles one out."""
         if self.centre < 0:
+            if self.round >= min(PATIENCE, self.max_rounds):
+                self._status = Status.failed(self._silence())
             return
         if self.ties is None and self.gap <= self.tol and not self.certificate.everywhere:
             self._prove_region()
@@ -312,6 +325,11 @@ class BundleSession(Session):
             self._status = self._success() if done else Status.max_rounds(self.gap, self.tol)
         elif self.round - self.last_progress > STALL_AFTER:
             self._status = Status.stalled(self.gap, self.tol)
+
+    def _silence(self) -> str:
+        names = [self.roster.names[s] for s in self.asked if s not in self.introductions]
+        reasons = [f"{name}: {self.roster.rejected.get(name, 'no answer')}" for name in names]
+        return f"no usable first answer from {'; '.join(reasons)}"
 
     def _success(self) -> Status:
         if self.certificate.everywhere or (self.region and self.region.proved):

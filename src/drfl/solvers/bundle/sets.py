@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from drfl._registry import lookup
 from drfl.losses import Array
 from drfl.solvers.bundle.qp import Builder, QPSolution
 
@@ -30,7 +31,7 @@ class SetRows(ABC):
         """Add the rows that were cut so far."""
 
     def refine(self, layout: Layout, qp: QPSolution, tolerance: float) -> bool:
-        """Cut off the point if its error in the objective exceeds the tolerance; say whether it did."""
+        """Cut the point off if its error in the objective is too large; say whether it was."""
         return False
 
 
@@ -95,10 +96,9 @@ class EuclideanNorm(SetRows):
         w, t = layout.origin[: layout.n] + qp.z[layout.w], float(qp.z[layout.t[0]])
         length = float(np.linalg.norm(w))
         bent = 0.0
-        if self.at is not None and length > 0.0:
-            step = w - self.at
-            u = self.at / np.linalg.norm(self.at)
-            bent = self.price * float(step @ step - (step @ u) ** 2) / float(np.linalg.norm(self.at))
+        if self.at is not None:
+            step, size = w - self.at, float(np.linalg.norm(self.at))
+            bent = self.price * float(step @ step - (step @ self.at / size) ** 2) / size
         self.price = max(float(qp.multipliers[self.rows].sum()), 1e-3 * self.price)
         if (length - t) * float(layout.rho.max()) + bent <= tolerance:
             return False
@@ -132,7 +132,7 @@ class Simplex(SetRows):
 
 class L1Set(SetRows):
     r""":math:`h(v)=\min\ \tfrac\theta2\beta+\hat q^\top v'`, :math:`v'\ge v,\
-    \gamma\le v'\le\gamma+\beta`."""  # noqa: D205, D400
+    \gamma\le v'\le\gamma+\beta`."""
 
     def begin(self, layout: Layout) -> None:
         build, S = layout.builder, layout.n_clients
@@ -149,7 +149,7 @@ class L1Set(SetRows):
 
 class LInfSet(SetRows):
     r""":math:`h(v)=\min\ (1-\textstyle\sum l)\gamma+l^\top v+(u-l)^\top a`,
-    :math:`a\ge v-\gamma,\ a\ge0`, with :math:`l,u` the bounds of q."""  # noqa: D205, D400
+    :math:`a\ge v-\gamma,\ a\ge0`, with :math:`l,u` the bounds of q."""
 
     def begin(self, layout: Layout) -> None:
         build, S = layout.builder, layout.n_clients
@@ -193,9 +193,13 @@ class L2Set(SetRows):
 
 def norm_rows(terms: Terms) -> SetRows:
     """The rows of t >= ||w||_*."""
-    if terms.norm.name == "l2":
-        return EuclideanNorm(terms.n, terms.mixture.support(terms.rho) / terms.unit)
-    return MaxNorm() if terms.norm.name == "l1" else SumNorm()
+    price = terms.mixture.support(terms.rho) / terms.unit
+    known: dict[str, SetRows] = {
+        "l1": MaxNorm(),
+        "l2": EuclideanNorm(terms.n, price),
+        "linf": SumNorm(),
+    }
+    return lookup("norm for the bundle method", terms.norm.name, known)
 
 
 def mixture_rows(terms: Terms) -> SetRows:

@@ -9,11 +9,12 @@ from typing import Literal
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.ball import Ball
+from drfl.losses import Array, Loss
 from drfl.mixture import Mixture
 from drfl.norms import Norm
 from drfl.problem import Problem
-from drfl.supports import WholeSpace
+from drfl.supports import Box, WholeSpace
 
 Kind = Literal["norm", "flips", "box", "plain"]
 
@@ -26,8 +27,8 @@ class Terms:
 
     - "norm": x alone; :math:`F_s=\rho_s t+\dots` with one :math:`t\ge\|w\|_*` for all;
     - "flips": x and the client's own :math:`\lambda_s\ge\|w\|_*` (labels may flip);
-    - "box": x, :math:`\lambda_s` and the clipped model :math:`\omega_s=\mathrm{clip}(w,\pm\lambda_s)`
-      with :math:`\tau_s=\sum_jh_j|w_j-\omega_{sj}|`;
+    - "box": x, :math:`\lambda_s` and the clipped model :math:`\omega_s`, w clipped at
+      :math:`\pm\lambda_s`, with :math:`\tau_s=\sum_jh_j|w_j-\omega_{sj}|`;
     - "plain": x alone, the cut being of :math:`F_s` itself.
 
     Attributes
@@ -40,8 +41,8 @@ class Terms:
         A lower bound of :math:`\lambda_s` besides the norm (regression: 1/kappa).
     mixture : Mixture
         With the centre in numbers.
-    half : (n,)
-        Half the sides of the box, for "box".
+    half : (S, n)
+        Half the sides of the clients' boxes, for "box".
     unit : float
         The typical size of a feature: the QP is built in units of unit * w.
     """
@@ -82,11 +83,6 @@ class Terms:
         return self.priced and self.kind in ("flips", "box")
 
     @property
-    def lifted(self) -> int:
-        """How many numbers of a cut belong to the clipped model."""
-        return self.n + 1 if self.kind == "box" else 0
-
-    @property
     def scale(self) -> Array:
         """x = z * scale turns the QP's units into the user's."""
         scale = np.ones(self.dimension)
@@ -108,7 +104,7 @@ def make_terms(problem: Problem, names: Sequence[str], dimension: int, sizes: Ar
     loss = problem.loss
     rho = np.array([ball.radius for ball in balls])
     cost = np.array([ball.label_cost for ball in balls])
-    floor, kind = np.zeros(len(balls)), _kind(problem)
+    floor, kind = np.zeros(len(balls)), _kind(problem, balls)
     if kind == "norm":
         rho = rho * loss.lipschitz
         if loss.task == "regression":
@@ -117,17 +113,45 @@ def make_terms(problem: Problem, names: Sequence[str], dimension: int, sizes: Ar
                 kind = "flips"
         elif (np.isfinite(cost) & (rho > 0.0)).any():
             kind = "flips"
+    n = dimension - problem.fit_intercept
+    half = np.zeros((len(balls), n))
+    if kind == "box":
+        for s, ball in enumerate(balls):
+            assert isinstance(ball.support, Box)
+            low, high = ball.support.bounds(n)
+            half[s] = (high - low) / 2.0
+        if loss.task == "regression":
+            floor = 1.0 / cost
     return Terms(
-        n=dimension - problem.fit_intercept,
+        n=n,
         dimension=dimension,
         kind=kind,
         rho=rho,
         floor=floor,
         norm=problem.norm,
         mixture=problem.mixture.resolve(sizes),
-        half=np.zeros(dimension - problem.fit_intercept),
+        half=half,
     )
 
 
-def _kind(problem: Problem) -> Kind:
-    return "norm" if problem.support_kind is WholeSpace else "plain"
+def lifted(problem: Problem, names: Sequence[str], n_features: int) -> int:
+    """How many numbers of a cut belong to the clipped model."""
+    balls = [problem.ball_of(name) for name in names]
+    return n_features + 1 if _kind(problem, balls) == "box" else 0
+
+
+def _kind(problem: Problem, balls: Sequence[Ball]) -> Kind:
+    if problem.support_kind is WholeSpace:
+        return "norm"
+    return "box" if all(is_lifted(problem.loss, ball) for ball in balls) else "plain"
+
+
+def is_lifted(loss: Loss, ball: Ball) -> bool:
+    """Whether cuts know the clipping: a bounded box, l1, slopes 0 or +-1, fixed targets."""
+    box = ball.support
+    if not isinstance(box, Box) or ball.norm.name != "l1":
+        return False
+    sides = np.array([*np.atleast_1d(box.low), *np.atleast_1d(box.high)])
+    slopes = {abs(piece.slope) for piece in loss.pieces}
+    fixed = math.isinf(ball.label_cost) or math.isinf(box.y_high - box.y_low)
+    return bool(np.isfinite(sides).all()) and slopes == {0.0, 1.0} and fixed

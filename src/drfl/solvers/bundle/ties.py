@@ -58,7 +58,9 @@ class Ties:
         self.done = self.norm(self.x) <= CLOSE * self.least + 1e-12
         return taken
 
-    def next_points(self, solution: Solution, refused: tuple[Array, float] | None) -> list[Proposal]:
+    def next_points(
+        self, solution: Solution, refused: tuple[Array, float] | None
+    ) -> list[Proposal]:
         """The smallest model that the cuts allow, and the way back from the one just refused."""
         self.least = max(self.least, self.norm(solution.x)) if solution.usable else self.least
         self.done = self.norm(self.x) <= CLOSE * self.least + 1e-12 or not solution.usable

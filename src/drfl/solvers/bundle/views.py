@@ -1,0 +1,223 @@
+r"""How a client sees a point: row by row, ready to be summed into cuts.
+
+What a cut is a function of depends on the support; see `Terms`.
+
+- Whole space: with :math:`u(x,\lambda)=\sum_ip_i\max\{L(m_i),L(-m_i)-\kappa\lambda\}`,
+  :math:`F(x)=\min_{\lambda\ge\|w\|_*}\rho\lambda+u(x,\lambda)`, and a cut is a tangent of u in
+  :math:`(x,\lambda)`.
+- Box, l1, slopes of size 1: a row on a piece of slope :math:`\alpha=\pm1` is worth
+  :math:`\alpha(b+\langle m,w\rangle)+\alpha\langle\omega,x_i-m\rangle+\tau+c`, less
+  :math:`\kappa\lambda` if it is flipped, and a cut is a sum of such rows, linear in :math:`(x,\omega,\tau,\lambda)`.
+- Otherwise a cut is a tangent of F itself.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from drfl.losses import Array
+from drfl.solvers.bundle.terms import is_lifted
+from drfl.supports import Box
+from drfl.worst_case.l1_box import L1BoxOracle
+from drfl.worst_case.oracle import Oracle
+from drfl.worst_case.whole_space import WholeSpaceOracle, flip_gain
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a client computed at a point; this never leaves it.
+
+    Attributes
+    ----------
+    value, multiplier : float
+        F and lambda*.
+    cuts : (G, c)
+        One cut per group: constant, [slope in lambda], [lift], slope in x.
+    share : (G,)
+        The masses of the groups.
+    arguments : (N,)
+        Margins or residuals, where the loss has its kinks.
+    slopes : (N,)
+        Derivative of each row's part with respect to its argument.
+    flipped : (N,) or None
+        The share of each row that is flipped; None if no label moves.
+    """
+
+    value: float
+    multiplier: float
+    cuts: Array
+    share: Array
+    arguments: Array
+    slopes: Array
+    flipped: Array | None
+
+    @property
+    def groups(self) -> int:
+        """How many groups the rows are in."""
+        return len(self.share)
+
+    @property
+    def any_flip(self) -> bool:
+        """Whether some label is flipped here."""
+        return self.flipped is not None and bool(self.flipped.any())
+
+
+class View(ABC):
+    """Turns points into what a client sees there."""
+
+    def __init__(self, oracle: Oracle) -> None:
+        self.oracle, self.rows, self.loss = oracle, oracle.rows, oracle.loss
+
+    @abstractmethod
+    def look(self, x: Array, groups: int) -> Sight:
+        """Evaluate all rows at x = (w, b)."""
+
+    def split(self, x: Array) -> tuple[Array, float]:
+        """Coefficients and intercept."""
+        n = self.rows.n_features
+        return x[:n], float(x[n]) if len(x) > n else 0.0
+
+    @property
+    def masses(self) -> Array:
+        """p (N,)."""
+        return np.broadcast_to(self.rows.mass(), (self.rows.n_rows,))
+
+    def signed(self, slopes: Array) -> Array:
+        """Slopes in the argument of the loss as slopes in the score, or the other way round."""
+        return slopes * self.rows.y if self.oracle.is_margin else slopes
+
+    def sums(self, values: Array, groups: int) -> Array:
+        """Sums of p_i values_i over the groups."""
+        weighted = self.masses * values
+        return np.array([weighted[k::groups].sum() for k in range(groups)])
+
+    def slope_sums(self, slopes: Array, groups: int) -> tuple[Array, Array]:
+        """Sums of p_i v_i x_i and of p_i v_i over the groups, v the slopes in the score."""
+        return self.rows.group_sums(self.masses * self.signed(slopes), groups)
+
+
+class WholeSpaceView(View):
+    """Cuts in x, and in lambda where labels move."""
+
+    oracle: WholeSpaceOracle
+
+    def look(self, x: Array, groups: int) -> Sight:
+        oracle, loss, ball = self.oracle, self.loss, self.oracle.ball
+        w, b = self.split(x)
+        m = oracle.arguments(self.rows.scores(w, b), self.rows.y)
+        losses, slopes = loss.value_and_slope(m)
+        norm, flipped = ball.norm.dual(w), None
+        lam = oracle.fixed_multiplier(norm)[0]
+        if oracle.labels_move:
+            flips = oracle.flips(m, norm)
+            lam, flipped = flips.multiplier, np.zeros(len(m))
+            flipped[flips.rows] = flips.share
+            mf = m[flips.rows]
+            slopes[flips.rows] -= flips.share * (loss.slope(-mf) + slopes[flips.rows])
+            losses[flips.rows] += np.maximum(flip_gain(loss, mf) - ball.label_cost * lam, 0.0)
+        value = self.rows.mean(losses) + ball.radius * lam
+        share = self.sums(np.ones(len(m)), groups)
+        safe = np.where(share > 0.0, share, 1.0)  # a group of weightless rows says nothing
+        g, gb = self.slope_sums(slopes, groups)
+        g = np.column_stack([g, gb])[:, : len(x)] / safe[:, None]
+        level = self.sums(losses, groups) / safe - g @ x
+        columns = [level, g]
+        if flipped is not None:
+            slope = -ball.label_cost * self.sums(flipped, groups) / safe
+            columns = [level - slope * lam, slope, g]
+        return Sight(value, lam, np.column_stack(columns), share, m, slopes, flipped)
+
+
+class BoxView(View):
+    """Cuts in x, the clipped model and lambda."""
+
+    oracle: L1BoxOracle
+
+    def look(self, x: Array, groups: int) -> Sight:
+        oracle, rows, kappa = self.oracle, self.rows, self.oracle.ball.label_cost
+        w, b = self.split(x)
+        worst = oracle.evaluate(w, b)
+        slopes, active, flipped, constants = self._pieces(w, b)
+        share = self.sums(np.ones(rows.n_rows), groups)
+        safe = np.where(share > 0.0, share, 1.0)
+        g, ga = self.slope_sums(slopes, groups)
+        assert isinstance(oracle.ball.support, Box)
+        low, high = oracle.ball.support.bounds(rows.n_features)
+        middle, half = (low + high) / 2.0, (high - low) / 2.0
+        omega = (g - ga[:, None] * middle) / safe[:, None]
+        g, gb = ga[:, None] * middle / safe[:, None], ga / safe
+        tau, lam = self.sums(active, groups) / safe, worst.multiplier
+        slope = -kappa * self.sums(flipped, groups) / safe if flipped.any() else np.zeros(groups)
+        if oracle.ball.radius == 0.0:  # lambda is infinite: nothing is clipped
+            g, omega, tau = g + omega, np.zeros_like(omega), np.zeros(groups)
+        level = self.sums(constants, groups) / safe
+        columns = [level, slope, omega, tau, g, gb][: 6 if len(x) > len(w) else 5]
+        clipped = np.clip(w, -lam, lam)
+        reach = float(np.abs(w - clipped) @ half)
+        arguments = oracle.arguments(
+            rows.scores(clipped, b + float(middle @ (w - clipped))), rows.y
+        )
+        arguments = (
+            arguments - reach if oracle.is_margin else arguments + np.sign(arguments) * reach
+        )
+        return Sight(worst.value, lam, np.column_stack(columns), share, arguments, slopes, flipped)
+
+    def _pieces(self, w: Array, b: float) -> tuple[Array, Array, Array, Array]:
+        """Slope, activity, flipped share and constant of each row, mixed over lambda."""
+        rows, loss = self.rows, self.loss
+        slopes, active, flipped, constants = np.zeros((4, rows.n_rows))
+        parts = self.oracle.active(w, b)
+        for part in parts:
+            slopes += part.weight * self.signed(part.slope)
+            active += part.weight * np.abs(part.slope)
+            flipped += part.weight * part.flipped
+            constants += part.weight * part.constant
+        if parts:
+            return slopes, active, flipped, constants
+        # The box plays no role: flips alone set the price, or there is no budget.
+        whole = WholeSpaceView(WholeSpaceOracle(rows, loss, self.oracle.ball))
+        sight = whole.look(np.append(w, b), 1)
+        flipped = np.zeros(rows.n_rows) if sight.flipped is None else sight.flipped
+        m = sight.arguments
+        active = (1.0 - flipped) * np.abs(loss.slope(m)) + flipped * np.abs(loss.slope(-m))
+        constants = active * max(piece.constant for piece in loss.pieces if piece.slope != 0.0)
+        if not self.oracle.is_margin:
+            constants -= sight.slopes * rows.y
+        return sight.slopes, active, flipped, constants
+
+
+class PlainView(View):
+    """Cuts of F itself, in x alone; the rows are in one group."""
+
+    def look(self, x: Array, groups: int) -> Sight:
+        w, b = self.split(x)
+        worst = self.oracle.evaluate(w, b)
+        g = np.append(worst.gradient, worst.intercept_gradient)[: len(x)]
+        cut = np.append(worst.value - g @ x, g)[None]
+        m = self.oracle.arguments(self.rows.scores(w, b), self.rows.y)
+        return Sight(worst.value, worst.multiplier, cut, np.ones(1), m, self.loss.slope(m), None)
+
+
+def make_view(oracle: Oracle) -> View:
+    """The view that fits an oracle."""
+    if isinstance(oracle, WholeSpaceOracle):
+        return WholeSpaceView(oracle)
+    if isinstance(oracle, L1BoxOracle) and is_lifted(oracle.loss, oracle.ball):
+        return BoxView(oracle)
+    return PlainView(oracle)
+
+
+def dual_cut(view: View, slopes: Array, dimension: int) -> Array:
+    r"""The cut :math:`\sum_ip_i\big(v_iz_i(x)-L^*(v_i)\big)` of any slopes v: (c, g), (1 + d,).
+
+    For regression :math:`z_i=\langle w,x_i\rangle+b-y_i`.
+    """
+    v = np.clip(slopes, *view.loss.slope_range)
+    value = -view.loss.conjugate(v)
+    if not view.oracle.is_margin:
+        value = value - v * view.rows.y
+    g, gb = view.rows.combine(view.masses * view.signed(v))
+    return np.concatenate([[view.rows.mean(value)], np.append(g, gb)[:dimension]])

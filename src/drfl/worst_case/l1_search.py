@@ -1,0 +1,217 @@
+r"""The search for lambda in the clipped problem: breakpoints, then undecided rows.
+
+:math:`\varphi` has kinks at the breakpoints of w, each worth a share of the whole budget, and small
+ones where a row changes its winning line. A pass over the rows at a few prices gives values, slopes
+on both sides and gradients. If the minimum is at no breakpoint it is found exactly from the few
+rows that are undecided between two prices. On large data a sample of blocks tells where to look, so
+that usually one full pass is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.losses import Array
+from drfl.rows import Rows
+from drfl.worst_case.clipping import Clipping, Sums, Winners
+from drfl.worst_case.l1_pass import Probe, Undone, sweep_prices
+from drfl.worst_case.search import Bracket, balance, meeting
+from drfl.worst_case.undecided import Undecided, find_kink
+
+# Prices per pass while the search is wide: more would cost more than another pass.
+PRICES = 7
+# Blocks in the sample, the number of blocks from which a sample pays, and what the radius is varied
+# by to bracket the price on all rows.
+SAMPLE, ENOUGH, DOUBT = 5, 20, 0.1
+# Rows gathered at a time.
+CHUNK = 8192
+# Each pass narrows the bracket; rounding ends the search long before.
+MAX_PASSES = 60
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the optimal mixture: who wins each row at a price next to the best one."""
+
+    weight: float
+    lam: float
+    winner: Winners
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The best price: tangents whose slopes cancel, and the winning lines in the parts."""
+
+    bracket: Bracket
+    parts: tuple[Part, ...]
+
+
+def best_price(rows: Rows, problem: Clipping, radius: float) -> Solution | None:
+    """Minimise over lambda.
+
+    None if the price is above all breakpoints: flipped labels set it, and no row moves in any box.
+    """
+    points = problem.breakpoints
+    top = float(points[-1])
+    first = sorted({*_spread(points), top})
+    blocks = sum(1 for _ in rows.blocks())
+    if blocks >= ENOUGH:
+        # The price falls as the radius grows.
+        every = blocks // SAMPLE
+        found = [
+            _prices(search(rows, problem, factor * radius, first, every), top)
+            for factor in (1.0 + DOUBT, 1.0 - DOUBT)
+        ]
+        start, stop = min(found[0]), max(found[1])
+        between = points[(points > start) & (points < stop)]
+        first = sorted({start, *_spread(between), stop})
+    return search(rows, problem, radius, first)
+
+
+def _prices(solution: Solution | None, top: float) -> tuple[float, ...]:
+    return tuple(part.lam for part in solution.parts) if solution else (top,)
+
+
+def search(
+    rows: Rows, problem: Clipping, radius: float, prices: Sequence[float], every: int = 1
+) -> Solution | None:
+    """Minimise over lambda, probing the given prices first."""
+    points = problem.breakpoints
+    left: Probe | None = None
+    right: Probe | None = None
+    for _ in range(MAX_PASSES):
+        probes, undone = sweep_prices(rows, problem, prices, radius, every)
+        for probe in probes:
+            at_floor = probe.lam <= points[0]
+            if probe.right.slope < 0.0:
+                left = probe
+            elif probe.left.slope <= 0.0 or at_floor:
+                return _at_breakpoint(probe, at_floor=at_floor)
+            else:
+                right = probe
+                break
+        if left is not None and left.lam >= points[-1]:
+            return None
+        inner = _inside(points, left, right)
+        if left is not None and right is not None and not len(inner):
+            if tuple(prices) == (left.lam, right.lam) and undone.is_complete:
+                return _between(rows, problem, radius, left, right, undone)
+            if _agree(left, right):
+                return _straddling(left, right)
+        prices = _next_prices(inner, left, right, prices)
+    assert left is not None  # each pass narrows the bracket
+    assert right is not None
+    return _straddling(left, right)
+
+
+def _next_prices(
+    inner: Array, left: Probe | None, right: Probe | None, previous: Sequence[float]
+) -> Sequence[float]:
+    """Narrow the bracket: among breakpoints, then its ends for the undecided rows, then inside."""
+    if left is None or right is None:
+        # A guess was wrong on this side: probably not by much.
+        near = inner if right is None else inner[::-1]
+        return sorted(float(near[k]) for k in (0, 2, 8) if k < len(near))
+    if len(inner):
+        return _spread(inner)
+    pair = (left.lam, right.lam)
+    if tuple(previous) != pair:
+        return pair
+    return [float(lam) for lam in np.linspace(*pair, PRICES + 2)[1:-1]]
+
+
+def _inside(points: Array, left: Probe | None, right: Probe | None) -> Array:
+    """The breakpoints that may still be the minimum and have not been probed."""
+    above = points if left is None else points[points > left.lam]
+    return above if right is None else above[above < right.lam]
+
+
+def _spread(points: Array) -> list[float]:
+    """At most a few of the points, evenly by rank."""
+    if len(points) > PRICES:
+        ranks = np.linspace(0, len(points) - 1, PRICES + 2)[1:-1]
+        points = points[np.rint(ranks).astype(np.intp)]
+    return [float(lam) for lam in points]
+
+
+def _at_breakpoint(probe: Probe, *, at_floor: bool) -> Solution:
+    """The minimum is at a probe; at the floor there is nothing on its left."""
+    weights = (0.0, 1.0) if at_floor else balance(probe.left, probe.right)
+    sides = zip(weights, (probe.left, probe.right), strict=True)
+    bracket = tuple((weight, side) for weight, side in sides if weight > 0.0)
+    return Solution(bracket, (Part(1.0, probe.lam, probe.winner),))
+
+
+def _agree(left: Probe, right: Probe) -> bool:
+    least = min(left.right.value, right.left.value)
+    return least - meeting(left.right, right.left)[1] <= 1e-15 * abs(least)
+
+
+def _straddling(left: Probe, right: Probe) -> Solution:
+    """The minimum is between two probes, too close to tell where."""
+    theta, rest = balance(left.right, right.left)
+    return Solution(
+        ((theta, left.right), (rest, right.left)),
+        (Part(theta, left.lam, left.winner), Part(rest, right.lam, right.winner)),
+    )
+
+
+def _between(
+    rows: Rows, problem: Clipping, radius: float, left: Probe, right: Probe, undone: Undone
+) -> Solution:
+    """The minimum between two prices in one piece of the clipping: no further pass."""
+    some, (start, end) = undone.rows, undone.scores
+    width = right.lam - left.lam
+    constants = problem.constants(left.lam)
+    undecided = Undecided(
+        problem.lines,
+        rows.masses(some) / left.share,
+        start,
+        end - start,
+        constants,
+        problem.constants(right.lam) - constants,
+    )
+    low, high = find_kink(undecided, (left.right.value, right.left.value))
+    t, height = (low.lam, low.value) if low is high else meeting(low, high)
+    parts = []
+    for weight, point in zip(balance(low, high), (low, high), strict=True):
+        if weight > 0.0:
+            winner = left.winner.copy()
+            winner[some] = undecided.value_and_slope(point.lam)[2]
+            parts.append(Part(weight, left.lam + point.lam * width, winner))
+    sums = _reassigned(rows, problem, left, some, undecided.mass, parts)
+    tangent = problem.tangent(sums, left.lam, radius, from_left=False)
+    lam = left.lam + min(max(t, 0.0), 1.0) * width
+    return Solution(((1.0, replace(tangent, lam=lam, value=height, slope=0.0)),), tuple(parts))
+
+
+def _reassigned(
+    rows: Rows,
+    problem: Clipping,
+    probe: Probe,
+    some: NDArray[np.intp],
+    mass: Array,
+    parts: Sequence[Part],
+) -> Sums:
+    """The sums of a probe after some rows got the winners of the parts instead."""
+    shares = [(part.weight, part.winner[some]) for part in parts] + [(-1.0, probe.winner[some])]
+    old, y, lines = probe.sums, rows.y[some], len(problem.lines)
+    won, g, total, target = old.mass.copy(), old.g.copy(), old.total.copy(), old.target.copy()
+    for weight, winner in shares:
+        won += weight * np.bincount(winner, weights=mass, minlength=lines)
+    for level in range(len(problem.sizes)):
+        signs = problem.signs(level)
+        v = mass * sum(weight * signs[winner] for weight, winner in shares)
+        target[level] += float(v @ y)
+        if problem.is_margin:
+            v *= y
+        changed = np.flatnonzero(v)
+        for chunk in np.array_split(changed, 1 + len(changed) // CHUNK):
+            dg, dtotal = rows.combine_some(some[chunk], v[chunk])
+            g[level] += dg
+            total[level] += dtotal
+    return Sums(old.value, won, g, total, target)

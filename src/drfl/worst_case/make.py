@@ -1,0 +1,57 @@
+"""Which oracle serves which loss, norm and support; what has none is refused by name."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from drfl.ball import Ball
+from drfl.losses import Loss
+from drfl.rows import Rows
+from drfl.supports import Box, Polyhedron, WholeSpace
+from drfl.worst_case.enclose import enclose
+from drfl.worst_case.gains import GainOracle
+from drfl.worst_case.l1_box import L1BoxOracle
+from drfl.worst_case.oracle import Oracle
+from drfl.worst_case.whole_space import WholeSpaceOracle
+
+
+def make_oracle(rows: Rows, loss: Loss, ball: Ball) -> Oracle:
+    """The oracle of a client; checks that the data fit the loss and lie in the support."""
+    kind = oracle_class(loss, ball)
+    if loss.task == "classification":
+        _require_signs(rows)
+    enclose(rows, ball.support, loss.task)
+    return kind(rows, loss, ball)
+
+
+def oracle_class(loss: Loss, ball: Ball) -> type[Oracle]:
+    """The class of oracle for a pair of loss and ball, or a sentence that names what exists."""
+    if isinstance(ball.support, WholeSpace):
+        return WholeSpaceOracle
+    if isinstance(ball.support, Box):
+        if ball.norm.name == "l1":
+            return L1BoxOracle if loss.pieces else GainOracle
+        if loss.pieces:
+            return GainOracle
+        raise ValueError(
+            f"{loss.name} on a box is solved with the l1 norm only, not {ball.norm.name}: use "
+            "norm='l1', the whole space, or a piecewise-linear loss (hinge, epsilon_insensitive, "
+            "pinball)"
+        )
+    if isinstance(ball.support, Polyhedron) and loss.pieces:
+        return GainOracle
+    raise ValueError(
+        f"{loss.name} on a {ball.support.name} is not solved: polyhedra take hinge, "
+        f"epsilon_insensitive and pinball; {loss.name} takes the whole space or, with norm='l1', "
+        "a box"
+    )
+
+
+def _require_signs(rows: Rows) -> None:
+    labels = np.unique(rows.y)
+    if not np.isin(labels, (-1.0, 1.0)).all():
+        shown = ", ".join(f"{label:g}" for label in labels[:4])
+        raise ValueError(
+            f"a classification loss needs the labels -1 and +1, got {shown}"
+            f"{', ...' if len(labels) > 4 else ''}: code the two classes so"
+        )
