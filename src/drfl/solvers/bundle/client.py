@@ -9,6 +9,7 @@ the points alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from drfl.client import Site
 from drfl.losses import Array
 from drfl.solvers.bundle.anchors import AnchorBox
 from drfl.solvers.bundle.curvature import density, hessian, pack_factor, pack_triangle
+from drfl.solvers.bundle.exchange import Dual, Request
 from drfl.solvers.bundle.local import local_optimum
 from drfl.solvers.bundle.views import Sight, View, dual_cut, make_view
 from drfl.wire import Message
@@ -27,41 +29,57 @@ LOCAL_ROWS = 5  # a local optimum on fewer rows per coefficient tells the others
 
 def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     """Evaluate the points of a request."""
-    request = message.arrays
-    points, plan, marks = request["x"], request["plan"], request["marks"]
-    identities = [int(i) for i in request["id"]]
-    groups = int(plan[0]) if site.policy.groups else 1
-    previous, centre, metric = (int(mark) for mark in marks)
-    view = make_view(site.oracle)
-    memory: dict[int, Sight] = site.memory.setdefault("bundle", {})
-    densities: dict[int, Array] = site.memory.setdefault("bundle densities", {})
-    reply: dict[str, NDArray[Any]] = {}
-    values, cuts, curvatures = [], [], []
-    for k, (identity, x) in enumerate(zip(identities, points, strict=True)):
-        memory[identity] = at = view.look(x, groups)
-        values.append([at.value, at.multiplier])
-        cuts.append(at.cuts)
-        if plan[3 + k] and site.policy.curvature:
-            before = memory[previous].arguments if previous in memory else None
-            densities[identity] = d = density(site.oracle, at.arguments, before)
+    request = Request.read(message, site.dimension)
+    view, memory = make_view(site.oracle), _memory(site)
+    groups = request.groups if site.policy.groups else 1
+    previous = memory.sights.get(request.marks[0])
+    before = previous.arguments if previous else None
+    sights, curvatures = [], []
+    for identity, x, wanted in zip(
+        request.identities, request.points, request.curvature, strict=True
+    ):
+        memory.sights[identity] = at = view.look(x, groups)
+        sights.append(at)
+        if wanted and site.policy.curvature:
+            memory.densities[identity] = d = density(site.oracle, at.arguments, before)
             curvatures.append(hessian(site.oracle, at, d, before, site.dimension))
-    reply["value"], reply["cuts"] = np.array(values), np.array(cuts)
-    if plan[1] and at.groups > 1:
-        reply["share"] = at.share
-    reply.update(_packed(curvatures, smooth=not site.oracle.loss.kinks))
-    if "dual_id" in request and site.policy.dual_cuts:
-        cut = _dual(view, message, memory, densities.get(metric), memory.get(centre))
-        if cut is not None:
-            reply["dual"] = cut
+    reply = {
+        "value": np.array([view.values(at) for at in sights]),
+        "cuts": np.array([at.cuts for at in sights]),
+        **_packed(curvatures, smooth=not site.oracle.loss.kinks),
+    }
+    if request.shares and sights[0].groups > 1:
+        reply["share"] = sights[0].share
+    if request.dual is not None and site.policy.dual_cuts:
+        reply.update(_dual(view, request, memory))
     if message.round == 0:
         reply.update(_introduction(site))
-    if plan[2] and site.rows.n_rows >= LOCAL_ROWS * site.dimension:
+    if request.local and site.rows.n_rows >= LOCAL_ROWS * site.dimension:
         reply["local"] = local_optimum(site, answer)
-    kept = {previous, centre, metric, *request.get("dual_id", ()), *identities}
-    for table in (memory, densities):
-        for old in set(table) - {int(i) for i in kept}:
-            del table[old]
+    memory.keep({*request.marks, *request.identities, *_identities(request.dual)})
     return reply
+
+
+@dataclass
+class Memory:
+    """What a client computed at a few points; it could be rebuilt from the points alone."""
+
+    sights: dict[int, Sight] = field(default_factory=dict)
+    densities: dict[int, Array] = field(default_factory=dict)
+
+    def keep(self, identities: set[int]) -> None:
+        """Forget all other points."""
+        self.sights = {i: s for i, s in self.sights.items() if i in identities}
+        self.densities = {i: d for i, d in self.densities.items() if i in identities}
+
+
+def _memory(site: Site) -> Memory:
+    memory: Memory = site.memory.setdefault("bundle", Memory())
+    return memory
+
+
+def _identities(dual: Dual | None) -> tuple[int, ...]:
+    return dual.identities if dual else ()
 
 
 def _packed(curvatures: list[Array], *, smooth: bool) -> dict[str, NDArray[Any]]:
@@ -73,29 +91,24 @@ def _packed(curvatures: list[Array], *, smooth: bool) -> dict[str, NDArray[Any]]
     return {"factor": np.array(factors), "scale": np.array(scales)}
 
 
-def _dual(
-    view: View,
-    message: Message,
-    memory: dict[int, Sight],
-    d: Array | None,
-    centre: Sight | None,
-) -> Array | None:
+def _dual(view: View, request: Request, memory: Memory) -> dict[str, NDArray[Any]]:
     r"""The cut of the master's dual point, moved along the curvature to the new point.
 
-    :math:`v_i=\sum_k a_{k,\mathrm{group}(i)}v_{ik}+\sigma d_i(m_i-\hat m_i)`. None if something it
-    is made of is not at hand or contains flips.
+    :math:`v_i=\sum_k a_{k,\mathrm{group}(i)}v_{ik}+\sigma d_i(m_i-\hat m_i)`. Nothing if a part of
+    it is not at hand or contains flips.
     """
-    request = message.arrays
-    if d is None or centre is None or any(int(i) not in memory for i in request["dual_id"]):
-        return None
-    now = memory[int(request["id"][0])]
-    v = float(request["sigma"][0]) * d * (now.arguments - centre.arguments)
-    for i, weights in zip(request["dual_id"], request["dual_weight"], strict=True):
-        old = memory[int(i)]
-        if old.any_flip:
-            return None
-        v += weights[np.arange(len(v)) % old.groups] * old.slopes
-    return dual_cut(view, v, request["x"].shape[1])
+    dual, (_, centre, metric) = request.dual, request.marks
+    assert dual is not None
+    old = [memory.sights.get(i) for i in dual.identities]
+    hat, d = memory.sights.get(centre), memory.densities.get(metric)
+    if d is None or hat is None or any(at is None or at.any_flip for at in old):
+        return {}
+    now = memory.sights[request.identities[0]]
+    v = dual.sigma * d * (now.arguments - hat.arguments)
+    for at, weights in zip(old, dual.weights, strict=True):
+        assert at is not None
+        v += weights[np.arange(len(v)) % at.groups] * at.slopes
+    return {"dual": dual_cut(view, v, request.points.shape[1])}
 
 
 def _introduction(site: Site) -> dict[str, NDArray[Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,16 +19,13 @@ KIND = "bundle"
 DUAL_FAMILY = -1
 
 REQUEST = {
-    "x": Field("float64", ("P", "d")),  # points to evaluate
+    "x": Field("float64", ("P", "d"), optional=True),  # points to evaluate; none: the point 0
     "id": Field("int64", ("P",)),  # under which the client may remember them
-    "plan": Field("uint8", (None,)),  # groups; wanted: shares, local optimum, curvature per point
-    "marks": Field("int64", (3,)),  # identities: previous point, centre, point of the curvature
-    "dual_id": Field("int64", ("k",), optional=True),
-    "dual_weight": Field("float64", ("k", None), optional=True),
-    "sigma": Field("float64", (1,), optional=True),
+    "plan": Field("uint8", (None,)),  # see Request
+    "dual": Field("float64", (None, None), optional=True),
 }
 REPLY = {
-    "value": Field("float64", ("P", 2)),  # F and its multiplier
+    "value": Field("float64", ("P", None)),  # F [and its multiplier, if the norm does not give it]
     "cuts": Field("float64", ("P", "G", "c")),  # constant, [slope in lambda], [lift], slope in x
     "share": Field("float64", ("G",), optional=True),
     "triangle": Field("float32", (None, None), optional=True),
@@ -42,7 +39,16 @@ REPLY = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class Dual:
+    """The master's multipliers of a client's own cuts: by point and group, divided by q_s."""
+
+    sigma: float
+    identities: tuple[int, ...]
+    weights: Array  # (k, G)
+
+
+@dataclass(frozen=True)
+class Request:
     """What one client is asked in a round.
 
     Attributes
@@ -55,8 +61,11 @@ class Asked:
         Into how many groups the client should split its rows.
     shares, local : bool
         Whether the masses of the groups, and the client's own optimum, are wanted.
-    lifted : int
-        How many numbers of a cut belong to the clipped model of a box.
+    marks : tuple of int
+        Numbers of the previous point, of the centre, and of the point of the curvature in force;
+        -1: none.
+    dual : Dual or None
+        With it a dual cut is wanted.
     """
 
     points: Array
@@ -65,9 +74,10 @@ class Asked:
     groups: int = 1
     shares: bool = False
     local: bool = False
-    lifted: int = 0
+    marks: tuple[int, int, int] = (-1, -1, -1)
+    dual: Dual | None = None
 
-    def also(self, identity: int, x: Array) -> Asked:
+    def also(self, identity: int, x: Array) -> Request:
         """One more point, without curvature."""
         return replace(
             self,
@@ -76,25 +86,56 @@ class Asked:
             curvature=(*self.curvature, False),
         )
 
-    def message(
-        self, round: int, marks: tuple[int, int, int], dual: Mapping[str, NDArray[Any]]
-    ) -> Message:
-        """The request."""
-        plan = (self.groups, self.shares, self.local, *self.curvature)
-        arrays = {
-            "x": self.points,
+    def message(self, round: int) -> Message:
+        """The message: ages of the marks, not numbers, so that the plan fits in bytes."""
+        ages = [self.identities[0] - mark if mark >= 0 else 0 for mark in self.marks]
+        ages = [age if age < 256 else 0 for age in ages]
+        plan = (self.groups, self.shares, self.local, *ages, *self.curvature)
+        arrays: dict[str, NDArray[Any]] = {
             "id": np.array(self.identities),
             "plan": np.array(plan, dtype=np.uint8),
-            "marks": np.array(marks),
         }
-        return Message(KIND, round, {**arrays, **dual})
+        if self.points.any():
+            arrays["x"] = self.points
+        if self.dual is not None:
+            head = np.zeros((1, 1 + self.dual.weights.shape[1]))
+            head[0, 0] = self.dual.sigma
+            body = np.column_stack([self.dual.identities, self.dual.weights])
+            arrays["dual"] = np.vstack([head, body])
+        return Message(KIND, round, arrays)
+
+    @classmethod
+    def read(cls, message: Message, dimension: int) -> Request:
+        """What a message asks for; its form has been validated."""
+        arrays = message.arrays
+        identities = tuple(int(i) for i in arrays["id"])
+        plan = [int(entry) for entry in arrays["plan"]]
+        if len(plan) != 6 + len(identities):
+            raise WireError("the plan does not fit the points")
+        ages, dual = plan[3:6], arrays.get("dual")
+        marks = [identities[0] - age if age else -1 for age in ages]
+        return cls(
+            points=arrays.get("x", np.zeros((len(identities), dimension))),
+            identities=identities,
+            curvature=tuple(bool(entry) for entry in plan[6:]),
+            groups=max(plan[0], 1),
+            shares=bool(plan[1]),
+            local=bool(plan[2]),
+            marks=(marks[0], marks[1], marks[2]),
+            dual=None if dual is None else _read_dual(dual),
+        )
+
+
+def _read_dual(dual: Array) -> Dual:
+    return Dual(float(dual[0, 0]), tuple(int(i) for i in dual[1:, 0]), dual[1:, 1:])
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A validated reply."""
+    """A validated reply; a multiplier is None where the norm of w gives it."""
 
     values: Array
+    multipliers: Sequence[float | None]
     rows: Array
     share: Array | None
     curvature: tuple[Array, ...]
@@ -143,15 +184,13 @@ class Reply:
         )
 
 
-def read_reply(message: Message, round: int, asked: Asked) -> Reply:
-    """Validate a reply and unpack it."""
+def read_reply(message: Message, round: int, asked: Request, lifted: int) -> Reply:
+    """Validate a reply and unpack it; ``lifted`` numbers of a cut belong to a clipped model."""
     sizes = {"P": len(asked.points), "d": asked.points.shape[1]}
-    lifted = asked.lifted
     found = validate(message, reply_kind(KIND), round, REPLY, sizes)
+    arrays, d = message.arrays, found["d"]
     if found["G"] not in (1, asked.groups):
         raise WireError(f"cuts of {found['G']} groups were not asked for")
-    arrays = message.arrays
-    d = found["d"]
     if not 0 <= found["c"] - 1 - d - lifted <= 1:
         raise WireError(f"cuts of {found['c']} numbers do not fit {d} coefficients")
     packed: tuple[Array, ...] = ()
@@ -161,7 +200,10 @@ def read_reply(message: Message, round: int, asked: Asked) -> Reply:
     elif "triangle" in arrays:
         packed = tuple(unpack_triangle(triangle, d) for triangle in arrays["triangle"])
     return Reply(
-        values=arrays["value"],
+        values=arrays["value"][:, 0],
+        multipliers=arrays["value"][:, 1]
+        if arrays["value"].shape[1] > 1
+        else [None] * len(asked.points),
         rows=arrays["cuts"],
         share=arrays.get("share"),
         curvature=packed,
@@ -174,25 +216,19 @@ def read_reply(message: Message, round: int, asked: Asked) -> Reply:
     )
 
 
-def dual_request(
-    pool: Pool, cuts: Cuts, solution: Solution, sigma: float
-) -> list[dict[str, NDArray[Any]]]:
+def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, sigma: float) -> dict[int, Dual]:
     r"""For each client the master's multipliers of its own cuts, :math:`a_k/(\mathrm{share}_pq_s)`.
 
     With them the client rebuilds the master's dual point row by row.
     """
-    out: list[dict[str, NDArray[Any]]] = []
+    out = {}
     client = pool.piece_client[cuts.piece]
     for s, q in enumerate(np.maximum(solution.weights, 1e-300)):
         mine = np.flatnonzero((client == s) & (solution.cuts > 1e-12 * q))
-        identities, position = np.unique(cuts.point[mine], return_inverse=True)
-        if not len(mine):
-            out.append({})
-            continue
-        weight = np.zeros((len(identities), int(cuts.group[mine].max()) + 1))
-        share = pool.piece_share[cuts.piece[mine]]
-        weight[position, cuts.group[mine]] = solution.cuts[mine] / (share * q)
-        out.append(
-            {"dual_id": identities, "dual_weight": weight, "sigma": np.array([float(sigma)])}
-        )
+        if len(mine):
+            identities, position = np.unique(cuts.point[mine], return_inverse=True)
+            weights = np.zeros((len(identities), int(cuts.group[mine].max()) + 1))
+            share = pool.piece_share[cuts.piece[mine]]
+            weights[position, cuts.group[mine]] = solution.cuts[mine] / (share * q)
+            out[s] = Dual(sigma, tuple(int(i) for i in identities), weights)
     return out

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from drfl.solvers.bundle.evaluated import Evaluated
-from drfl.solvers.bundle.exchange import Asked, Reply, read_reply
+from drfl.solvers.bundle.exchange import Reply, Request, read_reply
 from drfl.wire import Message, WireError
 
 SLACK = 1e-7  # a value may be below the client's own cuts by rounding, relatively
@@ -16,8 +16,8 @@ SLACK = 1e-7  # a value may be below the client's own cuts by rounding, relative
 class Roster:
     """The clients of a run by number, and how often each has answered or been silent."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = tuple(names)
+    def __init__(self, names: Sequence[str], lifted: int) -> None:
+        self.names, self.lifted = tuple(names), lifted
         self.answered = np.zeros(len(names), int)
         self.misses = np.zeros(len(names), int)  # in a row
         self.rejected: dict[str, str] = {}
@@ -25,7 +25,7 @@ class Roster:
     def read(
         self,
         replies: Mapping[str, Message],
-        asked: Mapping[int, Asked],
+        asked: Mapping[int, Request],
         round: int,
         evaluated: Evaluated | None,
     ) -> dict[int, Reply]:
@@ -36,7 +36,7 @@ class Roster:
             name = self.names[s]
             try:
                 if name in replies:
-                    reply = read_reply(replies[name], round, request)
+                    reply = read_reply(replies[name], round, request, self.lifted)
                     if evaluated is not None:
                         require_consistent(reply, s, request, evaluated)
                     heard[s] = reply
@@ -47,9 +47,10 @@ class Roster:
         return heard
 
 
-def require_consistent(reply: Reply, s: int, asked: Asked, evaluated: Evaluated) -> None:
+def require_consistent(reply: Reply, s: int, asked: Request, evaluated: Evaluated) -> None:
     """F lies above all the cuts that the client itself sent before."""
-    for x, (value, multiplier) in zip(asked.points, reply.values, strict=True):
+    for x, value, given in zip(asked.points, reply.values, reply.multipliers, strict=True):
+        multiplier = evaluated.terms.multiplier(s, x) if given is None else given
         least = evaluated.model_of(s, x, multiplier)
         if value < least - SLACK * (1.0 + abs(least)):
             raise WireError("its value is below its own earlier cuts")

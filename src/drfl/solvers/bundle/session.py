@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drfl.losses import Array
 from drfl.problem import Problem
@@ -22,7 +20,7 @@ from drfl.solvers.bundle.certificate import Certificate
 from drfl.solvers.bundle.cuts import Cuts, Pool
 from drfl.solvers.bundle.descent import Descent, Proposal
 from drfl.solvers.bundle.evaluated import Evaluated, Point
-from drfl.solvers.bundle.exchange import Asked, Reply, dual_request
+from drfl.solvers.bundle.exchange import Dual, Reply, Request, dual_requests
 from drfl.solvers.bundle.master import Master, Solution
 from drfl.solvers.bundle.metric import Metric
 from drfl.solvers.bundle.region import Region, proved_region
@@ -34,7 +32,7 @@ from drfl.wire import Message
 
 # Curvature is asked for in these rounds: often at first, then ever more rarely.
 SCHEDULE = frozenset((0, 1, 2, 3, 4, 6, 8, 11, 15, 20, 26, 33, 41, 50, 60, 71, 83, 96))
-DROP_AFTER = 8  # rounds without a multiplier
+DROP_AFTER, MANY_CUTS, DROP_SOON = 8, 4000, 2  # rounds without a multiplier; fewer for big pools
 ALIKE = 0.2  # how much local optima may differ for their mean to be worth a visit
 REGROUP_AT = 1e-2  # predicted relative decrease at which the rows are split into groups
 BOUND_AT = 1e-2  # predicted relative decrease at which a master is solved for its bound alone
@@ -63,7 +61,7 @@ class BundleSession(Session):
         self.tol, self.max_rounds = tol, max_rounds
         self.n, self.dimension = n_features, n_features + problem.fit_intercept
         self.lifted = lifted(problem, names, n_features)
-        self.roster = Roster(names)
+        self.roster = Roster(names, self.lifted)
         self.round, self.numbered = 0, 0
         self.introductions: dict[int, Reply] = {}
         self.descent = Descent(smooth=not problem.loss.kinks)
@@ -72,25 +70,21 @@ class BundleSession(Session):
         self.warm = settings.warm_start and len(names) > 1
         self.curious = settings.curvature == "auto"  # curvature is wanted of the next main point
         self.centre = self.best = self.previous = self.metric_point = -1
-        self.dual: list[dict[str, NDArray[Any]]] = []
+        self.dual: dict[int, Dual] = {}
         self.last_progress = 0
         self.ties: Ties | None = None
         self.region: Region | None = None
         self._status: Status | None = None
         self.pool: Pool
         self.evaluated: Evaluated
-        self.asked: dict[int, Asked] = {}
+        self.asked: dict[int, Request] = {}
         self._ask([Proposal(np.zeros(self.dimension))])
 
     # ------------------------------------------------------------------ a round
     def propose(self) -> dict[str, Message]:
         """One request for every client that has something to answer."""
-        marks = self.previous, self.centre, self.metric_point
         return {
-            self.roster.names[s]: asked.message(
-                self.round, marks, self.dual[s] if self.dual else {}
-            )
-            for s, asked in self.asked.items()
+            self.roster.names[s]: request.message(self.round) for s, request in self.asked.items()
         }
 
     def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
@@ -124,14 +118,15 @@ class BundleSession(Session):
         curvature = (self.curious, *(second_curvature for _ in proposals[1:]))
         first = self.centre < 0
         self.asked = {
-            s: Asked(
+            s: Request(
                 points,
                 self.identities,
                 curvature,
                 groups=self.groups,
                 shares=self.groups > 1 and not self.pool.knows(s, self.groups),
                 local=first and self.warm,
-                lifted=self.lifted,
+                marks=(self.previous, self.centre, self.metric_point),
+                dual=self.dual.get(s),
             )
             for s in range(len(self.roster.names))
         }
@@ -191,7 +186,9 @@ class BundleSession(Session):
         for s, reply in heard.items():
             for k, identity in enumerate(self.asked[s].identities):
                 point = self.evaluated.points[identity]
-                point.values[s], point.multipliers[s] = reply.values[k]
+                point.values[s] = reply.values[k]
+                given = reply.multipliers[k]
+                point.multipliers[s] = self._multiplier(s, point.x) if given is None else given
                 cuts = reply.cuts(self.pool, s, k, identity, self.round)
                 point.gradients[s] = self.pool.piece_share[cuts.piece] @ cuts.g
                 fresh.append(cuts)
@@ -212,6 +209,9 @@ class BundleSession(Session):
             if point.complete and self.evaluated.objective(identity) < self.upper:
                 self.upper, self.best = self.evaluated.objective(identity), identity
                 self.last_progress = self.round
+
+    def _multiplier(self, s: int, x: Array) -> float:
+        return self.evaluated.terms.multiplier(s, x) * self.problem.loss.lipschitz
 
     def _move(self) -> None:
         """The better of the points becomes the centre if it delivers what was promised."""
@@ -254,11 +254,12 @@ class BundleSession(Session):
         if self.settings.second_point and not descent.smooth:
             far = self._solve(tangent, x, SECOND * M, at_centre)
             proposals.append(_proposal(far, x, SECOND * M))
-        self.dual = []
+        self.dual = {}
         if self.settings.dual_cuts and not self.problem.loss.kinks:
-            self.dual = dual_request(self.pool, tangent, near, descent.sigma)
+            self.dual = dual_requests(self.pool, tangent, near, descent.sigma)
         self.previous = self.identities[0]
-        self.pool.keep(self.pool.cuts.used > self.round - DROP_AFTER)
+        age = DROP_AFTER if len(self.pool.cuts) <= MANY_CUTS else DROP_SOON
+        self.pool.keep(self.pool.cuts.used > self.round - age)
         self._forget_points()
         self._set_wishes()
         warm = self._warm_start(proposals[0]) if self.round == 0 else None
@@ -306,7 +307,9 @@ class BundleSession(Session):
             descent.smooth = False
         if not descent.smooth and descent.decrease <= REGROUP_AT:
             self.groups = self.most_groups
-        self.curious = self.settings.curvature == "auto" and ahead in SCHEDULE
+        # Where the model promises less than the tolerance, only the bound is still open.
+        promising = descent.decrease > min(self.tol, 1e-6)
+        self.curious = self.settings.curvature == "auto" and ahead in SCHEDULE and promising
 
     def _judge(self) -> None:
         """Stop, or turn to the smallest of the optimal models where no radius singles one out."""
@@ -380,7 +383,7 @@ class BundleSession(Session):
         solution = self.master.smallest(self.pool, tangent, self.ties.level)
         points = self.ties.next_points(solution, refused)
         self._forget_points()
-        self.curious, self.dual = False, []
+        self.curious, self.dual = False, {}
         self._ask(points)
 
     # ------------------------------------------------------------------ what everyone reads

@@ -93,6 +93,10 @@ class Terms:
         """The dual norm of the coefficients in x."""
         return self.norm.dual(x[: self.n])
 
+    def multiplier(self, s: int, x: Array) -> float:
+        """lambda* of a client whose labels do not move, in units of t."""
+        return max(self.norm_of(x), float(self.floor[s]))
+
     def in_units(self, unit: float) -> Terms:
         """The same terms with another typical size of a feature."""
         return replace(self, unit=unit if math.isfinite(unit) and unit > 1e-150 else 1.0)

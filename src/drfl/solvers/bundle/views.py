@@ -75,6 +75,10 @@ class View(ABC):
     def look(self, x: Array, groups: int) -> Sight:
         """Evaluate all rows at x = (w, b)."""
 
+    def values(self, at: Sight) -> list[float]:
+        """What is told of a point: F and, unless the norm of w gives it, the multiplier."""
+        return [at.value, at.multiplier]
+
     def split(self, x: Array) -> tuple[Array, float]:
         """Coefficients and intercept."""
         n = self.rows.n_features
@@ -103,6 +107,9 @@ class WholeSpaceView(View):
     """Cuts in x, and in lambda where labels move."""
 
     oracle: WholeSpaceOracle
+
+    def values(self, at: Sight) -> list[float]:
+        return super().values(at) if self.oracle.labels_move else [at.value]
 
     def look(self, x: Array, groups: int) -> Sight:
         oracle, loss, ball = self.oracle, self.loss, self.oracle.ball

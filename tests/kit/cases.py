@@ -1,0 +1,174 @@
+"""One federated problem with its data: to solve, to evaluate exactly, to hand to the reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import drfl
+from drfl import reference
+from drfl.losses import Loss, Piece, make_loss
+from drfl.rows import Rows
+from drfl.worst_case import make_oracle
+from drfl.worst_case.oracle import Oracle, WorstCase
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Data, balls (one per client) and the set Q; ``weights`` are those of the rows."""
+
+    loss: Loss
+    data: tuple[tuple[Array, Array], ...]
+    balls: tuple[drfl.Ball, ...]
+    mixture: drfl.Mixture = drfl.Mixture()
+    fit_intercept: bool = True
+    weights: tuple[Array | None, ...] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"c{s}" for s in range(len(self.data)))
+
+    @property
+    def n(self) -> int:
+        return self.data[0][0].shape[1]
+
+    @property
+    def dimension(self) -> int:
+        return self.n + self.fit_intercept
+
+    @property
+    def _row_weights(self) -> tuple[Array | None, ...]:
+        return self.weights or (None,) * len(self.data)
+
+    @property
+    def problem(self) -> drfl.Problem:
+        balls = dict(zip(self.names, self.balls, strict=True))
+        return drfl.Problem(self.loss, balls, self.mixture, fit_intercept=self.fit_intercept)
+
+    def clients(self, policy: drfl.Policy | None = None) -> list[drfl.Client]:
+        return [
+            drfl.Client(name, X, y, sample_weight=p, policy=policy or drfl.Policy())
+            for name, (X, y), p in zip(self.names, self.data, self._row_weights, strict=True)
+        ]
+
+    def solve(self, *, policy: drfl.Policy | None = None, **settings: Any) -> drfl.Result:
+        return drfl.solve(self.problem, self.clients(policy), **settings)
+
+    # ------------------------------------------------------------------ the exact objective
+    @cached_property
+    def oracles(self) -> list[Oracle]:
+        return [
+            make_oracle(Rows(X, y, weights=p), self.loss, ball)
+            for (X, y), p, ball in zip(self.data, self._row_weights, self.balls, strict=True)
+        ]
+
+    @cached_property
+    def resolved(self) -> drfl.Mixture:
+        """The mixture with its weights in numbers."""
+        return self.mixture.resolve([oracle.rows.total for oracle in self.oracles])
+
+    def parts(self, x: Array) -> list[WorstCase]:
+        """Every client's worst case at x = (w, b)."""
+        b = float(x[self.n]) if self.fit_intercept else 0.0
+        return [oracle.evaluate(x[: self.n], b) for oracle in self.oracles]
+
+    def exact(self, x: Array) -> float:
+        """h(F(x)) by the oracles, without any solver."""
+        return self.resolved.support([part.value for part in self.parts(x)])
+
+    def at(self, result: Any) -> Array:
+        """A result's model as x = (w, b)."""
+        return np.append(result.coef, result.intercept)[: self.dimension]
+
+    # ------------------------------------------------------------------ the reference
+    def reference(self) -> reference.Reference:
+        """Cvxpy and Clarabel on the pooled data."""
+        return reference.solve(
+            self.loss,
+            self.data,
+            radius=[ball.radius for ball in self.balls],
+            label_cost=[ball.label_cost for ball in self.balls],
+            norm=self.balls[0].norm,
+            support=[ball.support for ball in self.balls],
+            sample_weight=list(self._row_weights),
+            center=self.resolved.weights,
+            mixture_radius=self.mixture.radius,
+            p=self.mixture.p,
+            fit_intercept=self.fit_intercept,
+        )
+
+
+@dataclass(frozen=True)
+class Tangents(Loss):
+    """The largest of a curved loss's tangents (and 0): a piecewise-linear loss below it."""
+
+    under: Loss
+    points: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__
+        set_field(self, "name", "tangents")
+        set_field(self, "task", self.under.task)
+        set_field(self, "slope_range", self.under.slope_range)
+        z = np.array(self.points)
+        value, slope = self.under.value_and_slope(z)
+        lines = {Piece(float(v), float(c)) for v, c in zip(slope, value - slope * z, strict=True)}
+        set_field(self, "pieces", (*sorted(lines), Piece(0.0, 0.0)))
+
+    def value(self, z: Array) -> Array:
+        return np.maximum.reduce([p.slope * z + p.constant for p in self.pieces])
+
+    def slope(self, z: Array) -> Array:
+        raise NotImplementedError
+
+    def conjugate(self, v: Array) -> Array:
+        raise NotImplementedError
+
+
+def curved_reference(case: Case, rounds: int = 12, tol: float = 2e-8) -> tuple[float, Array]:
+    """A lower bound of the optimum and a model, for a curved loss on a box.
+
+    The loss is replaced by tangents, a problem the reference can solve; new tangents are taken
+    where the worst-case atoms at its solution are, until the exact objective there agrees.
+    """
+    low, high = case.loss.slope_range
+    points = [-6.0, -2.0, -1.0, 0.0, 1.0, 2.0, 6.0]
+    if case.loss.task == "regression":
+        points = [-2.0 * high, -high / 2, 0.0, high / 2, 2.0 * high]
+    assert low < high
+    best, x_best = math.inf, np.zeros(case.dimension)
+    bound = 0.0
+    for _ in range(rounds):
+        below = Tangents(case.loss, tuple(sorted(set(points))))
+        answer = replace(case, loss=below).reference()
+        bound = max(bound, answer.objective)
+        x = case.at(answer)
+        if case.exact(x) < best:
+            best, x_best = case.exact(x), x
+        if best - bound <= tol * max(best, 1e-12):
+            break
+        w, b = x[: case.n], float(x[case.n :].sum())
+        for oracle in case.oracles:
+            atoms = oracle.distribution(w, b)
+            z = oracle.arguments(atoms.x @ w + b, atoms.y)
+            points += [float(v) for v in np.round(z, 9)]
+    return bound, x_best
+
+
+def uniform_case(
+    loss: str | Loss,
+    data: Sequence[tuple[Array, Array]],
+    ball: drfl.Ball,
+    mixture: drfl.Mixture = drfl.Mixture(),  # noqa: B008  (frozen)
+    **changes: Any,
+) -> Case:
+    """The same ball for every client."""
+    return Case(make_loss(loss), tuple(data), (ball,) * len(data), mixture, **changes)
