@@ -96,7 +96,7 @@ def large_case(seed, loss, monkeypatch):
     monkeypatch.setattr("drfl.rows.BLOCK_ELEMENTS", 1)
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 6))
-    X, y = problems.rows(loss.task, rng, 2500, n)
+    X, y = problems.rows(loss.task, rng, 1400, n)
     if seed % 3 == 0:  # sorted rows: the sample must be spread
         order = np.argsort(y)
         X, y = X[order], y[order]
@@ -114,12 +114,12 @@ def test_passes_over_many_rows_agree_with_single_gains(loss, kept, monkeypatch):
     monkeypatch.setattr("drfl.worst_case.l1_pass.ALWAYS_KEPT", kept)
     if kept == 5:
         monkeypatch.setattr("drfl.worst_case.l1_pass.LARGEST_SHARE", 0.0)
-    for seed in range(8):
+    for seed in range(5):
         rows, ball, w, b = large_case(seed, loss, monkeypatch)
         oracle = L1BoxOracle(rows, loss, ball)
         got, truth = oracle.evaluate(w, b), GainOracle(rows, loss, ball).evaluate(w, b)
         assert got.value == pytest.approx(truth.value, rel=1e-11), f"seed {seed}"
-        if seed % 4 == 0:
+        if seed == 1:
             assert_subgradient(
                 lambda v, oracle=oracle: oracle.evaluate(v[:-1], float(v[-1])).value,
                 np.append(w, b),
@@ -130,26 +130,26 @@ def test_passes_over_many_rows_agree_with_single_gains(loss, kept, monkeypatch):
 
 
 def test_a_minimum_between_breakpoints_is_exact():
-    # One feature: breakpoints 0 and |w| only, and small kinks of single rows between them.
+    # Breakpoints 0, .1 and 3, and small kinks of single rows between them.
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (300, 1))
+    X = rng.uniform(-1, 1, (300, 2))
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=300) > 0, 1.0, -1.0)
-    loss, w = make_loss("hinge"), np.array([3.0])
+    loss, w, b = make_loss("hinge"), np.array([3.0, 0.1]), 0.2
     interior = 0
     for radius in (0.4, 0.5, 0.6, 0.7, 0.8):
         oracle = L1BoxOracle(Rows(X, y), loss, Ball(radius, "l1", support=Box(-1, 1)))
-        here = oracle.evaluate(w, 0.0)
-        interior += 0.0 < here.multiplier < 3.0
+        here = oracle.evaluate(w, b)
+        interior += 0.1 < here.multiplier < 3.0
         # Prices around it are no better: phi by the formula, row by row.
         for lam in here.multiplier * np.array([1 - 1e-6, 1.0, 1 + 1e-6]):
-            omega = min(3.0, lam)
-            phi = radius * lam + np.maximum(0, 1 + (3 - omega) - y * omega * X[:, 0]).mean()
+            omega = np.minimum(w, lam)
+            phi = radius * lam + np.maximum(0, 1 + (w - omega).sum() - y * (X @ omega + b)).mean()
             assert here.value <= phi + 1e-13
             assert phi == pytest.approx(here.value, rel=1e-5)
         assert_subgradient(
-            lambda v, oracle=oracle: oracle.evaluate(v, 0.0).value,
-            w,
-            here.gradient,
+            lambda v, oracle=oracle: oracle.evaluate(v[:2], float(v[2])).value,
+            np.append(w, b),
+            np.append(here.gradient, here.intercept_gradient),
             rng,
             trials=10,
         )

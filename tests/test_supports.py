@@ -198,6 +198,13 @@ def test_what_cannot_be_clipped_is_refused():
         enclose(Rows(X, Y), Box(-9, 9), "classification", "widdn")
 
 
+def test_only_rounding_is_forgiven():
+    rows = Rows(X, Y)
+    assert enclose(rows, Box(-3, 2 - 1e-10), "classification")[0] is rows
+    with pytest.raises(ValueError, match=r"1 row lies outside the box \(first: 1; .* is 1e-06"):
+        enclose(rows, Box(-3, 2 - 1e-6), "classification")
+
+
 def test_float32_rows_on_a_face_are_inside():
     x = np.array([[0.1], [0.7]], dtype=np.float32)  # 0.1 in float32 is more than 0.1
     enclose(Rows(x, [1.0, -1.0]), Box(0.3, 0.7).widened(x, np.ones(2)), "classification")

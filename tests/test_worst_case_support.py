@@ -193,6 +193,16 @@ def test_a_bounded_target_is_moved_to_its_bound():
             assert got == pytest.approx(expected, rel=1e-12)
 
 
+def test_greedy_moves_go_by_effect_per_cost():
+    # The target has the larger effect (1 against .8), the feature the larger one per cost; the
+    # rooms are small and the loss is far from its steepest, so that the feature moves alone.
+    loss, w = make_loss("huber", epsilon=5.0), np.array([0.8])
+    X, y = np.array([[0.0], [0.1]]), np.array([-1.5, -1.6])
+    for radius in (0.05, 0.1, 0.2, 0.4):
+        case = X, y, None, Ball(radius, "l1", 2.0, Box(-0.3, 0.3, y_low=-2, y_high=-1)), w, 0.0
+        assert value(GainOracle, loss, *case) == pytest.approx(exhausted(loss, *case), rel=1e-9)
+
+
 @every_pair
 def test_special_cases(kind, norm, loss, cls):
     X, y, weights, ball, w, b = make_case(kind, norm, loss, 5, n=2, N=6)
@@ -272,6 +282,30 @@ def test_gradient_where_labels_move_and_the_box_binds(cls, loss):
             )
     assert binding >= 2
     assert moving >= 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "norm", "loss", "cls"), [pair for pair in PAIRS if pair[0] == "box"]
+)
+def test_gradient_at_the_floor(kind, norm, loss, cls):
+    """Where a side is infinite the least price depends on w, and is often the best one."""
+    at_floor = 0
+    for seed in range(4):
+        X, y, weights, ball, w, b = make_case(kind, norm, loss, 60 + seed, n=2, N=6, infinite=0.6)
+        ball = replace_ball(ball, radius=3.0)
+        oracle = cls(Rows(X, y, weights=weights), loss, ball)
+        here = oracle.evaluate(w, b)
+        more = cls(Rows(X, y, weights=weights), loss, replace_ball(ball, radius=30.0))
+        at_floor += 0.0 < here.multiplier == more.evaluate(w, b).multiplier
+        assert_subgradient(
+            lambda v, oracle=oracle: oracle.evaluate(v[:-1], float(v[-1])).value,
+            np.append(w, b),
+            np.append(here.gradient, here.intercept_gradient),
+            np.random.default_rng(seed),
+            distances=(1e-2, 1.0),
+            trials=4,
+        )
+    assert at_floor >= 1
 
 
 @every_pair

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -161,7 +162,9 @@ class Huber(Loss):
     task = "regression"
 
     def __post_init__(self) -> None:
-        _positive("huber", "epsilon", self.epsilon)
+        _require_number("huber", "epsilon", self.epsilon)
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0.0):
+            raise ValueError(f"huber needs a finite epsilon > 0, got epsilon={self.epsilon}")
         object.__setattr__(self, "slope_range", (-self.epsilon, self.epsilon))
 
     def value(self, z: Array) -> Array:
@@ -190,6 +193,7 @@ class EpsilonInsensitive(Loss):
     task = "regression"
 
     def __post_init__(self) -> None:
+        _require_number("epsilon_insensitive", "epsilon", self.epsilon)
         if not (math.isfinite(self.epsilon) and self.epsilon >= 0.0):
             raise ValueError(
                 f"epsilon_insensitive needs a finite epsilon >= 0, got epsilon={self.epsilon}"
@@ -219,6 +223,7 @@ class Pinball(Loss):
 
     def __post_init__(self) -> None:
         tau = self.quantile
+        _require_number("pinball", "quantile", tau)
         if not 0.0 < tau < 1.0:
             raise ValueError(f"pinball needs a quantile strictly between 0 and 1, got {tau}")
         object.__setattr__(self, "slope_range", (-tau, 1.0 - tau))
@@ -253,21 +258,18 @@ def make_loss(loss: str | Loss, **params: Any) -> Loss:
             raise TypeError(f"a Loss object carries its own parameters; drop {', '.join(params)}")
         return loss
     kind = lookup("loss", loss, LOSSES)
-    try:
-        return kind(**params)
-    except TypeError:
+    fields = kind.__dataclass_fields__  # type: ignore[attr-defined]
+    if not params.keys() <= fields.keys():
+        takes = ", ".join(fields) or "no parameter"
+        raise TypeError(f"loss {loss!r} takes {takes}, got {', '.join(params)}")
+    return kind(**params)
+
+
+def _require_number(loss: str, parameter: str, value: float) -> None:
+    if not isinstance(value, Real):
         raise TypeError(
-            f"loss {loss!r} takes {_parameters(kind) or 'no parameter'}, got {', '.join(params)}"
-        ) from None
-
-
-def _parameters(kind: type[Loss]) -> str:
-    return ", ".join(kind.__dataclass_fields__)  # type: ignore[attr-defined]
-
-
-def _positive(loss: str, parameter: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0.0):
-        raise ValueError(f"{loss} needs a finite {parameter} > 0, got {parameter}={value}")
+            f"{loss} needs a number as its {parameter}, got {type(value).__name__}: {value!r}"
+        )
 
 
 def _xlogx(a: Array) -> Array:

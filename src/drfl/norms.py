@@ -70,7 +70,9 @@ class L1(Norm):
         a = np.abs(v)
         if a.sum() <= 1.0:
             return v.copy()
-        # Soft threshold at the level that makes the absolute values sum to 1.
+        # Soft threshold at the level that makes the absolute values sum to 1. All are measured
+        # from the largest: it may be so large that 1 is lost beside it.
+        a -= a.max()
         down = np.sort(a)[::-1]
         excess = (np.cumsum(down) - 1.0) / np.arange(1, len(down) + 1)
         level = float(excess[np.flatnonzero(down > excess)[-1]])

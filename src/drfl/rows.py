@@ -21,6 +21,8 @@ Visit = Callable[[slice, Array], Array]
 
 # A block of rows should stay in cache between X@w and X'v: about 3 MB of float64.
 BLOCK_ELEMENTS = 400_000
+# Up to one row in so many is gathered; beyond, reading all rows in order is faster.
+FEW = 8
 
 
 class Rows:
@@ -50,7 +52,7 @@ class Rows:
         self.names = feature_names(X)
         self.X = _as_matrix(X)
         self.n_rows, self.n_features = self.X.shape
-        self.y = np.asarray(y, dtype=np.float64)
+        self.y = numbers("y", y)
         if self.y.shape != (self.n_rows,):
             raise ValueError(
                 f"X has {self.n_rows} rows but y has shape {self.y.shape}: give one y per row"
@@ -156,12 +158,17 @@ class Rows:
         return np.array([pair[0] for pair in sums]).reshape(W.shape), total
 
     def combine_some(self, rows: NDArray[np.intp], v: Array) -> tuple[Array, float]:
-        """Like `combine`, for a few rows: gathered, unless a whole pass is cheaper."""
-        if 8 * len(rows) > self.n_rows:
+        """Like `combine`, for a few rows: gathered in float64, unless a whole pass is cheaper."""
+        if FEW * len(rows) > self.n_rows:
             full = np.zeros(self.n_rows)
             full[rows] = v
             return self.combine(full)
-        return v @ self.take(rows), float(v.sum())
+        g = np.zeros(self.n_features)
+        for start in range(0, len(rows), self._size):
+            some = slice(start, start + self._size)
+            part = self._parts.clip(self.X[rows[some]]).astype(np.float64, copy=False)
+            g += part.T @ v[some]
+        return self._unfold(g, float(v.sum()))
 
     def group_sums(self, v: Array, groups: int) -> tuple[Array, Array]:
         r"""Weighted sums of each group, row i being in group ``i % groups``.
@@ -185,15 +192,24 @@ class Rows:
 
     def moments(self) -> tuple[Array, Array]:
         """Mean and mean square of every column: one pass."""
+        return self._moments(np.broadcast_to(self.mass(), (self.n_rows,)))
+
+    def gram_diagonal(self, d: Array) -> Array:
+        """The diagonal of `gram`, (n + 1,): one pass."""
+        return np.append(self._moments(d)[1], float(d.sum()))
+
+    def _moments(self, weights: Array) -> tuple[Array, Array]:
+        """Weighted sums of every column and of its square."""
         first, second = np.zeros(self.n_features), np.zeros(self.n_features)
         for block, part in zip(self.blocks(), self._parts, strict=True):
-            p = np.broadcast_to(self.mass(block), (part.shape[0],))
+            p = weights[block].astype(self.X.dtype, copy=False)
             first += part.T @ p
             second += (part * part).T @ p
+        total = float(weights.sum())
         shift = np.zeros(self.n_features) if self.shift is None else self.shift
         scale = np.ones(self.n_features) if self.scale is None else self.scale
-        second = second - 2.0 * shift * first + shift**2
-        return (first - shift) / scale, second / scale**2
+        second = second - 2.0 * shift * first + total * shift**2
+        return (first - total * shift) / scale, second / scale**2
 
     def gram(self, d: Array) -> Array:
         r""":math:`\sum_i d_i (x_i,1)(x_i,1)^T` for :math:`d\ge0`, of shape (n+1, n+1)."""
@@ -286,7 +302,7 @@ class Rows:
             if suspicious and not np.isfinite(values).all():
                 dense = part.toarray() if _is_sparse(part) else part
                 at = np.argwhere(~np.isfinite(dense))
-                column = self.names[at[0, 1]] if self.names else at[0, 1]
+                column = self.names[at[0, 1]] if self.names else int(at[0, 1])
                 raise ValueError(
                     f"X has NaN or infinite values in {_rows(np.unique(at[:, 0]) + block.start)} "
                     f"(column {column!r} first): drop or fill them"
@@ -357,29 +373,49 @@ def _is_sparse(X: Any) -> bool:
     return bool(sparse.issparse(X))
 
 
+def numbers(name: str, values: Any) -> Array:
+    """Real numbers as float64, not copied if they are; anything else is refused by name."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # lists of unequal lengths
+        raise ValueError(f"{name} is not an array: its rows have different lengths") from None
+    try:
+        if array.dtype.kind in "biufO":
+            return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"{name} has entries that are not numbers: code them as numbers first")
+
+
 def _as_matrix(X: Any) -> Any:
     if _is_sparse(X):
         csr = sparse.csr_array(X) if X.format == "csr" else sparse.csr_array(X.tocsr())
-        return csr if csr.dtype in (np.float64, np.float32) else csr.astype(np.float64)
+        if csr.dtype not in (np.float64, np.float32):
+            csr.data = numbers("X", csr.data)
+        return csr
     if hasattr(X, "to_numpy"):
-        X = X.to_numpy()
-    array = np.asarray(X)
-    if array.ndim != 2:
-        raise ValueError(f"X must have two dimensions (rows, features), got shape {array.shape}")
-    if array.dtype in (np.float64, np.float32):
-        return array
-    try:
-        return array.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(
-            "X has entries that are not numbers: encode text columns as numbers first"
-        ) from None
+        X = _frame_values(X)
+    if getattr(X, "dtype", None) != np.float32:
+        X = numbers("X", X)
+    if X.ndim != 2:
+        raise ValueError(f"X must have two dimensions (rows, features), got shape {X.shape}")
+    return np.asarray(X)
+
+
+def _frame_values(frame: Any) -> Any:
+    values = frame.to_numpy()
+    if values.dtype == object:
+        try:  # pandas.NA is no number; as NaN it is found and named later
+            return frame.to_numpy(dtype=np.float64, na_value=np.nan)
+        except (TypeError, ValueError):
+            pass
+    return values
 
 
 def _masses(weights: ArrayLike | None, n_rows: int) -> tuple[Array | None, float]:
     if weights is None:
         return None, float(n_rows)
-    array = np.asarray(weights, dtype=np.float64)
+    array = numbers("sample_weight", weights)
     if array.shape != (n_rows,):
         raise ValueError(f"sample_weight has shape {array.shape}: give one weight per row")
     if not (np.isfinite(array).all() and (array >= 0).all() and array.any()):
@@ -391,7 +427,7 @@ def _masses(weights: ArrayLike | None, n_rows: int) -> tuple[Array | None, float
 def _column_vector(name: str, value: ArrayLike | None, n: int) -> Array | None:
     if value is None:
         return None
-    array = np.asarray(value, dtype=np.float64)
+    array = numbers(name, value)
     if array.shape != (n,) or not np.isfinite(array).all():
         raise ValueError(f"{name} must hold one finite number per column ({n} of them)")
     return array

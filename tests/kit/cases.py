@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 import drfl
 from drfl import reference
-from drfl.losses import Loss, Piece, make_loss
+from drfl.losses import Loss, make_loss
 from drfl.rows import Rows
 from drfl.worst_case import make_oracle
 from drfl.worst_case.oracle import Oracle, WorstCase
@@ -104,63 +103,6 @@ class Case:
             p=self.mixture.p,
             fit_intercept=self.fit_intercept,
         )
-
-
-@dataclass(frozen=True)
-class Tangents(Loss):
-    """The largest of a curved loss's tangents (and 0): a piecewise-linear loss below it."""
-
-    under: Loss
-    points: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        set_field = object.__setattr__
-        set_field(self, "name", "tangents")
-        set_field(self, "task", self.under.task)
-        set_field(self, "slope_range", self.under.slope_range)
-        z = np.array(self.points)
-        value, slope = self.under.value_and_slope(z)
-        lines = {Piece(float(v), float(c)) for v, c in zip(slope, value - slope * z, strict=True)}
-        set_field(self, "pieces", (*sorted(lines), Piece(0.0, 0.0)))
-
-    def value(self, z: Array) -> Array:
-        return np.maximum.reduce([p.slope * z + p.constant for p in self.pieces])
-
-    def slope(self, z: Array) -> Array:
-        raise NotImplementedError
-
-    def conjugate(self, v: Array) -> Array:
-        raise NotImplementedError
-
-
-def curved_reference(case: Case, rounds: int = 12, tol: float = 2e-8) -> tuple[float, Array]:
-    """A lower bound of the optimum and a model, for a curved loss on a box.
-
-    The loss is replaced by tangents, a problem the reference can solve; new tangents are taken
-    where the worst-case atoms at its solution are, until the exact objective there agrees.
-    """
-    low, high = case.loss.slope_range
-    points = [-6.0, -2.0, -1.0, 0.0, 1.0, 2.0, 6.0]
-    if case.loss.task == "regression":
-        points = [-2.0 * high, -high / 2, 0.0, high / 2, 2.0 * high]
-    assert low < high
-    best, x_best = math.inf, np.zeros(case.dimension)
-    bound = 0.0
-    for _ in range(rounds):
-        below = Tangents(case.loss, tuple(sorted(set(points))))
-        answer = replace(case, loss=below).reference()
-        bound = max(bound, answer.objective)
-        x = case.at(answer)
-        if case.exact(x) < best:
-            best, x_best = case.exact(x), x
-        if best - bound <= tol * max(best, 1e-12):
-            break
-        w, b = x[: case.n], float(x[case.n :].sum())
-        for oracle in case.oracles:
-            atoms = oracle.distribution(w, b)
-            z = oracle.arguments(atoms.x @ w + b, atoms.y)
-            points += [float(v) for v in np.round(z, 9)]
-    return bound, x_best
 
 
 def uniform_case(

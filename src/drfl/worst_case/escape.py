@@ -14,11 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.losses import Array, Loss
 from drfl.worst_case.oracle import Distribution, Oracle
 
 # An expected loss this close to F, relatively, is called the supremum where none is attained.
 TOLERANCE = 1e-7
+# A difference of two numbers that is smaller, relatively, is none.
+ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,9 @@ def spend(atoms: Atoms, spare: float, oracle: Oracle, w: Array, b: float) -> Dis
     rate = norm if oracle.is_margin else max(norm, 1.0 / ball.label_cost)
     if spare <= 0.0 or rate == 0.0:
         return describe(atoms, oracle, w, b)
-    k, sigma, delta = _best_atom(oracle, oracle.arguments(atoms.x @ w + b, atoms.y))
+    k, sigma, delta = _best_atom(
+        oracle.loss, oracle.arguments(atoms.x @ w + b, atoms.y), atoms.mass
+    )
     mass, tolerance = float(atoms.mass[k]), 0.0
     if delta > 0.0:
         tolerance = TOLERANCE * oracle.evaluate(w, b).value
@@ -81,19 +85,21 @@ def spend(atoms: Atoms, spare: float, oracle: Oracle, w: Array, b: float) -> Dis
     return describe(atoms, oracle, w, b, tolerance=tolerance)
 
 
-def _best_atom(oracle: Oracle, z: Array) -> tuple[int, float, float]:
+def _best_atom(loss: Loss, z: Array, mass: Array) -> tuple[int, float, float]:
     r"""The atom that loses least on its way out: its index, direction in z, and what it loses.
 
     Toward the end v of the slope range the loss approaches the line :math:`vz-L^*(v)`; an atom
-    at z loses :math:`\delta=L(z)-(vz-L^*(v))`, 0 on the linear part.
+    at z loses :math:`\delta=L(z)-(vz-L^*(v))`, 0 on the linear part. Of several the heaviest is
+    taken: it does not have to go as far.
     """
-    loss = oracle.loss
     best: tuple[int, float, float] | None = None
     for v in loss.slope_range:
         if abs(v) == loss.lipschitz:
-            line = v * z - loss.conjugate(np.array([v]))
-            delta = np.maximum(loss.value(z) - line, 0.0)
-            k = int(np.argmin(delta))
+            end = float(loss.conjugate(np.array([v]))[0])
+            delta = loss.value(z) - (v * z - end)
+            delta[delta <= ROUNDING * (np.abs(v * z) + abs(end))] = 0.0
+            least = np.flatnonzero(delta == delta.min())
+            k = int(least[np.argmax(mass[least])])
             if best is None or delta[k] < best[2]:
                 best = k, float(np.sign(v)), float(delta[k])
     assert best is not None  # lipschitz is the larger end of the range

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike
 from drfl.ball import Ball
 from drfl.losses import Array, Loss, make_loss
 from drfl.norms import Norm
-from drfl.rows import Rows
+from drfl.rows import Rows, numbers
 from drfl.supports import Support
 from drfl.worst_case.enclose import OnOutside, enclose
 from drfl.worst_case.make import make_oracle, oracle_class
@@ -77,11 +78,13 @@ def worst_case_loss(
     ball = Ball(radius, norm, label_cost, support)
     oracle_class(loss, ball)  # refuse an impossible pair before looking at the data
     rows = Rows(X, _signs(y) if loss.task == "classification" else y, weights=sample_weight)
-    w = np.asarray(coef, dtype=np.float64)
+    w = numbers("coef", coef)
     if w.shape != (rows.n_features,):
         raise ValueError(
             f"coef has shape {w.shape} but X has {rows.n_features} columns: give one per column"
         )
+    if not isinstance(intercept, Real):
+        raise TypeError(f"intercept must be a number, got {type(intercept).__name__}")
     if not (np.isfinite(w).all() and math.isfinite(intercept)):
         raise ValueError("coef and intercept must be finite")
     rows, enclosing = enclose(rows, ball.support, loss.task, on_outside)
@@ -91,8 +94,7 @@ def worst_case_loss(
 
 def _signs(y: ArrayLike) -> Array:
     """Labels 0/1 as -1/+1; others stay and are checked later."""
-    labels = np.asarray(y)
-    if labels.dtype.kind not in "buif":
-        raise ValueError("y has labels that are not numbers: code the two classes as -1 and +1")
-    values = labels.astype(np.float64)
-    return 2.0 * values - 1.0 if values.size and np.isin(values, (0.0, 1.0)).all() else values
+    labels = numbers("y", y)
+    if ((labels == 0.0) | (labels == 1.0)).all():
+        return 2.0 * labels - 1.0
+    return labels

@@ -14,27 +14,57 @@ Two passes over the data, which is the floor; a finite label cost adds one selec
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drfl.losses import Array, Loss
+from drfl.rows import FEW
 from drfl.worst_case.escape import Atoms, spend
 from drfl.worst_case.oracle import Distribution, Oracle, WorstCase
+
+# Margins are looked at so many at a time.
+CHUNK = 65_536
+# Margins in the sample that tells where a weighted quantile is.
+SAMPLE = 16_384
 
 
 @dataclass(frozen=True)
 class Flips:
-    """Rows whose label the adversary flips, and the share of each row's mass that flips."""
+    """Whose label the adversary flips: margins above ``cut``, and a share of those at it.
 
+    The gain of a flip increases with the margin, so two numbers say it for all rows.
+    """
+
+    margins: Array = field(repr=False)
+    cut: float
+    share_at_cut: float
     multiplier: float
-    rows: NDArray[np.intp]
-    share: Array
     mass: float
     """Flipped mass in all: at most radius / label_cost."""
     excess: float
-    r""":math:`\sum_i p_i(L(-m_i)-L(m_i)-\kappa\lambda^*)` over the flipped rows."""
+    r""":math:`\sum_i p_i(L(-m_i)-L(m_i)-\kappa\lambda^*)_+`."""
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """The rows that flip, wholly or in part."""
+        return self.among(slice(None))
+
+    @property
+    def share(self) -> Array:
+        """The share of the mass of each of these rows that flips."""
+        return self.share_of(self.margins[self.rows])
+
+    def among(self, chunk: slice) -> NDArray[np.intp]:
+        """Where in a chunk the rows are that flip."""
+        m = self.margins[chunk]
+        return np.flatnonzero(m >= self.cut if self.share_at_cut > 0.0 else m > self.cut)
+
+    def share_of(self, m: Array) -> Array:
+        """The share that flips of rows with margins m, at the cut or above."""
+        return np.where(m > self.cut, 1.0, self.share_at_cut)
 
 
 class WholeSpaceOracle(Oracle):
@@ -58,7 +88,7 @@ class WholeSpaceOracle(Oracle):
             value = mean + self.ball.radius * lam + flips.excess
             # Once a row's gain sets the multiplier, F does not see ||w||_* any more.
             slope = self.ball.radius - self.ball.label_cost * flips.mass if lam == norm else 0.0
-            dg, dgb = self.rows.combine_some(flips.rows, self.flip_weights(margins, flips))
+            dg, dgb = self._flip_gradient(flips)
             g, gb = g + dg, gb + dgb
         g = g + slope * self.ball.norm.steepest(w)
         return WorstCase(value, g, gb, lam, lambda: self.distribution(w, b))
@@ -95,32 +125,42 @@ class WholeSpaceOracle(Oracle):
     def flips(self, m: Array, norm: float) -> Flips:
         r"""The optimal flips at margins m.
 
-        The gain :math:`L(-m)-L(m)` increases with m, so the rows with the largest margins flip
-        until the mass :math:`\rho/\kappa` is used up. Rows tied at the threshold share what is
-        left in equal parts: the answer does not depend on the order of rows.
+        The rows with the largest margins flip until the mass :math:`\rho/\kappa` is used up, or
+        until moving features, at the price :math:`\|w\|_*`, pays more. Rows tied at the threshold
+        share what is left in equal parts: the answer does not depend on the order of rows.
         """
         kappa, rows = self.ball.label_cost, self.rows
         budget = self.ball.radius / kappa
         threshold = _threshold(m, rows.p, budget)
-        above = np.flatnonzero(m > threshold)
         least = flip_gain(self.loss, np.array([threshold])).item() if threshold > 0.0 else 0.0
-        if least <= kappa * norm:  # the price ||w||_* of moving features keeps labels in place
-            above = above[flip_gain(self.loss, m[above]) > kappa * norm]
-            p = rows.masses(above)
-            excess = p @ (flip_gain(self.loss, m[above]) - kappa * norm)
-            return Flips(norm, above, np.ones(len(above)), float(p.sum()), float(excess))
-        tied = np.flatnonzero(m == threshold)
-        p, p_tied = rows.masses(above), rows.masses(tied)
-        excess = p @ (flip_gain(self.loss, m[above]) - least)
-        share = np.ones(len(above) + len(tied))
-        share[len(above) :] = np.clip((budget - p.sum()) / p_tied.sum(), 0.0, 1.0)
-        return Flips(least / kappa, np.concatenate([above, tied]), share, budget, float(excess))
+        features_pay = least <= kappa * norm
+        price = kappa * norm if features_pay else least
+        cut, above, at_cut, excess = threshold, 0.0, 0.0, 0.0
+        for chunk in _chunks(len(m)):
+            some = np.flatnonzero(m[chunk] >= threshold) + chunk.start
+            ms, p = m[some], rows.masses(some)
+            gain = flip_gain(self.loss, ms) - price
+            whole = gain > 0.0 if features_pay else ms > threshold
+            excess += float(p @ np.maximum(gain, 0.0))
+            above += float(p[whole].sum())
+            at_cut += float(p[~whole].sum())
+            cut = max(cut, float(ms[~whole].max(initial=-math.inf)))
+        share = 0.0 if features_pay else min(max((budget - above) / at_cut, 0.0), 1.0)
+        lam = norm if features_pay else least / kappa
+        return Flips(m, cut, share, lam, above + share * at_cut, excess)
 
-    def flip_weights(self, m: Array, flips: Flips) -> Array:
-        """What flipping adds to the weights v of the flipped rows."""
-        mf = m[flips.rows]
-        turn = self.loss.slope(-mf) + self.loss.slope(mf)
-        return -flips.share * self.rows.masses(flips.rows) * self.rows.y[flips.rows] * turn
+    def _flip_gradient(self, flips: Flips) -> tuple[Array, float]:
+        """What flipping adds to the gradient; the margins become the weights of the rows."""
+        rows, slope, v = self.rows, self.loss.slope, flips.margins
+        for chunk in _chunks(len(v)):
+            at = flips.among(chunk) + chunk.start
+            m = v[at]
+            v[chunk] = 0.0
+            v[at] = -flips.share_of(m) * rows.masses(at) * rows.y[at] * (slope(-m) + slope(m))
+        turned = np.flatnonzero(v)
+        if FEW * len(turned) > rows.n_rows:
+            return rows.combine(v)
+        return rows.combine_some(turned, v[turned])
 
     def distribution(self, w: Array, b: float) -> Distribution:
         """The rows, some with the other label, one of them moved with what is left of the budget.
@@ -148,9 +188,35 @@ def flip_gain(loss: Loss, m: Array) -> Array:
 
 def _threshold(m: Array, p: Array | None, budget: float) -> float:
     """The first of m in descending order at which the cumulated mass exceeds the budget."""
-    if p is None:  # a selection in linear time
-        k = int(budget * len(m)) + 1
-        return float(np.partition(m, len(m) - k)[len(m) - k]) if k <= len(m) else -math.inf
-    order = np.argsort(-m)
-    k = int(np.searchsorted(np.cumsum(p[order]), budget, side="right"))
-    return float(m[order[k]]) if k < len(m) else -math.inf
+    if budget >= 1.0:
+        return -math.inf
+    if p is not None:
+        return _weighted_threshold(m, p, budget)
+    k = min(int(budget * len(m)) + 1, len(m))
+    return float(np.partition(m, len(m) - k)[len(m) - k])  # in linear time
+
+
+def _weighted_threshold(m: Array, p: Array, budget: float) -> float:
+    """The same for rows of unequal mass: a sample tells where to look, few rows are sorted."""
+    step = 1 + len(m) // SAMPLE
+    order = np.argsort(-m[::step])
+    sample, total = m[::step][order], np.cumsum(p[::step][order])
+    guess = int(np.searchsorted(total, budget * total[-1]))
+    width = 16 + len(sample) // 32
+    while True:
+        high = sample[guess - width] if guess >= width else math.inf
+        low = sample[guess + width] if guess + width < len(sample) else -math.inf
+        some = np.flatnonzero((m > low) & (m <= high))
+        some = some[np.argsort(-m[some])]
+        above = sum(float(p[chunk][m[chunk] > high].sum()) for chunk in _chunks(len(m)))
+        k = int(np.searchsorted(above + np.cumsum(p[some]), budget, side="right"))
+        if above <= budget and k < len(some):
+            return float(m[some[k]])
+        if len(some) == len(m):
+            return -math.inf
+        width *= 4
+
+
+def _chunks(size: int) -> Iterator[slice]:
+    for start in range(0, size, CHUNK):
+        yield slice(start, min(start + CHUNK, size))

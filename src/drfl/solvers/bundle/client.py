@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from drfl.client import Site
 from drfl.losses import Array
 from drfl.solvers.bundle.anchors import AnchorBox
-from drfl.solvers.bundle.curvature import density, hessian, pack_factor, pack_triangle
+from drfl.solvers.bundle.curvature import density, hessian, pack_factor, pack_triangle, sketch
 from drfl.solvers.bundle.exchange import Dual, Request
 from drfl.solvers.bundle.local import local_optimum
 from drfl.solvers.bundle.views import Sight, View, dual_cut, make_view
 from drfl.wire import Message
 
+SKETCH_ABOVE, NONE_ABOVE = 500, 2000  # coefficients: curvature in full, as a sketch, not at all
 LOCAL_ROWS = 5  # a local optimum on fewer rows per coefficient tells the others nothing
 
 
@@ -40,13 +41,17 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     ):
         memory.sights[identity] = at = view.look(x, groups)
         sights.append(at)
-        if wanted and site.policy.curvature:
+        if wanted and site.policy.curvature and site.dimension <= NONE_ABOVE:
             memory.densities[identity] = d = density(site.oracle, at.arguments, before)
-            curvatures.append(hessian(site.oracle, at, d, before, site.dimension))
+            curvatures.append(
+                hessian(site.oracle, at, d, before, site.dimension)
+                if site.dimension <= SKETCH_ABOVE
+                else sketch(site.oracle, d, site.dimension)
+            )
     reply = {
         "value": np.array([view.values(at) for at in sights]),
         "cuts": np.array([at.cuts for at in sights]),
-        **_packed(curvatures, smooth=not site.oracle.loss.kinks),
+        **_packed(curvatures, site),
     }
     if request.shares and sights[0].groups > 1:
         reply["share"] = sights[0].share
@@ -55,7 +60,7 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     if message.round == 0:
         reply.update(_introduction(site))
     if request.local and site.rows.n_rows >= LOCAL_ROWS * site.dimension:
-        reply["local"] = local_optimum(site, answer)
+        reply["local"] = local_optimum(site, answer).astype(np.float32)
     memory.keep({*request.marks, *request.identities, *_identities(request.dual)})
     return reply
 
@@ -82,11 +87,14 @@ def _identities(dual: Dual | None) -> tuple[int, ...]:
     return dual.identities if dual else ()
 
 
-def _packed(curvatures: list[Array], *, smooth: bool) -> dict[str, NDArray[Any]]:
+def _packed(curvatures: list[Array], site: Site) -> dict[str, NDArray[Any]]:
+    """Curvature as it travels: in few bytes, and positive whatever the rounding."""
     if not curvatures:
         return {}
-    if smooth:
-        return {"triangle": np.array([pack_triangle(H) for H in curvatures])}
+    if site.dimension > SKETCH_ABOVE:
+        return {"sketch": np.array(curvatures, dtype=np.float32)}
+    if not site.oracle.loss.kinks:
+        return {"hess": np.array([pack_triangle(H) for H in curvatures])}
     factors, scales = zip(*(pack_factor(H) for H in curvatures), strict=True)
     return {"factor": np.array(factors), "scale": np.array(scales)}
 

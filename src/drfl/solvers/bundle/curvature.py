@@ -18,6 +18,7 @@ from drfl.worst_case.whole_space import flip_gain
 
 WINDOW = 0.5
 LEAST_SHARE = 0.02
+RANK = 32
 
 
 def density(oracle: Oracle, m: Array, previous: Array | None) -> Array:
@@ -59,6 +60,34 @@ def _flip_curvature(oracle: Oracle, at: Sight, previous: Array) -> Array:
     A -= A.mean(axis=0)
     curvature: Array = A.T @ A / (2.0 * h * rows.n_rows)
     return curvature
+
+
+def sketch(oracle: Oracle, d: Array, dimension: int) -> Array:
+    r"""Columns (dimension, RANK + 1): a factor F and a diagonal D, :math:`H\approx FF^\top+D`.
+
+    F is the Nystrom factor of rank RANK, two passes per column; D is what it misses on the
+    diagonal, without which all other directions would look flat. The test vectors are the same for all clients and rounds, so that sketches add up.
+    """
+    rows = oracle.rows
+    tests = np.random.default_rng(0).standard_normal((dimension, RANK))
+    weighted = d * rows.mass()
+    Y = np.empty_like(tests)
+    for k, v in enumerate(tests.T):
+        w, b = v[: rows.n_features], float(v[rows.n_features :].sum())
+        g, gb = rows.combine(weighted * rows.scores(w, b))
+        Y[:, k] = np.append(g, gb)[:dimension]
+    core = tests.T @ Y
+    shift = 1e-8 * max(float(np.trace(core)), 1e-300)
+    L = np.linalg.cholesky(0.5 * (core + core.T) + shift * np.eye(RANK))
+    F = np.linalg.solve(L, Y.T).T
+    missed = rows.gram_diagonal(weighted)[:dimension] - (F * F).sum(axis=1)
+    return np.column_stack([F, np.maximum(missed, 0.0)])
+
+
+def unpack_sketch(factor: NDArray[np.float32]) -> Array:
+    """H from its sketch."""
+    F, diagonal = np.split(factor.astype(np.float64), [-1], axis=1)
+    return F @ F.T + np.diag(diagonal[:, 0])
 
 
 def pack_factor(H: Array) -> tuple[NDArray[np.float16], NDArray[np.float32]]:

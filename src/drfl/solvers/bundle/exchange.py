@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.losses import Array
-from drfl.solvers.bundle.curvature import unpack_factor, unpack_triangle
+from drfl.solvers.bundle.curvature import unpack_factor, unpack_sketch, unpack_triangle
 from drfl.solvers.bundle.cuts import Cuts, Pool
 from drfl.solvers.bundle.master import Solution
 from drfl.wire import Field, Message, WireError, reply_kind, validate
@@ -28,11 +28,12 @@ REPLY = {
     "value": Field("float64", ("P", None)),  # F [and its multiplier, if the norm does not give it]
     "cuts": Field("float64", ("P", "G", "c")),  # constant, [slope in lambda], [lift], slope in x
     "share": Field("float64", ("G",), optional=True),
-    "triangle": Field("float32", (None, None), optional=True),
+    "hess": Field("float32", ("h", None), optional=True),
+    "sketch": Field("float32", ("h", "d", None), optional=True),
     "factor": Field("float16", ("h", None), optional=True),
     "scale": Field("float32", ("h", "d"), optional=True),
     "dual": Field("float64", (None,), optional=True),
-    "local": Field("float64", ("d",), optional=True),
+    "local": Field("float32", ("d",), optional=True),
     "about": Field("float64", (2,), optional=True),  # weight of the rows, size of a feature
     "facts": Field("float64", (3, None), optional=True),  # of a support: see AnchorBox.facts
 }
@@ -197,23 +198,31 @@ def read_reply(message: Message, round: int, asked: Request, lifted: int) -> Rep
     if "factor" in arrays and "scale" in arrays:
         pairs = zip(arrays["factor"], arrays["scale"], strict=True)
         packed = tuple(unpack_factor(factor, scale) for factor, scale in pairs)
-    elif "triangle" in arrays:
-        packed = tuple(unpack_triangle(triangle, d) for triangle in arrays["triangle"])
+    elif "hess" in arrays:
+        packed = tuple(unpack_triangle(triangle, d) for triangle in arrays["hess"])
+    elif "sketch" in arrays:
+        packed = tuple(unpack_sketch(sketch) for sketch in arrays["sketch"])
     return Reply(
         values=arrays["value"][:, 0],
-        multipliers=arrays["value"][:, 1]
-        if arrays["value"].shape[1] > 1
-        else [None] * len(asked.points),
+        multipliers=_multipliers(arrays["value"]),
         rows=arrays["cuts"],
         share=arrays.get("share"),
         curvature=packed,
         dual=arrays.get("dual"),
-        local=arrays.get("local"),
+        local=_double(arrays.get("local")),
         about=arrays.get("about"),
         facts=arrays.get("facts"),
         dimension=d,
         lifted=lifted,
     )
+
+
+def _double(array: NDArray[Any] | None) -> Array | None:
+    return None if array is None else array.astype(np.float64)
+
+
+def _multipliers(values: Array) -> list[float | None]:
+    return list(values[:, 1]) if values.shape[1] > 1 else [None] * len(values)
 
 
 def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, sigma: float) -> dict[int, Dual]:

@@ -7,7 +7,8 @@ What a cut is a function of depends on the support; see `Terms`.
   :math:`(x,\lambda)`.
 - Box, l1, slopes of size 1: a row on a piece of slope :math:`\alpha=\pm1` is worth
   :math:`\alpha(b+\langle m,w\rangle)+\alpha\langle\omega,x_i-m\rangle+\tau+c`, less
-  :math:`\kappa\lambda` if it is flipped, and a cut is a sum of such rows, linear in :math:`(x,\omega,\tau,\lambda)`.
+  :math:`\kappa\lambda` if it is flipped, and a cut is a sum of such rows, linear in
+  :math:`(x,\omega,\tau,\lambda)`.
 - Otherwise a cut is a tangent of F itself.
 """
 

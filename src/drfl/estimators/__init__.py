@@ -1,0 +1,7 @@
+"""scikit-learn estimators: a fit with a proof of how good it is."""
+
+from drfl.estimators.classifier import DRFLClassifier
+from drfl.estimators.regressor import DRFLRegressor
+from drfl.estimators.scale import ScaleWarning
+
+__all__ = ["DRFLClassifier", "DRFLRegressor", "ScaleWarning"]

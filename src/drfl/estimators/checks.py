@@ -1,0 +1,97 @@
+"""One parameter of an estimator at a time: what it may be, and the sentence if it is not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from drfl._registry import listed, lookup
+from drfl.engines import ENGINES, Engine
+from drfl.losses import LOSSES, Loss, Task, make_loss
+from drfl.mixture import Mixture
+from drfl.supports import Support
+
+Radius = str | float | dict[Any, float] | tuple[float, ...]
+"""Checked: "auto", one number, one by client name, or one per client in order."""
+
+
+def number(name: str, value: Any) -> float:
+    """A number, whatever its type."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    return float(value)
+
+
+def whole(name: str, value: Any) -> int:
+    """A whole number; True and False are 1 and 0."""
+    if not isinstance(value, Integral | np.bool_):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    return int(value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def loss_of(params: Mapping[str, Any], task: Task) -> Loss:
+    """The loss for a task, from its name and the parameters it has."""
+    loss, known = params["loss"], {n: kind for n, kind in LOSSES.items() if kind.task == task}
+    if not isinstance(loss, Loss):
+        lookup("loss", loss, known)
+    elif loss.task != task:
+        raise ValueError(f"{loss.name} is not a loss for {task}: known are {listed(known)}")
+    given = {name: params.get(name) for name in ("epsilon", "quantile")}
+    own = {name: number(name, value) for name, value in given.items() if value is not None}
+    return make_loss(loss, **own)
+
+
+def radius_of(radius: Any) -> Radius:
+    """The radius: "auto", a number, or one per client."""
+    if isinstance(radius, str) and radius == "auto":
+        return radius
+    if isinstance(radius, Mapping):
+        return {name: _distance(f"the radius of {name!r}", radius[name]) for name in radius}
+    if isinstance(radius, Sequence | np.ndarray) and not isinstance(radius, str):
+        return tuple(_distance(f"entry {k} of radius", value) for k, value in enumerate(radius))
+    if isinstance(radius, Real) and not isinstance(radius, bool):
+        return _distance("radius", radius)
+    raise TypeError(f"radius must be 'auto', a number, or one number per client, got {radius!r}")
+
+
+def mixture_of(params: Mapping[str, Any]) -> Mixture:
+    """The set of the clients' weights."""
+    radius = number("mixture_radius", params["mixture_radius"])
+    if not radius >= 0.0:  # NaN fails this too
+        raise ValueError(f"mixture_radius must lie in [0, inf], got {radius!r}")
+    p = number("mixture_norm", params["mixture_norm"])
+    if p not in (1.0, 2.0, math.inf):
+        raise ValueError(f"mixture_norm must be 1, 2 or math.inf, got {p!r}")
+    return Mixture(params["mixture_center"], radius, p)
+
+
+def support_of(support: Any) -> Support | None:
+    """A support or None."""
+    if support is not None and not isinstance(support, Support):
+        raise TypeError(f"support must be None, a Box or a Polyhedron, got {support!r}")
+    return support
+
+
+def engine_of(engine: Any) -> str | Engine | None:
+    """An engine, its name or None."""
+    if engine is None or isinstance(engine, Engine):
+        return engine
+    return lookup("engine", engine, {name: name for name in ENGINES})
+
+
+def _distance(name: str, value: Any) -> float:
+    distance = number(name, value)
+    if not 0.0 <= distance < math.inf:
+        raise ValueError(f"{name} must be a finite number >= 0, got {distance!r}")
+    return distance

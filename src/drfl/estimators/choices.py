@@ -1,0 +1,126 @@
+"""What the user of an estimator chose, checked, and the problem that it states."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from drfl._registry import listed
+from drfl.ball import Ball
+from drfl.engines import Engine
+from drfl.estimators import checks
+from drfl.losses import Loss, Task
+from drfl.mixture import Mixture
+from drfl.problem import Problem
+
+Array = NDArray[np.float64]
+
+AUTO_RADIUS = 0.1
+"""The radius "auto" is this over the root of N_s: what did well untuned on standardised data."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The parameters of an estimator as the objects that they stand for.
+
+    Attributes
+    ----------
+    loss : Loss
+        With its own parameters.
+    radius : "auto", float, dict or tuple
+        As given.
+    ball : Ball
+        Norm, label cost and support; its radius is not meant.
+    mixture : Mixture
+        The set of weights.
+    fit_intercept, solver, curvature, tol, max_rounds, engine, verbose
+        As given.
+    shared_ball : bool
+        One ball around the mixture of all clients instead of a ball around each.
+    """
+
+    loss: Loss
+    radius: checks.Radius
+    ball: Ball
+    mixture: Mixture
+    fit_intercept: bool
+    solver: str
+    curvature: str
+    tol: float
+    max_rounds: int
+    engine: str | Engine | None
+    verbose: int
+    shared_ball: bool
+
+    @classmethod
+    def read(cls, params: Mapping[str, Any], task: Task) -> Choices:
+        """Check the parameters of an estimator, before any work."""
+        check_random_state(params["random_state"])
+        return cls(
+            loss=checks.loss_of(params, task),
+            radius=checks.radius_of(params["radius"]),
+            ball=Ball(
+                norm=params["norm"],
+                label_cost=checks.number("label_cost", params["label_cost"]),
+                support=checks.support_of(params["support"]),
+            ),
+            mixture=checks.mixture_of(params),
+            fit_intercept=checks.flag("fit_intercept", params["fit_intercept"]),
+            solver=params["solver"],
+            curvature=params["curvature"],
+            tol=checks.number("tol", params["tol"]),
+            max_rounds=checks.whole("max_rounds", params["max_rounds"]),
+            engine=checks.engine_of(params["engine"]),
+            verbose=checks.whole("verbose", params["verbose"]),
+            shared_ball=params["shared_ball"],
+        )
+
+    def problem(self, names: Sequence[Any], totals: Array) -> Problem:
+        """The problem for clients of these names, whose rows have these total weights."""
+        radii = [self.shared_radius(totals)] if self.shared_ball else self.radii(names, totals)
+        balls = [replace(self.ball, radius=radius) for radius in radii]
+        # One ball for all makes the plainer problem, and one that other clients can use.
+        ball: Ball | dict[str, Ball] = balls[0]
+        if len(set(radii)) > 1:
+            ball = {str(name): ball for name, ball in zip(names, balls, strict=True)}
+        return Problem(
+            self.loss,
+            ball,
+            self.mixture,
+            fit_intercept=self.fit_intercept,
+            shared_ball=self.shared_ball,
+        )
+
+    def radii(self, names: Sequence[Any], totals: Array) -> list[float]:
+        """The radius of every client."""
+        if isinstance(self.radius, str):
+            return [AUTO_RADIUS / math.sqrt(total) for total in totals]
+        if isinstance(self.radius, dict):
+            missing = [name for name in names if name not in self.radius]
+            if missing:
+                raise ValueError(
+                    f"radius has no entry for client {missing[0]!r}: it has {listed(self.radius)}"
+                )
+            return [self.radius[name] for name in names]
+        if isinstance(self.radius, tuple):
+            if len(self.radius) != len(names):
+                raise ValueError(
+                    f"radius has {len(self.radius)} entries, but there are {len(names)} clients: "
+                    "give one number, or one per client in the sorted order of their names"
+                )
+            return list(self.radius)
+        return [self.radius] * len(names)
+
+    def shared_radius(self, totals: Array) -> float:
+        """The radius of one ball around the mixture of all clients."""
+        if isinstance(self.radius, str):
+            return AUTO_RADIUS / math.sqrt(totals.sum())
+        if isinstance(self.radius, float):
+            return self.radius
+        raise ValueError("there is one ball around the mixture of all clients: give one radius")

@@ -1,0 +1,94 @@
+"""The way from a problem and its clients to a model: which solver runs, and where."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+
+from sklearn.exceptions import ConvergenceWarning
+
+from drfl._registry import lookup
+from drfl.client import Client
+from drfl.estimators.choices import Choices
+from drfl.problem import Problem
+from drfl.result import Record, Result
+from drfl.run import solve
+from drfl.solvers import SOLVERS, Solver, StatusKind, solver_class
+from drfl.solvers.bundle import Bundle
+
+logger = logging.getLogger("drfl")
+
+LOCAL = "local"
+
+
+def solver_name(choices: Choices, *, named: bool) -> str:
+    """The solver that runs: "auto" is local if neither clients nor an engine are named.
+
+    Parameters
+    ----------
+    choices : Choices
+        What the user chose.
+    named : bool
+        Whether the rows have clients.
+    """
+    name = lookup("solver", choices.solver, {s: s for s in ("auto", LOCAL, *SOLVERS)})
+    if name == LOCAL and choices.engine is not None:
+        raise ValueError("solver='local' takes no engine: leave engine=None, or name a solver")
+    if name != "auto":
+        return name
+    return "bundle" if named or choices.engine is not None else LOCAL
+
+
+def make_solver(name: str, curvature: str) -> Solver:
+    """The solver of a name; ``curvature`` is for a method that knows it."""
+    if name == LOCAL:
+        # The federated method serves here too: messages in memory cost next to nothing.
+        return Bundle(curvature=curvature, warm_start=False)
+    kind = solver_class(name)
+    if is_dataclass(kind) and "curvature" in {field.name for field in fields(kind)}:
+        return kind(curvature=curvature)
+    if curvature != "auto":
+        raise ValueError(f"the solver {name!r} uses no curvature: leave curvature='auto'")
+    return kind()
+
+
+def find_model(
+    problem: Problem, clients: Sequence[Client], choices: Choices, solver: Solver
+) -> Result:
+    """Solve the problem; a run that ended without a model raises."""
+    result = solve(
+        problem,
+        clients,
+        solver=solver,
+        engine="serial" if choices.engine is None else choices.engine,
+        tol=choices.tol,
+        max_rounds=choices.max_rounds,
+        callbacks=[_log] if choices.verbose else [],
+    )
+    if result.status.kind is StatusKind.FAILED:
+        raise RuntimeError(result.status.message)
+    if choices.verbose:
+        logger.info("%s", result.status)
+    return result
+
+
+def warn_unless_optimal(result: Result) -> None:
+    """Issue scikit-learn's ConvergenceWarning for a result that is short of its tolerance."""
+    if result.status.kind not in (StatusKind.CERTIFIED, StatusKind.LOCAL):
+        warnings.warn(
+            f"the fit stopped before it reached tol: {result.status.message}",
+            ConvergenceWarning,
+            stacklevel=4,  # the line that calls fit
+        )
+
+
+def _log(record: Record) -> None:
+    logger.info(
+        "round %d: objective %.8g, proved gap %.1e, worst client %s",
+        record.round,
+        record.objective,
+        record.gap,
+        record.worst_client,
+    )
