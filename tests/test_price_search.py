@@ -93,9 +93,9 @@ def test_guesses_save_passes_and_wrong_ones_do_no_harm():
 # ---------------------------------------------------------------------- many rows
 def large_case(seed, loss, monkeypatch):
     """Thousands of rows in blocks of 64, so that a sample of the blocks is looked at first."""
-    monkeypatch.setattr("drfl.rows.BLOCK_ELEMENTS", 1)
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 6))
+    monkeypatch.setattr("drfl.rows.BLOCK_ELEMENTS", 64 * n)
     X, y = problems.rows(loss.task, rng, 1400, n)
     if seed % 3 == 0:  # sorted rows: the sample must be spread
         order = np.argsort(y)

@@ -100,7 +100,7 @@ class Rows:
         r""":math:`\sum_i v_i x_i` and :math:`\sum_i v_i`: one pass."""
         g = np.zeros(self.n_features)
         for block, part in zip(self.blocks(), self._parts, strict=True):
-            g += part.T @ v[block].astype(self.X.dtype, copy=False)
+            g += _transposed(part) @ v[block].astype(self.X.dtype, copy=False)
         return self._unfold(g, float(v.sum()))
 
     def sweep(self, w: Array, b: float, visit: Visit) -> tuple[Array, float]:
@@ -120,7 +120,7 @@ class Rows:
             z = (part @ u).astype(np.float64, copy=False)
             z += offset
             v = visit(block, z)
-            g += part.T @ v.astype(self.X.dtype, copy=False)
+            g += _transposed(part) @ v.astype(self.X.dtype, copy=False)
             total += float(v.sum())
         return self._unfold(g, total)
 
@@ -167,7 +167,7 @@ class Rows:
         for start in range(0, len(rows), self._size):
             some = slice(start, start + self._size)
             part = self._parts.clip(self.X[rows[some]]).astype(np.float64, copy=False)
-            g += part.T @ v[some]
+            g += _transposed(part) @ v[some]
         return self._unfold(g, float(v.sum()))
 
     def group_sums(self, v: Array, groups: int) -> tuple[Array, Array]:
@@ -203,7 +203,7 @@ class Rows:
         first, second = np.zeros(self.n_features), np.zeros(self.n_features)
         for block, part in zip(self.blocks(), self._parts, strict=True):
             p = weights[block].astype(self.X.dtype, copy=False)
-            first += part.T @ p
+            first += _transposed(part) @ p
             second += (part * part).T @ p
         total = float(weights.sum())
         shift = np.zeros(self.n_features) if self.shift is None else self.shift
@@ -294,19 +294,17 @@ class Rows:
         if not np.isfinite(self.y).all():
             bad = np.flatnonzero(~np.isfinite(self.y))
             raise ValueError(f"y has NaN or infinite values in {_rows(bad)}: drop or fill them")
-        for block, part in zip(self.blocks(), self._parts, strict=True):
-            values = part.data if _is_sparse(part) else part
-            # The sum is finite only if every entry is; the slow look runs only on a suspicion.
-            with np.errstate(over="ignore", invalid="ignore"):
-                suspicious = not np.isfinite(values.sum())
-            if suspicious and not np.isfinite(values).all():
-                dense = part.toarray() if _is_sparse(part) else part
-                at = np.argwhere(~np.isfinite(dense))
-                column = self.names[at[0, 1]] if self.names else int(at[0, 1])
-                raise ValueError(
-                    f"X has NaN or infinite values in {_rows(np.unique(at[:, 0]) + block.start)} "
-                    f"(column {column!r} first): drop or fill them"
-                )
+        found = [_not_finite(part) for part in self._parts]
+        rows = [
+            np.unique(at) + block.start for block, (at, _) in zip(self.blocks(), found, strict=True)
+        ]
+        columns = np.concatenate([columns for _, columns in found])
+        if len(columns):
+            j = int(columns[0])
+            raise ValueError(
+                f"X has NaN or infinite values in {_rows(np.concatenate(rows))} "
+                f"(column {self.names[j] if self.names else j!r} first): drop or fill them"
+            )
 
 
 class _Parts:
@@ -338,7 +336,7 @@ class _ClippedParts(_Parts):
         if not _is_sparse(part):
             return np.clip(part, low, high)
         data = np.clip(part.data, low[part.indices], high[part.indices])
-        return sparse.csr_array((data, part.indices, part.indptr), shape=part.shape)
+        return _assembled(sparse.csr_array, data, part.indices, part.indptr, part.shape)
 
 
 # With one to three models a matrix product is slower than as many products with vectors.
@@ -357,7 +355,7 @@ def _products(A: Any, U: Array) -> Array:
 def _transposed_products(A: Any, v: Array) -> Array:
     """Return v A, (K, n)."""
     if _is_sparse(A):
-        return np.asarray((A.T @ v.T).T)
+        return np.asarray((_transposed(A) @ v.T).T)
     if len(v) > FEW_MODELS:
         return np.asarray(v @ A)
     return np.array([A.T @ vk for vk in v])
@@ -445,7 +443,34 @@ def _view(X: Any, block: slice) -> Any:
     start, stop = X.indptr[block.start], X.indptr[block.stop]
     indptr = X.indptr[block.start : block.stop + 1] - start
     shape = (block.stop - block.start, X.shape[1])
-    return sparse.csr_array((X.data[start:stop], X.indices[start:stop], indptr), shape=shape)
+    return _assembled(sparse.csr_array, X.data[start:stop], X.indices[start:stop], indptr, shape)
+
+
+def _transposed(part: Any) -> Any:
+    if not _is_sparse(part):
+        return part.T
+    return _assembled(sparse.csc_array, part.data, part.indices, part.indptr, part.shape[::-1])
+
+
+def _assembled(kind: Any, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
+    """A sparse array of these very arrays: the constructor would copy what is a small view."""
+    made = kind(shape, dtype=data.dtype)
+    made.data, made.indices, made.indptr = data, indices, indptr
+    return made
+
+
+def _not_finite(part: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of NaN and infinite entries."""
+    values = part.data if _is_sparse(part) else part
+    # The sum is finite only if every entry is; the slow look runs only on a suspicion.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):
+            return np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)
+    if not _is_sparse(part):
+        rows, columns = np.nonzero(~np.isfinite(part))
+        return rows, columns
+    at = np.flatnonzero(~np.isfinite(values))
+    return np.searchsorted(part.indptr, at, side="right") - 1, part.indices[at]
 
 
 def _rows(rows: NDArray[np.intp]) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Real
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from drfl.ball import Ball
+from drfl.checkpoint import Checkpoint, CheckpointError, digest
 from drfl.client import Client
 from drfl.engines import Answers, Engine, make_engine
 from drfl.problem import Problem
@@ -31,6 +34,7 @@ def solve(
     tol: float = 1e-6,
     max_rounds: int = 200,
     callbacks: Sequence[Callback] = (),
+    checkpoint: str | os.PathLike[str] | None = None,
     deadline: float | None = None,
 ) -> Result:
     """Minimise the problem's objective while every client keeps its rows.
@@ -51,6 +55,9 @@ def solve(
         Stop after so many rounds.
     callbacks : sequence of callables
         Each is called with the `Record` of every round; one that returns True stops the run.
+    checkpoint : path, optional
+        Where the answers of every round are written down. If the file exists, the run it holds
+        goes on where it stopped; a file of another problem, of other clients or columns is refused.
     deadline : float, optional
         Seconds that a client has for its answer in a round; a later one counts as missing.
 
@@ -64,13 +71,25 @@ def solve(
     names = _checked_names(problem, clients)
     n_features = clients[0].rows.n_features
     session = solver.start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
-    meter, history, status = _Meter(names), list[Record](), session.status
+    log = (
+        None
+        if checkpoint is None
+        else Checkpoint(checkpoint, _identity(problem, solver, clients, tol))
+    )
+    meter, history = _Meter(names), list[Record]()
+    if log is not None:
+        history.extend(_replay(log, session, meter))
+    status = session.status
     with engine:
         engine.start(clients, problem, solver.handlers)
+        if history and status is None:
+            engine.map(session.recall(), deadline)
         while status is None:
             with meter.server():
                 messages = session.propose()
             answers = engine.map(messages, deadline)
+            if log is not None:
+                log.append(messages, answers, meter.seconds_server)
             with meter.server():
                 session.absorb(answers.replies, answers.failures)
             meter.count(messages, answers)
@@ -80,9 +99,38 @@ def solve(
             status = session.status
             if status is None and any(wishes):
                 status = Status.stopped(session.gap)
-            if status is None and len(history) == max_rounds:
+            if status is None and len(history) >= max_rounds:
                 status = Status.max_rounds(session.gap, tol)
     return meter.result(session, status, tuple(history))
+
+
+def _replay(log: Checkpoint, session: Session, meter: _Meter) -> Iterator[Record]:
+    """Let the session absorb what was recorded; the clients are not asked again."""
+    for number, recorded in enumerate(log.rounds(), start=1):
+        messages = session.propose()
+        if digest(messages) != recorded.digest:
+            raise CheckpointError(
+                f"{log.path} was made by another version of drfl or on another machine, and its "
+                "numbers cannot be repeated here: remove the file and start again"
+            )
+        session.absorb(recorded.answers.replies, recorded.answers.failures)
+        meter.count(messages, recorded.answers)
+        meter.seconds_server = recorded.seconds_server
+        yield meter.record(number, session, recorded.answers.failures)
+
+
+def _identity(
+    problem: Problem, solver: Solver, clients: Sequence[Client], tol: float
+) -> dict[str, Any]:
+    """What a checkpoint must agree on."""
+    names = clients[0].rows.names
+    return {
+        "problem": problem.to_dict(),
+        "solver": [solver.name, repr(solver)],
+        "tol": tol,
+        "clients": [client.name for client in clients],
+        "columns": list(names) if names else clients[0].rows.n_features,
+    }
 
 
 class _Meter:

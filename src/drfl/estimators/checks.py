@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -58,7 +58,7 @@ def radius_of(radius: Any) -> Radius:
         return radius
     if isinstance(radius, Mapping):
         return {name: _distance(f"the radius of {name!r}", radius[name]) for name in radius}
-    if isinstance(radius, Sequence | np.ndarray) and not isinstance(radius, str):
+    if isinstance(radius, list | tuple) or (isinstance(radius, np.ndarray) and radius.ndim == 1):
         return tuple(_distance(f"entry {k} of radius", value) for k, value in enumerate(radius))
     if isinstance(radius, Real) and not isinstance(radius, bool):
         return _distance("radius", radius)

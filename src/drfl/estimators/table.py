@@ -88,8 +88,11 @@ class Table:
 
     def clients(self, target: Array) -> Iterator[Client]:
         """A client for every name, with its rows and its part of a target (N,)."""
-        for s, label in enumerate(self.labels):
-            rows = np.flatnonzero(self.member == s) if len(self.names) > 1 else slice(None)
+        order = np.argsort(self.member, kind="stable")
+        ends = np.cumsum(np.bincount(self.member, minlength=len(self.names)))
+        for label, at in zip(self.labels, np.split(order, ends[:-1]), strict=True):
+            together = at[-1] - at[0] == len(at) - 1
+            rows = slice(at[0], at[-1] + 1) if together else at  # views instead of copies
             weight = self.weight[rows]
             ones = bool((weight == 1.0).all())  # rows without weights are the cheaper ones
             yield Client(label, self.X[rows], target[rows], sample_weight=None if ones else weight)
@@ -99,14 +102,19 @@ def _named(clients: Any, X: Any) -> tuple[NDArray[Any], Index]:
     """The different names, sorted, and the number of each row's name."""
     given = column_or_1d(clients)
     check_consistent_length(X, given)
-    missing = np.flatnonzero([name is None or name != name for name in given.tolist()])
-    if len(missing):
+    missing = [k for k, name in enumerate(given.tolist()) if _is_missing(name)]
+    if missing:
         raise ValueError(f"clients has no name in row {missing[0]}: name the client of every row")
     try:
         names, member = np.unique(given, return_inverse=True)
     except TypeError:
         raise TypeError("clients mixes names of different types: use strings alone") from None
     return names, member
+
+
+def _is_missing(name: Any) -> bool:
+    """None, NaN, or what pandas has for them."""
+    return name is None or type(name).__name__ in ("NAType", "NaTType") or name != name
 
 
 def _weights(sample_weight: Any, X: Any) -> Array:

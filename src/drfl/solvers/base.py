@@ -147,6 +147,13 @@ class Session(ABC):
         treats a bad one as missing, with its reason in `rejected`.
         """
 
+    def recall(self) -> dict[str, Message]:
+        """Messages that let clients rebuild what they remember, after a run was resumed.
+
+        Nothing for methods whose clients are stateless; the answers are not read.
+        """
+        return {}
+
     @property
     @abstractmethod
     def status(self) -> Status | None:

@@ -36,7 +36,7 @@ def find_floor(oracle: Oracle, moves: Moves) -> Floor:
     """Compare the ways out of all labels that have mass, or can get some."""
     best = Floor(0.0, np.zeros_like(moves.w), 0.0, 1.0, np.zeros_like(moves.w), 0.0)
     for label in _labels(oracle):
-        for v in oracle.loss.slope_range:
+        for v in filter(None, oracle.loss.slope_range):
             sigma = math.copysign(1.0, v) * label
             rate, dx, dy = moves.escape(sigma)
             if abs(v) * rate > best.lam:

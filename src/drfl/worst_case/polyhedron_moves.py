@@ -44,11 +44,13 @@ class PolyhedronMoves(PieceMoves):
         return moved[:, :n], moved[:, n] if self.targets_move else np.zeros(len(x))
 
     def escape(self, sigma: float) -> Escape:
-        way = self.way_out(sigma * self.rise)
-        rate, n = float(sigma * self.rise @ way), len(self.w)
-        if rate <= 1e-9 * self.reach:  # what solvers find where there is no way out
-            return Escape(0.0, np.zeros(n), 0.0)
-        return Escape(rate, way[:n], float(way[n]) if self.targets_move else 0.0)
+        n, reach = len(self.w), self.reach
+        if reach > 0.0:
+            way = self.way_out(sigma / reach * self.rise)
+            rate = float(sigma * self.rise @ way)
+            if rate > 1e-9 * reach:  # less is what solvers find where there is no way out
+                return Escape(rate, way[:n], float(way[n]) if self.targets_move else 0.0)
+        return Escape(0.0, np.zeros(n), 0.0)
 
     def first_price(self, floor: float, top: float) -> float:
         # At the floor itself the best places may be at infinity, and at 0 all lengths are free.
@@ -117,7 +119,7 @@ class ConeMoves(PolyhedronMoves):
 
     def directed(self, slack: Array, g: Array, lam: float) -> Array:
         # Per row: d, its length, and the length of the target's move.
-        A, b, cones = self._row(lam_bound=None)
+        A, b, cones = self._row()
         cost = np.concatenate([-g, self._prices(lam)])
         out = np.empty((len(slack), len(g)))
         for start in range(0, len(slack), self.batch):
@@ -129,7 +131,7 @@ class ConeMoves(PolyhedronMoves):
         return out
 
     def way_out(self, g: Array) -> Array:
-        A, b, cones = self._row(lam_bound=1.0)
+        A, b, cones = self._row(longest=1.0)
         cost = np.concatenate([-g, np.zeros(A.shape[1] - len(g))])
         return np.asarray(_solve_cones(cost, A, b[None, :], cones)[0, : len(g)])
 
@@ -137,7 +139,7 @@ class ConeMoves(PolyhedronMoves):
         kappa = self.ball.label_cost
         return lam * np.array([1.0, kappa]) if self.targets_move else np.array([lam])
 
-    def _row(self, lam_bound: float | None) -> tuple[Array, Array, list[tuple[str, int]]]:
+    def _row(self, longest: float | None = None) -> tuple[Array, Array, list[tuple[str, int]]]:
         """A v + s = b, s in cones, for one row: the sides, the target's length, the ball."""
         k, columns = self.C.shape
         n, lengths = len(self.w), 1 + self.targets_move
@@ -148,15 +150,15 @@ class ConeMoves(PolyhedronMoves):
             target[:, n] = 1.0, -1.0
             target[:, -1] = -1.0
             linear.append(target)
-        if lam_bound is not None:
+        if longest is not None:
             linear.append(np.concatenate([np.zeros(columns), self._prices(1.0)])[None, :])
         cone = np.zeros((n + 1, columns + lengths))
         cone[0, columns] = -1.0
         cone[1:, :n] = -np.eye(n)
         A = np.vstack([*linear, cone])
         b = np.zeros(len(A))
-        if lam_bound is not None:
-            b[len(A) - n - 2] = lam_bound
+        if longest is not None:
+            b[len(A) - n - 2] = longest
         return A, b, [("linear", len(A) - n - 1), ("second order", n + 1)]
 
 

@@ -1,0 +1,5 @@
+"""The ADMMs: the paper's Algorithm 1, and consensus ADMM with the exact prox of h."""
+
+from drfl.solvers.admm.ad_lpmm import AdLpmm
+
+__all__ = ["AdLpmm"]

@@ -10,7 +10,7 @@ count (the first round, a lost answer, a restart) is sent its multipliers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,15 +32,17 @@ KIND = "admm"
 REQUEST = {
     "x": Field("float64", ("d",)),  # the server's w (and b)
     "z": Field("float64", (), optional=True),  # with it a step is wanted
-    "state": Field("float64", (2, None), optional=True),  # multipliers and last answer
+    "duals": Field("float64", (2, "d"), optional=True),  # multipliers, last answer: of the model
+    "pair": Field("float64", (2,), optional=True),  # and of the value
     "penalty": Field("float64", (3,), optional=True),  # of x and of the value; relaxation
     "batch": Field("int64", (2,), optional=True),  # rows of the step, seed
     "plan": Field("uint8", (2,), optional=True),  # wanted: cuts, an introduction
     "also": Field("float64", ("d",), optional=True),  # another point to cut at
 }
 REPLY = {
-    "step": Field("float64", (None,), optional=True),  # the client's model and value
-    **{name: Field(CUTS[name].dtype, CUTS[name].shape, optional=True) for name in CUTS},
+    "model": Field("float64", ("d",), optional=True),  # the client's own
+    "pi": Field("float64", (), optional=True),  # and its value
+    **{name: replace(CUTS[name], optional=True) for name in ("value", "cuts", "about", "facts")},
 }
 
 
@@ -93,7 +95,7 @@ class Memory:
     state: State | None = None
     penalty: Penalty | None = None
     step: ClientStep | None = None
-    batch: tuple[int, int] = field(default=(0, 0))
+    batch: tuple[int, int] = (0, 0)  # rows, seed; no rows: all
 
 
 def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
@@ -101,7 +103,8 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     memory: Memory = site.memory.setdefault(KIND, Memory())
     reply: dict[str, NDArray[Any]] = {}
     if "z" in message.arrays:
-        reply["step"] = _step(site, message, memory)
+        *model, pi = _step(site, message, memory)
+        reply |= {"model": np.array(model), "pi": np.array(pi)}
     cuts, introduction = message.arrays.get("plan", (0, 0))
     if cuts:
         points = [message.arrays[name] for name in ("x", "also") if name in message.arrays]
@@ -113,10 +116,8 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
 
 def _step(site: Site, message: Message, memory: Memory) -> Array:
     arrays = message.arrays
-    if "state" in arrays:
-        if arrays["state"].shape[1] != site.dimension + 1:
-            raise WireError("the state does not fit the model")
-        memory.state = State(*arrays["state"])
+    if "duals" in arrays and "pair" in arrays:
+        memory.state = State(*np.column_stack([arrays["duals"], arrays["pair"]]))
     if "penalty" in arrays:
         memory.penalty = Penalty(*(float(entry) for entry in arrays["penalty"]))
     if "batch" in arrays:

@@ -9,8 +9,8 @@ from typing import ClassVar
 from drfl.client import Checked, Handler
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver
+from drfl.solvers.bundle import exchange, recall
 from drfl.solvers.bundle.client import answer
-from drfl.solvers.bundle.exchange import KIND, REPLY, REQUEST
 from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.bundle.settings import Settings
 
@@ -20,7 +20,10 @@ class Bundle(Settings, Solver):
     """The default solver; see `Settings` for what can be chosen."""
 
     name: ClassVar[str] = "bundle"
-    handlers: ClassVar[Mapping[str, Handler]] = {KIND: Checked(answer, REQUEST, REPLY)}
+    handlers: ClassVar[Mapping[str, Handler]] = {
+        exchange.KIND: Checked(answer, exchange.REQUEST, exchange.REPLY),
+        recall.KIND: Checked(recall.recall, recall.REQUEST, {}),
+    }
 
     def start(
         self,

@@ -9,7 +9,6 @@ the points alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,8 @@ from drfl.solvers.bundle.anchors import AnchorBox
 from drfl.solvers.bundle.curvature import density, hessian, pack_factor, pack_triangle, sketch
 from drfl.solvers.bundle.exchange import Dual, Request
 from drfl.solvers.bundle.local import local_optimum
-from drfl.solvers.bundle.views import Sight, View, dual_cut, make_view
+from drfl.solvers.bundle.memory import Memory, memory_of
+from drfl.solvers.bundle.views import View, dual_cut, make_view
 from drfl.wire import Message
 
 SKETCH_ABOVE, NONE_ABOVE = 500, 2000  # coefficients: curvature in full, as a sketch, not at all
@@ -31,7 +31,7 @@ LOCAL_ROWS = 5  # a local optimum on fewer rows per coefficient tells the others
 def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     """Evaluate the points of a request."""
     request = Request.read(message, site.dimension)
-    view, memory = make_view(site.oracle), _memory(site)
+    view, memory = make_view(site.oracle), memory_of(site)
     groups = request.groups if site.policy.groups else 1
     previous = memory.sights.get(request.marks[0])
     before = previous.arguments if previous else None
@@ -63,24 +63,6 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         reply["local"] = local_optimum(site, answer).astype(np.float32)
     memory.keep({*request.marks, *request.identities, *_identities(request.dual)})
     return reply
-
-
-@dataclass
-class Memory:
-    """What a client computed at a few points; it could be rebuilt from the points alone."""
-
-    sights: dict[int, Sight] = field(default_factory=dict)
-    densities: dict[int, Array] = field(default_factory=dict)
-
-    def keep(self, identities: set[int]) -> None:
-        """Forget all other points."""
-        self.sights = {i: s for i, s in self.sights.items() if i in identities}
-        self.densities = {i: d for i, d in self.densities.items() if i in identities}
-
-
-def _memory(site: Site) -> Memory:
-    memory: Memory = site.memory.setdefault("bundle", Memory())
-    return memory
 
 
 def _identities(dual: Dual | None) -> tuple[int, ...]:

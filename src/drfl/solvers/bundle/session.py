@@ -23,6 +23,7 @@ from drfl.solvers.bundle.evaluated import Evaluated, Point
 from drfl.solvers.bundle.exchange import Dual, Reply, Request, dual_requests
 from drfl.solvers.bundle.master import Master, Solution
 from drfl.solvers.bundle.metric import Metric
+from drfl.solvers.bundle.recall import Recollection
 from drfl.solvers.bundle.region import Region, proved_region
 from drfl.solvers.bundle.roster import Roster
 from drfl.solvers.bundle.settings import Settings
@@ -64,6 +65,7 @@ class BundleSession(Session):
         self.roster = Roster(names, self.lifted)
         self.round, self.numbered = 0, 0
         self.introductions: dict[int, Reply] = {}
+        self.recollection = Recollection()
         self.descent = Descent(smooth=not problem.loss.kinks)
         self.upper, self.lower, self.at_zero = math.inf, 0.0, math.nan
         self.groups = 1
@@ -87,10 +89,17 @@ class BundleSession(Session):
             self.roster.names[s]: request.message(self.round) for s, request in self.asked.items()
         }
 
+    def recall(self) -> dict[str, Message]:
+        """Points that the clients have to know again."""
+        known = self.recollection.sights
+        return {self.roster.names[s]: self.recollection.message(s, self.round) for s in known}
+
     def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
         """Take the replies in, move, certify, and decide what to ask next."""
         known = self.evaluated if self.centre >= 0 else None
         heard = self.roster.read(replies, self.asked, self.round, known)
+        for s in heard:
+            self.recollection.note(s, self.asked[s])
         if self.centre < 0:
             self.introductions.update(heard)
             if len(self.introductions) == len(self.roster.names):

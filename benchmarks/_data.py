@@ -1,0 +1,108 @@
+"""Data sets of the benchmarks, and how they are divided into clients."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.io import arff
+from sklearn.datasets import load_breast_cancer, load_svmlight_file
+
+from drfl import datasets
+from drfl.datasets import partition
+
+Data = tuple[Any, np.ndarray]
+
+# Denser than this, or small, a file is read into a plain array.
+SPARSE_BELOW, SMALL = 0.05, 10_000_000
+SKEW = 0.25
+
+
+class Missing(Exception):
+    """The file of a data set was not given."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--libsvm", type=Path, metavar="PATH", help="a LIBSVM file of two classes")
+    parser.add_argument("--features", type=int, help="its number of features (123 for a9a)")
+    parser.add_argument(
+        "--arff",
+        type=Path,
+        metavar="PATH",
+        help="a regression file, ARFF or CSV with a header (California housing)",
+    )
+    parser.add_argument("--target", default="medianHouseValue", help="the column to be predicted")
+
+
+def load(data: str | tuple[int, int], options: argparse.Namespace) -> Data:
+    """A data set by its name, or synthetic data by their numbers of rows and features."""
+    if isinstance(data, tuple):
+        return synthetic(*data, np.random.default_rng(0))
+    if data == "heart":
+        bunch = datasets.load_heart()
+        return bunch.data, bunch.target
+    if data == "wisconsin":
+        bunch = datasets.load_breast_cancer()
+        return bunch.data, bunch.target
+    if data == "breast-cancer":
+        bunch = load_breast_cancer()
+        return standardised(bunch.data), 2.0 * bunch.target - 1.0
+    if data == "libsvm":
+        return _libsvm(options.libsvm, options.features)
+    return _regression(options.arff, options.target)
+
+
+def synthetic(n_rows: int, n_features: int, rng: np.random.Generator) -> Data:
+    """Gaussian rows, labelled by a noisy plane through 0."""
+    w = rng.normal(size=n_features) / np.sqrt(n_features)
+    X = rng.normal(size=(n_rows, n_features))
+    return X, np.where(X @ w + 0.7 * rng.normal(size=n_rows) > 0.0, 1.0, -1.0)
+
+
+def standardised(X: np.ndarray) -> np.ndarray:
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def split(kind: str, y: np.ndarray, n_clients: int, seed: int) -> list[np.ndarray]:
+    """Row numbers of each client: "random", or "skew", sorted by the label plus noise."""
+    rng = np.random.default_rng(seed)
+    if kind == "random":
+        return partition.random(len(y), n_clients, rng)
+    return partition.sorted_skew(y, n_clients, SKEW, rng)
+
+
+def _libsvm(path: Path | None, n_features: int | None) -> Data:
+    if path is None:
+        raise Missing("--libsvm PATH")
+    X, y = load_svmlight_file(str(path), n_features=n_features)
+    classes = np.unique(y)
+    if len(classes) != 2:
+        raise SystemExit(f"{path.name} has {len(classes)} classes: two are needed")
+    size = X.shape[0] * X.shape[1]
+    if size <= SMALL or X.nnz > SPARSE_BELOW * size:
+        X = X.toarray()
+    return X, np.where(y == classes[1], 1.0, -1.0)
+
+
+def _regression(path: Path | None, target: str) -> Data:
+    if path is None:
+        raise Missing("--arff PATH")
+    names, table = _read_csv(path) if path.suffix == ".csv" else _read_arff(path)
+    if target not in names:
+        raise SystemExit(f"{path.name} has no column {target!r}: --target is one of {names}")
+    table, k = standardised(table), names.index(target)
+    return np.delete(table, k, axis=1), table[:, k]
+
+
+def _read_arff(path: Path) -> tuple[list[str], np.ndarray]:
+    rows, meta = arff.loadarff(path)
+    return meta.names(), np.array(rows.tolist(), dtype=np.float64)
+
+
+def _read_csv(path: Path) -> tuple[list[str], np.ndarray]:
+    with path.open(newline="") as file:
+        names, *rows = csv.reader(file)
+    return names, np.array(rows, dtype=np.float64)

@@ -1,0 +1,138 @@
+r"""The paper's Algorithm 1: AD-LPMM, with the updates of `drfl.solvers.admm.operators`.
+
+Exactly as printed, with what is necessary to run it (see `operators` and `exchange`). All primal
+and dual variables start at 0. The run ends when the proved gap is within the tolerance, or with
+the rounds. On a batch of the rows (`batch_size`) the iterates hover around the solution and do not
+converge; their average is evaluated as well and is usually much better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from drfl.client import Checked, Handler
+from drfl.problem import Problem
+from drfl.solvers.admm.exchange import KIND, REPLY, REQUEST, Penalty, answer
+from drfl.solvers.admm.operators import (
+    printed_constants,
+    tight_constants,
+    update_eta,
+    update_gamma,
+    update_t,
+    update_w,
+    update_z,
+)
+from drfl.solvers.admm.session import AdmmSession
+from drfl.solvers.base import Session, Solver
+
+
+@dataclass(frozen=True)
+class AdLpmm(Solver):
+    r"""Algorithm 1 of the paper.
+
+    Attributes
+    ----------
+    c : float
+        The step size. Its best value depends on the data: compare a few powers of ten.
+    tight : bool
+        The least proximal constants :math:`c'=2c,\ c''=(S+1)c` instead of the printed 2Sc, which
+        cost a multiple of the rounds.
+    batch_size : int or None
+        How many rows a client takes for its step, drawn anew in every round; None: all.
+    seed : int
+        Of these draws.
+    certify_every : int
+        Every so many rounds the clients also evaluate w exactly, for the certificate.
+    """
+
+    c: float = 0.01
+    tight: bool = False
+    batch_size: int | None = None
+    seed: int = 0
+    certify_every: int = 5
+
+    name: ClassVar[str] = "ad_lpmm"
+    handlers: ClassVar[Mapping[str, Handler]] = {KIND: Checked(answer, REQUEST, REPLY)}
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.c < math.inf:
+            raise ValueError(f"c must be a finite number > 0, got {self.c!r}")
+        for name in ("batch_size", "certify_every"):
+            value = getattr(self, name)
+            if not (value is None and name == "batch_size") and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value!r}")
+        if self.seed < 0:
+            raise ValueError(f"seed must be >= 0, got {self.seed!r}")
+
+    def start(
+        self,
+        problem: Problem,
+        names: Sequence[str],
+        n_features: int,
+        *,
+        tol: float,
+        max_rounds: int,
+    ) -> Session:
+        return AdLpmmSession(self, problem, names, n_features, tol=tol, max_rounds=max_rounds)
+
+
+class AdLpmmSession(AdmmSession):
+    r"""The server of Algorithm 1; :math:`t,\eta,\gamma,\sigma` are its own variables."""
+
+    step_at_once = True  # w and z are 0 in the first round, whatever the mixture
+
+    def __init__(
+        self,
+        settings: AdLpmm,
+        problem: Problem,
+        names: Sequence[str],
+        n_features: int,
+        *,
+        tol: float,
+        max_rounds: int,
+    ) -> None:
+        super().__init__(
+            problem,
+            names,
+            n_features,
+            tol=tol,
+            max_rounds=max_rounds,
+            certify_every=settings.certify_every,
+            batch=(settings.batch_size or 0, settings.seed),
+        )
+        S = len(self.names)
+        self.c = settings.c
+        constants = tight_constants if settings.tight else printed_constants
+        self.c1, self.c2 = constants(self.c, S)
+        self.t, self.eta, self.sigma, self.gamma = np.zeros(S), np.zeros(S), np.zeros(S), 0.0
+        self.z_old = np.zeros(S)
+
+    @property
+    def penalty(self) -> Penalty:
+        return Penalty(self.c, self.c)
+
+    def begin(self) -> None:
+        mixture = self.certifier.terms.mixture
+        self.center, self.p = mixture.weights, mixture.p
+        # Beyond the diameter of the simplex a larger radius changes nothing.
+        self.theta = min(mixture.radius, 2.0 ** (1.0 / self.p))
+
+    def move(self) -> None:
+        """Lines 6-8 and 14 of this iteration, then lines 4 and 5 of the next."""
+        c, c1, c2, sigma, z = self.c, self.c1, self.c2, self.sigma, self.z
+        t = update_t(
+            self.t, self.z_old, self.eta, self.gamma, sigma, self.center, self.theta, self.p, c, c1
+        )
+        eta = update_eta(t, z, self.eta, self.gamma, sigma, c, c2)
+        gamma = update_gamma(t, z, self.eta, self.gamma, sigma, c, c2)
+        self.t, self.eta, self.gamma, self.z_old = t, eta, gamma, z
+        self.sigma = sigma + c * (t - z - gamma - eta)
+        d = len(self.w)
+        psi, zeta, w_hat, pi = self.dual[:, :d], self.dual[:, d], self.last[:, :d], self.last[:, d]
+        self.w = update_w(w_hat, psi, c)
+        self.z = update_z(t, z, eta, gamma, pi, zeta, self.sigma, c, c1)

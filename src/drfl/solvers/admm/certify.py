@@ -1,0 +1,165 @@
+r"""The certificate of the ADMMs: exact values at some of the server's points, and a lower bound.
+
+Every few rounds the clients also evaluate the server's point. The best of the points that all of
+them evaluated is the model that is returned, and its value the upper bound. The cuts from these
+points are kept, and the lower bound is computed from them exactly as by the bundle method: a
+master without a proximal term to speak of, and its multipliers turned into a bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from drfl.losses import Array
+from drfl.problem import Problem
+from drfl.solvers.base import Status, relative_gap
+from drfl.solvers.bundle.anchors import AnchorBox, Anchors, make_anchors
+from drfl.solvers.bundle.certificate import Certificate
+from drfl.solvers.bundle.cuts import Pool
+from drfl.solvers.bundle.evaluated import Evaluated, Point
+from drfl.solvers.bundle.exchange import Reply, Request, read_reply
+from drfl.solvers.bundle.master import Master
+from drfl.solvers.bundle.region import Region, proved_region
+from drfl.solvers.bundle.roster import require_consistent
+from drfl.solvers.bundle.terms import Terms, lifted, make_terms
+from drfl.wire import Message
+
+TINY = 1e-10  # the proximal term of the master
+ACTIVE = 1e-9  # a multiplier above this keeps a cut
+DROP_AFTER = 20  # evaluations without a multiplier
+
+
+class Certifier:
+    """Upper and lower bound of the optimum, from exact evaluations.
+
+    Attributes
+    ----------
+    upper, lower, at_zero : float
+        The bounds, and the objective at the first point, w = 0.
+    objectives : tuple of float
+        At the points of the last evaluation; inf where a client is missing.
+    """
+
+    def __init__(self, problem: Problem, names: Sequence[str], n_features: int) -> None:
+        self.problem, self.names, self.n = problem, tuple(names), n_features
+        self.dimension = n_features + problem.fit_intercept
+        self.lifted = lifted(problem, names, n_features)
+        self.introductions: dict[int, Reply] = {}
+        self.upper, self.lower, self.at_zero = math.inf, 0.0, math.nan
+        self.objectives: tuple[float, ...] = ()
+        self.evaluations = 0
+        self.region: Region | None = None
+        self.terms: Terms
+        self.best: Point
+
+    # ------------------------------------------------------------------ replies
+    @property
+    def begun(self) -> bool:
+        """Whether every client has introduced itself."""
+        return len(self.introductions) == len(self.names)
+
+    def request(self, points: Array) -> Request:
+        """What evaluating these points means, for `read`."""
+        return Request(points, tuple(range(len(points))), (False,) * len(points))
+
+    def read(self, s: int, message: Message, asked: Request) -> Reply:
+        """A client's evaluation, validated; a value below its own earlier cuts is refused."""
+        reply = read_reply(message, message.round, asked, self.lifted)
+        if self.begun:
+            require_consistent(reply, s, asked, self.evaluated)
+        return reply
+
+    def begin(self) -> None:
+        """Once everyone has introduced itself: sizes, scales, and the point w = 0."""
+        replies = [self.introductions[s] for s in range(len(self.names))]
+        about = np.array([reply.about for reply in replies])
+        terms = make_terms(self.problem, self.names, self.dimension, about[:, 0])
+        unit = math.sqrt(max(float(terms.mixture.weights @ about[:, 1]), 0.0))
+        self.terms = terms.in_units(unit)
+        self.pool = Pool(len(self.names), self.dimension, self.lifted)
+        self.evaluated = Evaluated(self.terms, self.pool)
+        self.master = Master(self.terms)
+        self.certificate = Certificate(self.terms, self._anchors(replies))
+        self.best = Point.fresh(np.zeros(self.dimension), len(self.names))
+        self.take(np.zeros((1, self.dimension)), self.introductions)
+        self.at_zero = self.upper
+
+    def _anchors(self, replies: Sequence[Reply]) -> Anchors | None:
+        """What bounds the objective everywhere when the data have a support."""
+        balls = [self.problem.ball_of(name) for name in self.names]
+        box = AnchorBox.of(balls[0], self.problem.loss, self.n)
+        same = all(ball.support == balls[0].support for ball in balls)
+        if box is None or not same or all(ball.radius == 0.0 for ball in balls):
+            return None
+        facts = np.array([reply.facts for reply in replies], dtype=np.float64)
+        return make_anchors(self.problem.loss, balls, box, self.terms.mixture, facts)
+
+    def take(self, points: Array, replies: Mapping[int, Reply]) -> None:
+        """Cuts and values of an evaluation; a point counts if every client evaluated it."""
+        found = []
+        for k, x in enumerate(points):
+            point, fresh = Point.fresh(x, len(self.names)), []
+            for s, reply in replies.items():
+                cuts = reply.cuts(self.pool, s, k, self.evaluations, self.evaluations)
+                given = reply.multipliers[k]
+                point.values[s] = reply.values[k]
+                point.multipliers[s] = self._multiplier(s, x) if given is None else given
+                point.gradients[s] = cuts.g[0]
+                fresh.append(cuts)
+            self.pool.add(fresh)
+            found.append(self._objective(point))
+            if found[-1] < self.upper:
+                self.upper, self.best = found[-1], point
+        self.objectives = tuple(found)
+        self.evaluations += 1
+
+    def _objective(self, point: Point) -> float:
+        return self.terms.mixture.support(point.values) if point.complete else math.inf
+
+    def _multiplier(self, s: int, x: Array) -> float:
+        return self.terms.multiplier(s, x) * self.problem.loss.lipschitz
+
+    # ------------------------------------------------------------------ the bound
+    def bound(self, tol: float) -> None:
+        """Raise the lower bound; where no radius bounds the model, prove a region at the end."""
+        if not self.everywhere:
+            # A bound that holds in a region only is not mixed with those of other regions.
+            self.region, self.lower = Region.around(self.best.x, self.terms.unit), 0.0
+        self._solve()
+        if not self.everywhere and self.gap <= tol:
+            region = proved_region(self.master, self.pool, self.upper, self.best.x)
+            if region is not None:
+                self.region, self.lower = region, 0.0
+                self._solve()
+
+    def _solve(self) -> None:
+        M = TINY * np.diag(1.0 / self.terms.scale**2)
+        cuts = self.pool.cuts
+        solution = self.master.solve(
+            self.pool, cuts, self.best.x, M, eps=1e-11, reference=self.upper
+        )
+        if solution.usable:
+            self.pool.touch(cuts.serial[solution.cuts > ACTIVE], self.evaluations)
+            bound = self.certificate.bound(self.pool, cuts, solution, self.region, polished=True)
+            self.lower = max(self.lower, bound)
+        self.pool.keep(self.pool.cuts.used > self.evaluations - DROP_AFTER)
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether the bound holds for every w and b."""
+        return self.certificate.everywhere or (self.region is not None and self.region.proved)
+
+    @property
+    def gap(self) -> float:
+        """The relative gap between the bounds."""
+        return relative_gap(self.upper, self.lower, self.at_zero)
+
+    def success(self) -> Status:
+        """What is proved once the gap is small enough."""
+        if self.everywhere:
+            return Status.certified(self.gap)
+        assert self.region is not None
+        return Status.local(self.gap, float(self.region.radius.max()))

@@ -1,0 +1,98 @@
+r"""What clients remember of points, mirrored at the server, and how they rebuild it.
+
+A client keeps what it computed at a few points. The server knows which, so that after a crash it can
+send the points again and every client computes the same numbers as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.client import Site
+from drfl.losses import Array
+from drfl.solvers.bundle.curvature import density
+from drfl.solvers.bundle.exchange import Request
+from drfl.solvers.bundle.memory import memory_of
+from drfl.solvers.bundle.views import make_view
+from drfl.wire import Field, Message
+
+KIND = "bundle_recall"
+NO_DENSITY = -2
+REQUEST = {
+    "x": Field("float64", ("P", "d")),
+    "id": Field("int64", ("P",)),
+    "groups": Field("uint8", ("P",)),
+    "before": Field("int64", ("P",)),  # the point that the density was measured from; -2: none
+    "keep": Field("uint8", ("P",)),
+}
+
+
+@dataclass(frozen=True)
+class _Point:
+    x: Array
+    groups: int
+    before: int
+
+
+@dataclass
+class Recollection:
+    """Which points every client remembers, and what is needed to compute them again."""
+
+    points: dict[int, _Point] = field(default_factory=dict)
+    sights: dict[int, set[int]] = field(default_factory=dict)  # by client
+    densities: dict[int, set[int]] = field(default_factory=dict)
+
+    def note(self, s: int, request: Request) -> None:
+        """Client s has answered this request."""
+        previous = request.marks[0]
+        for identity, x in zip(request.identities, request.points, strict=True):
+            self.points.setdefault(identity, _Point(x, request.groups, previous))
+        dual = request.dual.identities if request.dual else ()
+        kept = {*request.marks, *request.identities, *dual}
+        known = self.sights.get(s, set())
+        dense = {i for i, c in zip(request.identities, request.curvature, strict=True) if c}
+        self.sights[s] = (known | set(request.identities)) & kept
+        self.densities[s] = (self.densities.get(s, set()) | dense) & kept
+
+    def message(self, s: int, round: int) -> Message:
+        """Ask client s to compute its points again."""
+        keep = self.sights.get(s, set())
+        dense = self.densities.get(s, set()) & set(self.points)
+        before = {self.points[i].before for i in dense}
+        every = sorted((keep | dense | before) & set(self.points))
+        points = [self.points[i] for i in every]
+        dimension = len(next(iter(self.points.values())).x)
+        arrays: dict[str, NDArray[Any]] = {
+            "x": np.array([p.x for p in points]).reshape(len(points), dimension),
+            "id": np.array(every, dtype=np.int64),
+            "groups": np.array([p.groups for p in points], dtype=np.uint8),
+            "before": np.array(
+                [
+                    p.before if i in dense else NO_DENSITY
+                    for i, p in zip(every, points, strict=True)
+                ],
+                dtype=np.int64,
+            ),
+            "keep": np.array([i in keep or i in dense for i in every], dtype=np.uint8),
+        }
+        return Message(KIND, round, arrays)
+
+
+def recall(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
+    """The client's half: compute the points again; there is nothing to answer."""
+    arrays, view, memory = message.arrays, make_view(site.oracle), memory_of(site)
+    for k, identity in enumerate(arrays["id"].tolist()):
+        groups = int(arrays["groups"][k]) if site.policy.groups else 1
+        memory.sights[identity] = at = view.look(arrays["x"][k], groups)
+        before = int(arrays["before"][k])
+        if before != NO_DENSITY and site.policy.curvature:
+            seen = memory.sights.get(before)
+            known = seen.arguments if seen else None
+            memory.densities[identity] = density(site.oracle, at.arguments, known)
+    memory.keep(set(arrays["id"][arrays["keep"] > 0].tolist()))
+    return {}

@@ -1,0 +1,80 @@
+"""The lower bound is never above the optimum, whatever the problem; nearly all are certified."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+from drfl.solvers import StatusKind
+from kit.optimality import BOUND_TOL, assert_bounded, assert_honest
+from kit.random_cases import random_case
+
+FINISHED = (StatusKind.CERTIFIED, StatusKind.LOCAL)
+BLOCK = 10
+
+
+def _reference_model(case):
+    """The reference's model; None where it has no program or its solver gives up."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return case.at(case.reference())
+        except (ValueError, RuntimeError, ArithmeticError):
+            return None
+
+
+def _neighbours(case, rng, centres, count):
+    """Random points near and far from the models, in the units of the data."""
+    unit = max(float(np.abs(np.vstack([X for X, _ in case.data])).max()), 1e-300)
+    size = np.append(np.full(case.n, 1.0 / unit), 1.0)[: case.dimension]
+    for centre in centres:
+        for _ in range(count):
+            step = rng.normal(size=case.dimension) * (size + np.abs(centre))
+            yield centre + 10.0 ** rng.uniform(-6.0, 1.0) * step
+
+
+def _region(result):
+    """How far the statement of a local result reaches."""
+    return float(re.search(r"differ by at most ([-+.e0-9]+)", result.status.message).group(1))
+
+
+def _check(seed):
+    """Refuse a false bound or a dishonest result; say whether the run reached its tolerance."""
+    case = random_case(seed)
+    result = case.solve()
+    assert_honest(case, result)
+    x, other = case.at(result), _reference_model(case)
+    rng = np.random.default_rng(seed)
+    models = [model for model in (other,) if model is not None]
+    # An oracle on a polyhedron solves a program per row.
+    few = case.balls[0].support.name == "polyhedron"
+    models += list(_neighbours(case, rng, [x, *models], 3 if few else 20))
+    if result.status.kind is StatusKind.LOCAL:
+        models = [model for model in models if np.abs(model - x).max() <= _region(result)]
+        floor = BOUND_TOL * case.exact(np.zeros(case.dimension))
+        assert all(result.lower_bound <= case.exact(model) + floor for model in models)
+    elif any(ball.radius > 0.0 for ball in case.balls) or result.status.kind in FINISHED:
+        assert_bounded(case, result, *models)
+    finished = result.status.kind in FINISHED
+    if finished and other is not None:
+        scale = max(result.objective, 1e-3 * case.exact(np.zeros(case.dimension)))
+        assert result.objective <= case.exact(other) + 1e-6 * scale
+    return finished
+
+
+def _check_block(start):
+    unfinished = [seed for seed in range(start, start + BLOCK) if not _check(seed)]
+    # A stall that says so is no lie, but it must be rare.
+    assert len(unfinished) <= 1, f"not certified: {unfinished}"
+
+
+@pytest.mark.parametrize("start", range(0, 100, BLOCK))
+def test_no_bound_is_false_and_nearly_all_are_reached(start):
+    _check_block(start)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(100, 1100, BLOCK))
+def test_no_bound_is_false_in_a_thousand(start):
+    _check_block(start)

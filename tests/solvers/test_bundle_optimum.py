@@ -1,0 +1,115 @@
+"""The bundle method finds the optimum of the pooled problem: every loss, norm, support and p."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+
+from drfl import Ball, Mixture
+from drfl.losses import LOSSES, make_loss
+from kit.cases import uniform_case
+from kit.cutting_plane import CuttingPlane
+from kit.optimality import assert_optimal
+from kit.problems import box_around, polyhedron_around
+
+NORMS = ("l1", "l2", "linf")
+# Radius and label cost: the norm binds, the label binds, both or neither.
+PRICES = ((0.05, math.inf), (0.1, 10.0), (0.02, 0.5), (0.2, 1e3))
+THETAS = (0.1, 0.5, 0.0, math.inf)
+
+
+def _supports(loss, norm):
+    """The supports on which a loss and a norm are solved."""
+    pieces = bool(make_loss(loss).pieces)
+    return ["whole"] + ["box"] * (pieces or norm == "l1") + ["polyhedron"] * pieces
+
+
+TRIPLES = [
+    (loss, norm, support)
+    for loss in LOSSES
+    for norm in NORMS
+    for support in _supports(loss, norm)
+]
+
+
+def _clients(rng, task, S, n, N):
+    """Clients that share a model, so that the optimum is not w = 0."""
+    model = np.sign(rng.normal(size=n)) * (1.0 + rng.random(n))
+    made = []
+    for _ in range(S):
+        X = rng.normal(size=(N, n)) + 0.3 * rng.normal(size=n)
+        target = X @ model + 0.5 * rng.normal(size=N)
+        made.append((X, target if task == "regression" else np.where(target > 0.0, 1.0, -1.0)))
+    return made
+
+
+def _case(loss, norm, place, p, S, seed, *, size=1.0):
+    rng = np.random.default_rng([seed, S])
+    task = make_loss(loss).task
+    small = place == "polyhedron"
+    n, N = (2, 4) if small else (int(rng.integers(2, 5)), int(rng.integers(8, 16) * size))
+    if place == "box" and not make_loss(loss).pieces:
+        n = 2  # cutting planes, the yardstick there, are slow beyond
+    data = _clients(rng, task, S, n, N)
+    rho, kappa = PRICES[seed % len(PRICES)]
+    support = None
+    if place != "whole":
+        X, y = np.vstack([X for X, _ in data]), np.concatenate([y for _, y in data])
+        support = (polyhedron_around if small else box_around)(rng, task, X, y)
+    return uniform_case(
+        loss,
+        data,
+        Ball(rho, norm, kappa, support),
+        Mixture(radius=THETAS[(seed // 3) % len(THETAS)], p=p),
+        fit_intercept=seed % 5 != 0,
+    )
+
+
+def _other_model(case):
+    """The model of the reference; of cutting planes where it has no such program."""
+    if case.loss.pieces or case.balls[0].support.name == "whole space":
+        return case.at(case.reference())
+    found = case.solve(solver=CuttingPlane(region=20.0), tol=1e-7, max_rounds=400)
+    assert found.gap <= 1e-7
+    assert np.abs(case.at(found)).max() < 19.0
+    return case.at(found)
+
+
+def _check(case):
+    result = case.solve()
+    assert_optimal(case, result, _other_model(case))
+    assert np.abs(result.coef).max() > 1e-3  # a problem that w = 0 solves would show nothing
+
+
+# Every triple with every p; the numbers of clients take turns, and so do the other settings.
+DESIGN = [
+    (*triple, p, (1, 3, 10)[(k + j) % 3], 3 * k + j)
+    for k, triple in enumerate(TRIPLES)
+    for j, p in enumerate((1, 2, math.inf))
+    if triple[2] != "polyhedron"
+]
+POLYHEDRA = [
+    (*triple, (1, 2, math.inf)[k % 3], (1, 3)[k % 2], 3 * k)
+    for k, triple in enumerate(triple for triple in TRIPLES if triple[2] == "polyhedron")
+]
+
+
+@pytest.mark.parametrize(("loss", "norm", "place", "p", "S", "seed"), DESIGN)
+def test_the_optimum_is_that_of_the_pooled_problem(loss, norm, place, p, S, seed):
+    _check(_case(loss, norm, place, p, S, seed))
+
+
+@pytest.mark.parametrize(("loss", "norm", "place", "p", "S", "seed"), POLYHEDRA)
+def test_the_optimum_in_a_polyhedron_is_that_of_the_pooled_problem(loss, norm, place, p, S, seed):
+    _check(_case(loss, norm, place, p, S, seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("S", [1, 3, 10])
+@pytest.mark.parametrize("p", [1, 2, math.inf])
+@pytest.mark.parametrize(("loss", "norm", "place"), TRIPLES)
+def test_the_whole_grid(loss, norm, place, p, S):
+    grid = list(product(TRIPLES, (1, 2, math.inf), (1, 3, 10)))
+    seed = 1000 + grid.index(((loss, norm, place), p, S))
+    _check(_case(loss, norm, place, p, S, seed, size=2.0))
