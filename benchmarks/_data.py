@@ -21,7 +21,7 @@ SPARSE_BELOW, SMALL = 0.05, 10_000_000
 SKEW = 0.25
 
 
-class Missing(Exception):
+class MissingFileError(Exception):
     """The file of a data set was not given."""
 
 
@@ -76,7 +76,7 @@ def split(kind: str, y: np.ndarray, n_clients: int, seed: int) -> list[np.ndarra
 
 def _libsvm(path: Path | None, n_features: int | None) -> Data:
     if path is None:
-        raise Missing("--libsvm PATH")
+        raise MissingFileError("--libsvm PATH")
     X, y = load_svmlight_file(str(path), n_features=n_features)
     classes = np.unique(y)
     if len(classes) != 2:
@@ -89,7 +89,7 @@ def _libsvm(path: Path | None, n_features: int | None) -> Data:
 
 def _regression(path: Path | None, target: str) -> Data:
     if path is None:
-        raise Missing("--arff PATH")
+        raise MissingFileError("--arff PATH")
     names, table = _read_csv(path) if path.suffix == ".csv" else _read_arff(path)
     if target not in names:
         raise SystemExit(f"{path.name} has no column {target!r}: --target is one of {names}")

@@ -18,12 +18,13 @@ import statistics
 import sys
 import time
 
-for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
-    os.environ[variable] = "1"  # before NumPy is loaded
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is loaded
+os.environ["MKL_NUM_THREADS"] = "1"
+os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np
 from _cases import GRID, SECTIONS, SHAPES, Case
-from _data import Data, Missing, add_arguments, load, split
+from _data import Data, MissingFileError, add_arguments, load, split
 
 import drfl
 from drfl.solvers import SOLVERS, Solver, make_solver
@@ -131,7 +132,7 @@ class Report:
         if case.data not in self.loaded:
             try:
                 self.loaded[case.data] = load(case.data, self.options)
-            except Missing as missing:
+            except MissingFileError as missing:
                 print(f"(skipped: {case.label(str(case.data))} needs {missing})")
                 return None
         return self.loaded[case.data]

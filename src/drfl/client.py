@@ -138,7 +138,8 @@ class Site:
             raise ValueError(f"client {client.name!r}: {error}") from error
         self.fit_intercept = problem.fit_intercept
         self.n_features = client.rows.n_features
-        self.dimension = self.n_features + self.fit_intercept
+        self.shared_ball = problem.shared_ball
+        self.dimension = self.n_features + self.fit_intercept + self.shared_ball
         self.memory: dict[str, Any] = {}
         self.debug = debug
 

@@ -65,8 +65,16 @@ class Rows:
         if self.scale is not None and not (self.scale > 0).all():
             raise ValueError("scale must be positive in every column: drop constant columns")
         self._size = max(64, BLOCK_ELEMENTS // max(1, _width(self.X)))
-        self._parts = _Parts([_view(self.X, block) for block in self.blocks()])
+        self._parts = _Parts(self._views())
         self._require_finite()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The blocks are views of X: a copy makes its own instead of holding the data twice.
+        return self.__dict__ | {"_parts": self._parts.over([])}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._parts = self._parts.over(self._views())
 
     def blocks(self) -> Iterator[slice]:
         """Slices of rows that fit in cache, in order."""
@@ -275,6 +283,9 @@ class Rows:
             yield block, self.take(block)
 
     # ------------------------------------------------------------------ internals
+    def _views(self) -> list[Any]:
+        return [_view(self.X, block) for block in self.blocks()]
+
     def _fold(self, w: Array, b: float) -> tuple[NDArray[Any], float]:
         u = w if self.scale is None else w / self.scale
         offset = b if self.shift is None else b - float(self.shift @ u)
@@ -319,6 +330,10 @@ class _Parts:
     def clip(self, part: Any) -> Any:
         return part
 
+    def over(self, views: list[Any]) -> _Parts:
+        """The same of other views."""
+        return _Parts(views)
+
 
 class _ClippedParts(_Parts):
     """The blocks of X, clipped to a box when they are read."""
@@ -337,6 +352,9 @@ class _ClippedParts(_Parts):
             return np.clip(part, low, high)
         data = np.clip(part.data, low[part.indices], high[part.indices])
         return _assembled(sparse.csr_array, data, part.indices, part.indptr, part.shape)
+
+    def over(self, views: list[Any]) -> _Parts:
+        return _ClippedParts(self.inner.over(views), self.low, self.high)
 
 
 # With one to three models a matrix product is slower than as many products with vectors.

@@ -11,16 +11,20 @@ EVERYTHING = [
     DRFLRegressor(),
     baselines.ERMClassifier(),
     baselines.ERMRegressor(),
-    DRFLClassifier(loss="logistic"),
 ]
 # With one client, and the checks have one, these solve the problem of one of the above: what can
-# differ is what the constructor does. The other checks of them are slow ones.
+# differ is what the constructor does, and probabilities. Their other checks are slow ones.
 VARIANTS = [
-    getattr(baselines, method + task)()
-    for method in ("AFL", "DRFA", "WAFL")
-    for task in ("Classifier", "Regressor")
+    DRFLClassifier(loss="logistic"),
+    *(
+        getattr(baselines, method + task)()
+        for method in ("AFL", "DRFA", "WAFL")
+        for task in ("Classifier", "Regressor")
+    ),
 ]
-CONSTRUCTOR = {
+ALWAYS = {
+    "check_classifiers_classes",
+    "check_decision_proba_consistency",
     "check_do_not_raise_errors_in_init_or_set_params",
     "check_dont_overwrite_parameters",
     "check_estimator_cloneable",
@@ -44,7 +48,7 @@ def cases():
     for estimator in EVERYTHING + VARIANTS:
         for number, (model, check) in enumerate(estimator_checks_generator(estimator)):
             check_name = getattr(check, "func", check).__name__
-            fast = estimator in EVERYTHING or check_name in CONSTRUCTOR
+            fast = estimator in EVERYTHING or check_name in ALWAYS
             yield pytest.param(
                 model,
                 check,

@@ -7,6 +7,7 @@ from time import perf_counter
 
 from drfl.client import Client, Handler, Site
 from drfl.engines.base import Answers, Engine, require_known
+from drfl.engines.blas import one_blas_thread
 from drfl.problem import Problem
 from drfl.wire import Failure, Message, decode, encode
 
@@ -34,15 +35,17 @@ class SerialEngine(Engine):
     def start(
         self, clients: Sequence[Client], problem: Problem, handlers: Mapping[str, Handler]
     ) -> None:
-        sites = {client.name: Site(client, problem, debug=self.debug) for client in clients}
+        with one_blas_thread():
+            sites = {client.name: Site(client, problem, debug=self.debug) for client in clients}
         self._sites, self._handlers = sites, handlers
 
     def map(self, messages: Mapping[str, Message], deadline: float | None) -> Answers:
         require_known(messages, list(self._sites))
         answers = Answers({}, {}, {})
-        for name in self._sites:
-            if name in messages:
-                self._ask(name, messages[name], deadline, answers)
+        with one_blas_thread():
+            for name in self._sites:
+                if name in messages:
+                    self._ask(name, messages[name], deadline, answers)
         return answers
 
     def _ask(self, name: str, message: Message, deadline: float | None, answers: Answers) -> None:

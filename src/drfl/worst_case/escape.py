@@ -32,11 +32,10 @@ class Atoms:
     x: Array
     y: Array
 
-    def __post_init__(self) -> None:
+    def present(self) -> Atoms:
+        """The atoms that have mass."""
         keep = self.mass > 0.0
-        if not keep.all():
-            for name in ("source", "mass", "x", "y"):
-                object.__setattr__(self, name, getattr(self, name)[keep])
+        return Atoms(self.source[keep], self.mass[keep], self.x[keep], self.y[keep])
 
     def flipped(self, rows: NDArray[np.intp], share: Array) -> Atoms:
         """A share of the mass of some rows gets the other label. Atom i must be row i."""
@@ -63,7 +62,7 @@ class Atoms:
 
 def spend(atoms: Atoms, spare: float, oracle: Oracle, w: Array, b: float) -> Distribution:
     """Move one atom as far as ``spare`` allows and return the distribution."""
-    ball = oracle.ball
+    ball, atoms = oracle.ball, atoms.present()
     norm = ball.norm.dual(w)
     # Regression: the target moves instead of the features where that is cheaper.
     rate = norm if oracle.is_margin else max(norm, 1.0 / ball.label_cost)
@@ -110,7 +109,7 @@ def describe(
     atoms: Atoms, oracle: Oracle, w: Array, b: float, *, tolerance: float = 0.0
 ) -> Distribution:
     """Price the atoms: transport cost and expected loss."""
-    rows, ball = oracle.rows, oracle.ball
+    rows, ball, atoms = oracle.rows, oracle.ball, atoms.present()
     moved = ball.norm(atoms.x - rows.take(atoms.source))
     dy = np.abs(atoms.y - rows.y[atoms.source])
     relabelled = dy > 0.0

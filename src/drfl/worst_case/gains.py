@@ -58,6 +58,10 @@ class GainOracle(Oracle):
             lambda: self.distribution(w, b),
         )
 
+    def at_price(self, w: Array, b: float, lam: float) -> Tangent:
+        r"""A tangent of :math:`\varphi` at a given price, in lambda and in (w, b)."""
+        return self._tangent(make_moves(self.loss, self.ball, w), b, lam)
+
     def distribution(self, w: Array, b: float, near: tuple[float, ...] = ()) -> Distribution:
         """Every row at its best places at two prices, with the weights of the two.
 

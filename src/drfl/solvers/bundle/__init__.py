@@ -20,6 +20,7 @@ class Bundle(Settings, Solver):
     """The default solver; see `Settings` for what can be chosen."""
 
     name: ClassVar[str] = "bundle"
+    shared_ball: ClassVar[bool] = True
     handlers: ClassVar[Mapping[str, Handler]] = {
         exchange.KIND: Checked(answer, exchange.REQUEST, exchange.REPLY),
         recall.KIND: Checked(recall.recall, recall.REQUEST, {}),

@@ -75,7 +75,7 @@ class Certificate:
                     bound = _norm_bound(total, terms)
                 else:
                     assert region is not None
-                    g = np.append(total.g, total.gb)[: terms.dimension]
+                    g = np.append(total.g, total.gb)[: terms.dimension - terms.is_shared]
                     bound = region.least(total.constant, g)
                 best = max(best, bound)
         return best
@@ -101,6 +101,11 @@ def aggregate(
         a *= _balance(a * cuts.g[:, n])
     # Outside boxes a lower a needs less, so that the factor is 1 now and the balance stays.
     extra, B, a = _price(cuts, clipping, a, client, q, terms)
+    if terms.is_shared:
+        # One multiplier for all: its coefficient has to be nonnegative as well.
+        need = -float(a @ cuts.g[:, -1])
+        a = a * (terms.shared_rho / need if need > terms.shared_rho else 1.0)
+        B = np.append(max(terms.shared_rho + float(a @ cuts.g[:, -1]), 0.0), np.zeros(S - 1))
     total = a @ cuts.g
     gb = float(total[n]) if terms.has_intercept else 0.0
     return Aggregate(float(a @ cuts.c + B @ terms.floor), total[:n] + extra, gb, B, q)
@@ -144,9 +149,10 @@ def _norm_bound(total: Aggregate, terms: Terms) -> float:
     spent = np.minimum(total.B[order], np.maximum(need - _before(total.B[order]), 0.0))
     constant = total.constant - float(spent @ terms.floor[order])
     viol = need - float(spent.sum())
-    anchor = terms.mixture.support(terms.rho)
+    anchor = terms.price
     bound = constant * anchor / (anchor + viol) if viol > 0.0 else constant
-    return max(bound, terms.mixture.support(terms.rho * terms.floor))
+    least = terms.mixture.support(terms.rho * terms.floor)
+    return max(bound, least + terms.shared_rho * float(terms.floor.min()))
 
 
 def sums(index: Ints, values: Array, size: int) -> Array:

@@ -21,7 +21,7 @@ from drfl.solvers.bundle.curvature import density, hessian, pack_factor, pack_tr
 from drfl.solvers.bundle.exchange import Dual, Request
 from drfl.solvers.bundle.local import local_optimum
 from drfl.solvers.bundle.memory import Memory, memory_of
-from drfl.solvers.bundle.views import View, dual_cut, make_view
+from drfl.solvers.bundle.views import Sight, View, dual_cut, make_view
 from drfl.wire import Message
 
 SKETCH_ABOVE, NONE_ABOVE = 500, 2000  # coefficients: curvature in full, as a sketch, not at all
@@ -31,7 +31,7 @@ LOCAL_ROWS = 5  # a local optimum on fewer rows per coefficient tells the others
 def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     """Evaluate the points of a request."""
     request = Request.read(message, site.dimension)
-    view, memory = make_view(site.oracle), memory_of(site)
+    view, memory = make_view(site.oracle, shared=site.shared_ball), memory_of(site)
     groups = request.groups if site.policy.groups else 1
     previous = memory.sights.get(request.marks[0])
     before = previous.arguments if previous else None
@@ -43,11 +43,7 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         sights.append(at)
         if wanted and site.policy.curvature and site.dimension <= NONE_ABOVE:
             memory.densities[identity] = d = density(site.oracle, at.arguments, before)
-            curvatures.append(
-                hessian(site.oracle, at, d, before, site.dimension)
-                if site.dimension <= SKETCH_ABOVE
-                else sketch(site.oracle, d, site.dimension)
-            )
+            curvatures.append(_curvature(site, at, d, before))
     reply = {
         "value": np.array([view.values(at) for at in sights]),
         "cuts": np.array([at.cuts for at in sights]),
@@ -67,6 +63,16 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
 
 def _identities(dual: Dual | None) -> tuple[int, ...]:
     return dual.identities if dual else ()
+
+
+def _curvature(site: Site, at: Sight, d: Array, before: Array | None) -> Array:
+    """The Hessian, or its sketch; a shared multiplier has no curvature of its own."""
+    size = site.n_features + site.fit_intercept
+    if site.dimension > SKETCH_ABOVE:
+        columns = sketch(site.oracle, d, size)
+        return np.vstack([columns, np.zeros((site.dimension - size, columns.shape[1]))])
+    H = hessian(site.oracle, at, d, before, size)
+    return np.pad(H, (0, site.dimension - size))
 
 
 def _packed(curvatures: list[Array], site: Site) -> dict[str, NDArray[Any]]:

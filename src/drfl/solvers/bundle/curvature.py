@@ -66,7 +66,8 @@ def sketch(oracle: Oracle, d: Array, dimension: int) -> Array:
     r"""Columns (dimension, RANK + 1): a factor F and a diagonal D, :math:`H\approx FF^\top+D`.
 
     F is the Nystrom factor of rank RANK, two passes per column; D is what it misses on the
-    diagonal, without which all other directions would look flat. The test vectors are the same for all clients and rounds, so that sketches add up.
+    diagonal, without which all other directions would look flat. The test
+    vectors are the same for all clients and rounds, so that sketches add up.
     """
     rows = oracle.rows
     tests = np.random.default_rng(0).standard_normal((dimension, RANK))

@@ -46,7 +46,7 @@ class Evaluated:
         values = point.values
         if not point.complete:
             values = np.where(np.isnan(values), self.model(point.x), values)
-        return self.terms.mixture.support(values)
+        return self.terms.mixture.support(values) + self.terms.shared_cost(point.x)
 
     def model_of(self, s: int, x: Array, multiplier: float) -> float:
         """The cut model of one client at x and its own multiplier: F cannot be below it."""

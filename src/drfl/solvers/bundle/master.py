@@ -134,7 +134,7 @@ class Master:
             qp = builder.solve(metric, eps)
             if not qp.usable:
                 return layout.failed(centre)
-            value = float(builder.cost @ qp.z)
+            value = float(builder.cost @ qp.z) + layout.offset
             decrease = max(reference - value, 0.0) if np.isfinite(reference) else 0.0
             tolerance = max(1e-10 * abs(value), 0.02 * decrease)
             if not [rows for rows in self.sets if rows.refine(layout, qp, tolerance)]:
@@ -151,8 +151,12 @@ class Layout:
         self.center, self.theta = terms.mixture.weights, terms.mixture.radius
         self.rho = terms.rho / terms.unit
         self.builder = Builder()
-        self.x = self.builder.variables(terms.dimension)
-        self.w = self.x[: self.n]
+        costs = np.zeros(terms.dimension)
+        if terms.is_shared:
+            costs[-1] = terms.shared_rho / terms.unit
+        self.x = self.builder.variables(terms.dimension, cost=costs)
+        self.offset = float(costs @ origin)  # the variables are steps from the origin
+        self.w, self.price = self.x[: self.n], terms.price / terms.unit
         self.v = self.t = np.zeros(0, np.intp)  # v is placed by the mixture's rows
         floor = terms.floor * terms.unit
         if terms.priced and terms.kind != "box":
@@ -190,12 +194,21 @@ class Layout:
         if self.terms.priced:
             build.put(rows, self.lam[owner], self.rho[owner])
             build.put(trivial, self.lam, self.rho)
-        if self.terms.kind == "flips" and self.terms.priced:
+        if self.terms.is_shared:
+            self._put_shared()
+        if self.terms.lambdas and self.terms.kind == "flips":
             rows = build.rows(np.zeros(self.n_clients))
             build.put(rows, self.lam, -1.0)
             build.put(rows, np.repeat(self.t, self.n_clients), 1.0)
         if self.terms.kind == "box" and self.terms.priced:
             self._put_clipping(client)
+
+    def _put_shared(self) -> None:
+        r"""The shared multiplier is nonnegative, and on the whole space :math:`\lambda\ge t`."""
+        row = self.builder.rows(self.origin[-1:])
+        self.builder.put(row, self.x[-1:], -1.0)
+        if len(self.t):
+            self.builder.put(row, self.t, 1.0)
 
     def _put_clipping(self, client: Ints) -> None:
         r"""The variables :math:`\omega_s,r_s` with :math:`|\omega_s|\le\lambda_s,\
@@ -234,6 +247,8 @@ class Layout:
             upper, lower = (qp.multipliers[rows] for rows in self.clipping)
             clipping = (upper - lower) * self.terms.unit
         x = (self.origin + qp.z[self.x]) * self.terms.scale
+        if self.terms.is_shared:  # feasible to the last bit, so that values there are upper bounds
+            x[-1] = max(x[-1], self.terms.multiplier(0, x) if len(self.t) else 0.0)
         return Solution(x, value, a, families, weights, clipping)
 
     def failed(self, centre: Array) -> Solution:

@@ -27,6 +27,8 @@ class Metric:
     def set_unit(self, unit: float) -> None:
         """The typical size of a feature scales the coefficients' part of D."""
         self.diagonal[: self.terms.n] = unit**2
+        if self.terms.is_shared:
+            self.diagonal[-1] = unit**2
 
     @property
     def known(self) -> bool:

@@ -1,7 +1,7 @@
 r"""What clients remember of points, mirrored at the server, and how they rebuild it.
 
-A client keeps what it computed at a few points. The server knows which, so that after a crash it can
-send the points again and every client computes the same numbers as before.
+A client keeps what it computed at a few points. The server knows which, so that after a crash it
+can send the points again and every client computes the same numbers as before.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class Recollection:
 
 def recall(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     """The client's half: compute the points again; there is nothing to answer."""
-    arrays, view, memory = message.arrays, make_view(site.oracle), memory_of(site)
+    arrays, memory = message.arrays, memory_of(site)
+    view = make_view(site.oracle, shared=site.shared_ball)
     for k, identity in enumerate(arrays["id"].tolist()):
         groups = int(arrays["groups"][k]) if site.policy.groups else 1
         memory.sights[identity] = at = view.look(arrays["x"][k], groups)

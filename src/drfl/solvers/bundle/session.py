@@ -42,6 +42,7 @@ ACTIVE = 1e-9  # a multiplier above this keeps a cut
 NEWTON_ROUNDS = 8  # a smooth loss that takes longer is treated as nonsmooth
 TINY = 1e-10  # the proximal term of a master that is solved for its bound
 PATIENCE = 10  # rounds to wait for a first answer
+CONTRADICTION = 1e-6  # bounds that cross by more, relatively, cannot both be true
 STALL_AFTER = 30  # rounds without a better bound
 
 
@@ -60,7 +61,8 @@ class BundleSession(Session):
     ) -> None:
         self.settings, self.problem = settings, problem
         self.tol, self.max_rounds = tol, max_rounds
-        self.n, self.dimension = n_features, n_features + problem.fit_intercept
+        self.n = n_features
+        self.dimension = n_features + problem.fit_intercept + problem.shared_ball
         self.lifted = lifted(problem, names, n_features)
         self.roster = Roster(names, self.lifted)
         self.round, self.numbered = 0, 0
@@ -69,7 +71,7 @@ class BundleSession(Session):
         self.descent = Descent(smooth=not problem.loss.kinks)
         self.upper, self.lower, self.at_zero = math.inf, 0.0, math.nan
         self.groups = 1
-        self.warm = settings.warm_start and len(names) > 1
+        self.warm = settings.warm_start and len(names) > 1 and not problem.shared_ball
         self.curious = settings.curvature == "auto"  # curvature is wanted of the next main point
         self.centre = self.best = self.previous = self.metric_point = -1
         self.dual: dict[int, Dual] = {}
@@ -326,6 +328,12 @@ class BundleSession(Session):
             if self.round >= min(PATIENCE, self.max_rounds):
                 self._status = Status.failed(self._silence())
             return
+        if self.lower > self.upper + CONTRADICTION * max(abs(self.upper), self.at_zero):
+            self._status = Status.failed(
+                f"the answers contradict each other, a lower bound of {self.lower:.6g} is above the "
+                f"objective {self.upper:.6g}: a client's values or cuts are wrong"
+            )
+            return
         if self.ties is None and self.gap <= self.tol and not self.certificate.everywhere:
             self._prove_region()
             if self.gap <= self.tol and not self._unique():
@@ -406,7 +414,8 @@ class BundleSession(Session):
 
     @property
     def intercept(self) -> float:
-        return float(self.evaluated.points[self.best].x[self.n :].sum())
+        x = self.evaluated.points[self.best].x
+        return float(x[self.n]) if self.problem.fit_intercept else 0.0
 
     @property
     def objective(self) -> float:

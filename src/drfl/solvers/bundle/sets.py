@@ -100,7 +100,7 @@ class EuclideanNorm(SetRows):
             step, size = w - self.at, float(np.linalg.norm(self.at))
             bent = self.price * float(step @ step - (step @ self.at / size) ** 2) / size
         self.price = max(float(qp.multipliers[self.rows].sum()), 1e-3 * self.price)
-        if (length - t) * float(layout.rho.max()) + bent <= tolerance:
+        if (length - t) * layout.price + bent <= tolerance:
             return False
         self._touch(w)
         return True
@@ -193,7 +193,7 @@ class L2Set(SetRows):
 
 def norm_rows(terms: Terms) -> SetRows:
     """The rows of t >= ||w||_*."""
-    price = terms.mixture.support(terms.rho) / terms.unit
+    price = terms.price / terms.unit
     known: dict[str, SetRows] = {
         "l1": MaxNorm(),
         "l2": EuclideanNorm(terms.n, price),

@@ -45,6 +45,8 @@ class Terms:
         Half the sides of the clients' boxes, for "box".
     unit : float
         The typical size of a feature: the QP is built in units of unit * w.
+    shared_rho : float
+        The price of a multiplier that all clients share, the last entry of x; 0: there is none.
     """
 
     n: int
@@ -56,6 +58,7 @@ class Terms:
     mixture: Mixture
     half: Array
     unit: float = 1.0
+    shared_rho: float = 0.0
 
     @property
     def n_clients(self) -> int:
@@ -65,7 +68,17 @@ class Terms:
     @property
     def has_intercept(self) -> bool:
         """Whether x ends with an intercept."""
-        return self.dimension > self.n
+        return self.dimension - self.is_shared > self.n
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether x ends with a multiplier that all clients share."""
+        return self.shared_rho > 0.0
+
+    @property
+    def price(self) -> float:
+        r"""What :math:`\|w\|_*` costs at least: f is not below price times the norm."""
+        return self.mixture.support(self.rho) + self.shared_rho
 
     @property
     def certain(self) -> bool:
@@ -75,18 +88,20 @@ class Terms:
     @property
     def priced(self) -> bool:
         """Whether any client has a positive radius, so that the norm of w costs something."""
-        return bool((self.rho > 0.0).any()) and self.kind != "plain"
+        return self.kind != "plain" and (self.is_shared or bool((self.rho > 0.0).any()))
 
     @property
     def lambdas(self) -> bool:
         """Whether every client has a multiplier of its own in the master."""
-        return self.priced and self.kind in ("flips", "box")
+        return self.priced and self.kind in ("flips", "box") and not self.is_shared
 
     @property
     def scale(self) -> Array:
         """x = z * scale turns the QP's units into the user's."""
         scale = np.ones(self.dimension)
         scale[: self.n] = 1.0 / self.unit
+        if self.is_shared:
+            scale[-1] = 1.0 / self.unit
         return scale
 
     def norm_of(self, x: Array) -> float:
@@ -96,6 +111,13 @@ class Terms:
     def multiplier(self, s: int, x: Array) -> float:
         """lambda* of a client whose labels do not move, in units of t."""
         return max(self.norm_of(x), float(self.floor[s]))
+
+    def shared_cost(self, x: Array) -> float:
+        """What the shared multiplier costs at x, raised to where it is feasible."""
+        if not self.is_shared:
+            return 0.0
+        least = self.multiplier(0, x) if self.kind == "norm" else 0.0
+        return self.shared_rho * max(float(x[-1]), least)
 
     def in_units(self, unit: float) -> Terms:
         """The same terms with another typical size of a feature."""
@@ -117,7 +139,10 @@ def make_terms(problem: Problem, names: Sequence[str], dimension: int, sizes: Ar
                 kind = "flips"
         elif (np.isfinite(cost) & (rho > 0.0)).any():
             kind = "flips"
-    n = dimension - problem.fit_intercept
+    n, shared_rho = dimension - problem.fit_intercept - problem.shared_ball, 0.0
+    if problem.shared_ball:
+        shared_rho, rho = float(rho.max()), np.zeros_like(rho)
+        kind = "norm" if kind == "flips" else kind
     half = np.zeros((len(balls), n))
     if kind == "box":
         for s, ball in enumerate(balls):
@@ -135,6 +160,7 @@ def make_terms(problem: Problem, names: Sequence[str], dimension: int, sizes: Ar
         norm=problem.norm,
         mixture=problem.mixture.resolve(sizes),
         half=half,
+        shared_rho=shared_rho,
     )
 
 
@@ -147,6 +173,8 @@ def lifted(problem: Problem, names: Sequence[str], n_features: int) -> int:
 def _kind(problem: Problem, balls: Sequence[Ball]) -> Kind:
     if problem.support_kind is WholeSpace:
         return "norm"
+    if problem.shared_ball:
+        return "plain"
     return "box" if all(is_lifted(problem.loss, ball) for ball in balls) else "plain"
 
 

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from drfl.losses import Array
 from drfl.solvers.bundle.terms import is_lifted
 from drfl.supports import Box
+from drfl.worst_case.gains import GainOracle
 from drfl.worst_case.l1_box import L1BoxOracle
 from drfl.worst_case.oracle import Oracle
 from drfl.worst_case.whole_space import WholeSpaceOracle, flip_gain
@@ -67,7 +69,12 @@ class Sight:
 
 
 class View(ABC):
-    """Turns points into what a client sees there."""
+    """Turns points into what a client sees there.
+
+    ``shared`` says whether x ends with everybody's multiplier.
+    """
+
+    shared: ClassVar[bool] = False
 
     def __init__(self, oracle: Oracle) -> None:
         self.oracle, self.rows, self.loss = oracle, oracle.rows, oracle.loss
@@ -137,6 +144,50 @@ class WholeSpaceView(View):
             slope = -ball.label_cost * self.sums(flipped, groups) / safe
             columns = [level - slope * lam, slope, g]
         return Sight(value, lam, np.column_stack(columns), share, m, slopes, flipped)
+
+
+class SharedView(View):
+    """The multiplier is the last entry of x: cuts of the mean loss at that price."""
+
+    shared = True
+    oracle: WholeSpaceOracle
+
+    def look(self, x: Array, groups: int) -> Sight:
+        oracle, loss, kappa = self.oracle, self.loss, self.oracle.ball.label_cost
+        lam, (w, b) = float(x[-1]), self.split(x[:-1])
+        m = oracle.arguments(self.rows.scores(w, b), self.rows.y)
+        losses, slopes = loss.value_and_slope(m)
+        flipped = np.zeros(len(m))
+        if oracle.labels_move:
+            excess = flip_gain(loss, m) - kappa * lam
+            rows = np.flatnonzero(excess > 0.0)
+            flipped[rows] = 1.0
+            losses[rows] += excess[rows]
+            slopes[rows] = -loss.slope(-m[rows])
+        g, gb = self.slope_sums(slopes, 1)
+        slope = -kappa * self.rows.mean(flipped) if flipped.any() else 0.0
+        g = np.append(np.append(g, gb)[: len(x) - 1], slope)
+        value = self.rows.mean(losses)
+        cut = np.append(value - g @ x, g)[None]
+        return Sight(value, lam, cut, np.ones(1), m, slopes, flipped)
+
+
+class SharedSupportView(View):
+    """The same on a support, block by block."""
+
+    shared = True
+
+    def look(self, x: Array, groups: int) -> Sight:
+        oracle, (w, b) = self.oracle, self.split(x[:-1])
+        gains = GainOracle(oracle.rows, oracle.loss, oracle.ball)
+        at = gains.at_price(w, b, float(x[-1]))
+        radius = oracle.ball.radius
+        g = np.append(at.gradient, at.intercept_gradient)[: len(x) - 1]
+        g = np.append(g, at.slope - radius)
+        value = at.value - radius * float(x[-1])
+        m = oracle.arguments(self.rows.scores(w, b), self.rows.y)
+        cut = np.append(value - g @ x, g)[None]
+        return Sight(value, float(x[-1]), cut, np.ones(1), m, self.loss.slope(m), None)
 
 
 class BoxView(View):
@@ -209,8 +260,11 @@ class PlainView(View):
         return Sight(worst.value, worst.multiplier, cut, np.ones(1), m, self.loss.slope(m), None)
 
 
-def make_view(oracle: Oracle) -> View:
-    """The view that fits an oracle."""
+def make_view(oracle: Oracle, *, shared: bool = False) -> View:
+    """The view that fits an oracle; ``shared``: x ends with everybody's multiplier."""
+    if shared:
+        whole = isinstance(oracle, WholeSpaceOracle)
+        return SharedView(oracle) if whole else SharedSupportView(oracle)
     if isinstance(oracle, WholeSpaceOracle):
         return WholeSpaceView(oracle)
     if isinstance(oracle, L1BoxOracle) and is_lifted(oracle.loss, oracle.ball):
@@ -228,4 +282,6 @@ def dual_cut(view: View, slopes: Array, dimension: int) -> Array:
     if not view.oracle.is_margin:
         value = value - v * view.rows.y
     g, gb = view.rows.combine(view.masses * view.signed(v))
-    return np.concatenate([[view.rows.mean(value)], np.append(g, gb)[:dimension]])
+    size = dimension - view.shared
+    cut = np.append(view.rows.mean(value), np.append(g, gb)[:size])
+    return np.pad(cut, (0, dimension - size))  # flips can only add: slope 0 in a shared lambda

@@ -1,0 +1,84 @@
+"""One BLAS thread for what a client computes, on every engine.
+
+With several threads a product is summed in parts, and the parts depend on how many threads there
+are: the same rows would give other last digits on another machine or another engine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+# Read by the libraries when they are loaded; the same names on every platform.
+VARIABLES = (
+    "BLIS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+
+class _Here:
+    """The limit in this process: it holds as long as anyone wants it.
+
+    The number of threads belongs to the process, not to a thread of it: two runs at once must not
+    lift each other's limit.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.wanted = Lock(), 0
+        self.controller: Any = None
+        self.limiter: Any = None
+
+    def want(self) -> None:
+        with self.lock:
+            if self.wanted == 0:
+                # Looking for the libraries takes milliseconds; NumPy and SciPy are loaded by now.
+                self.controller = self.controller or ThreadpoolController()
+                self.limiter = self.controller.limit(limits=1, user_api="blas")
+            self.wanted += 1
+
+    def release(self) -> None:
+        with self.lock:
+            self.wanted -= 1
+            if self.wanted == 0:
+                self.limiter.restore_original_limits()
+
+
+_here, _environment = _Here(), Lock()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Compute with one BLAS thread in this process."""
+    _here.want()
+    try:
+        yield
+    finally:
+        _here.release()
+
+
+@contextmanager
+def one_blas_thread_in_children() -> Iterator[None]:
+    """Processes started here have one BLAS thread.
+
+    It goes by the environment, because a child loads NumPy before it runs a line of ours, and the
+    library makes its threads when it is loaded.
+    """
+    with _environment:
+        before = {name: os.environ.get(name) for name in VARIABLES}
+        os.environ.update(dict.fromkeys(VARIABLES, "1"))
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value

@@ -1,0 +1,147 @@
+"""A worker process as its parent sees it, from its start to its end."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from threading import Thread
+
+from drfl.engines.blas import one_blas_thread_in_children
+from drfl.engines.placement import Frame
+from drfl.engines.worker import serve
+from drfl.wire import Failure, Message, WireError, decode, encode
+
+# The one way of starting that every platform has. A fork would copy locks that threads hold.
+_SPAWN = multiprocessing.get_context("spawn")
+
+
+@dataclass(eq=False)
+class Task:
+    """The messages of one round to the clients of one worker, asked in this order."""
+
+    messages: Mapping[str, Message]
+    cancelled: bool = False
+
+
+@dataclass(frozen=True)
+class Started:
+    """The worker has placed its clients, or tells which one does not fit and why."""
+
+    worker: Resident
+    client: str
+    refusal: str
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One client has answered."""
+
+    worker: Resident
+    task: Task
+    client: str
+    reply: Message
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The process is gone, and has been waited for."""
+
+    worker: Resident
+
+
+News = Started | Answered | Ended
+
+
+class Resident:
+    """Starts a worker process.
+
+    A thread does the talking: a worker that has stopped reading keeps the thread waiting and
+    nobody else, until it is killed.
+
+    Parameters
+    ----------
+    frames : sequence of bytes
+        The packed clients, problem and handlers.
+    news : SimpleQueue
+        Where everything that happens is told.
+
+    Attributes
+    ----------
+    ready : bool
+        Whether it has placed its clients.
+    """
+
+    def __init__(self, frames: Sequence[Frame], news: SimpleQueue[News]) -> None:
+        self.ready = False
+        self._frames, self._news = frames, news
+        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        pipe, theirs = _SPAWN.Pipe()
+        # A daemon: should nobody close the engine, the interpreter ends it when it exits.
+        self.process = _SPAWN.Process(target=serve, args=(theirs,), daemon=True)
+        try:
+            with one_blas_thread_in_children():
+                self.process.start()
+        except BaseException:
+            pipe.close()
+            raise
+        finally:
+            theirs.close()  # else its end would not be seen here
+        self._thread = Thread(target=self._talk, args=(pipe,), daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process.is_alive()
+
+    def ask(self, task: Task) -> None:
+        """Let it answer a task when it is done with the one before."""
+        self._tasks.put(task)
+
+    def kill(self) -> None:
+        """End it at once, whatever it does; clients have nothing to save."""
+        self._tasks.put(None)
+        self.process.kill()
+
+    def join(self) -> None:
+        """Wait until nothing of it is left."""
+        self._thread.join()
+
+    def _talk(self, pipe: Connection) -> None:
+        try:
+            with pipe:
+                self._place(pipe)
+                while (task := self._tasks.get()) is not None:
+                    if not task.cancelled:
+                        self._exchange(pipe, task)
+        except (EOFError, OSError):
+            pass  # its end of the pipe is closed: it is gone, or going
+        finally:
+            self.process.kill()
+            self.process.join()
+            self._news.put(Ended(self))
+
+    def _place(self, pipe: Connection) -> None:
+        pipe.send_bytes(str(len(self._frames)).encode())
+        for frame in self._frames:
+            pipe.send_bytes(frame)
+        client, refusal = pipe.recv_bytes().decode(), pipe.recv_bytes().decode()
+        self.ready = not refusal
+        self._news.put(Started(self, client, refusal))
+
+    def _exchange(self, pipe: Connection, task: Task) -> None:
+        pipe.send_bytes(str(len(task.messages)).encode())
+        for name, message in task.messages.items():
+            pipe.send_bytes(name.encode())
+            pipe.send_bytes(encode(message))
+        for name, message in task.messages.items():
+            data, seconds = pipe.recv_bytes(), float(pipe.recv_bytes())
+            try:
+                reply = decode(data)
+            except WireError:
+                reply = Failure.BAD_REPLY.message(message.round)
+            self._news.put(Answered(self, task, name, reply, seconds))
