@@ -34,7 +34,7 @@ def unpack(frames: Sequence[Frame]) -> Any:
 
 
 class _Pickler(pickle.Pickler):
-    """Opens files again instead of copying them, and keeps the order of the entries."""
+    """Opens files again instead of copying them, and keeps the gaps of matrices."""
 
     def reducer_override(self, thing: Any) -> Any:
         if not isinstance(thing, np.ndarray) or thing.dtype.hasobject:
@@ -42,11 +42,8 @@ class _Pickler(pickle.Pickler):
         where = _where_mapped(thing)
         if where is not None:
             return _reopen, where
-        flags = thing.flags
-        if thing.ndim == 2 and not (flags.c_contiguous or flags.f_contiguous):
-            # pickle would make it C-contiguous, and products would be summed in another order.
-            by_column = abs(thing.strides[0]) < abs(thing.strides[1])
-            return np.asarray(thing, order="F" if by_column else "C").__reduce_ex__(5)
+        if thing.ndim == 2 and not thing.flags.forc:
+            return _spread, _without_gaps(thing)
         return NotImplemented
 
 
@@ -87,3 +84,34 @@ def _reopen(
     """
     window = np.memmap(file, np.uint8, "r", offset=start, shape=(length,))
     return np.ndarray(shape, dtype, window, first, strides)
+
+
+_Gaps = tuple[NDArray[Any], int, int, tuple[slice, slice], bool]
+
+
+def _without_gaps(matrix: NDArray[Any]) -> _Gaps:
+    """The entries of a matrix that is a part of a larger one, and what `_spread` must know."""
+    by_column = abs(matrix.strides[0]) < abs(matrix.strides[1])
+    A = matrix.T if by_column else matrix
+    down, across = (-1 if stride < 0 else 1 for stride in A.strides)
+    flips = slice(None, None, down), slice(None, None, across)
+    outer, inner = abs(A.strides[0]), abs(A.strides[1])
+    step = 1 if inner == A.itemsize else 2
+    gap = 0 if outer == inner * A.shape[1] else 1
+    return np.ascontiguousarray(A[flips]), step, gap, flips, by_column
+
+
+def _spread(
+    compact: NDArray[Any], step: int, gap: int, flips: tuple[slice, slice], by_column: bool
+) -> NDArray[Any]:
+    """A matrix with gaps where the original had some, if only small ones.
+
+    BLAS adds the entries of a matrix without gaps in another order, if the matrix is narrow, and
+    NumPy does not give every matrix to BLAS: the last digits would differ.
+    """
+    rows, columns = compact.shape
+    room = np.empty((rows, step * columns + gap), compact.dtype)
+    A = room[:, : step * columns : step]
+    A[...] = compact
+    A = A[flips]
+    return A.T if by_column else A

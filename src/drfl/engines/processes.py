@@ -14,7 +14,7 @@ from drfl.client import Client, Handler
 from drfl.engines.base import Answers, Engine, require_known
 from drfl.engines.place import Place
 from drfl.engines.placement import Frame, pack
-from drfl.engines.resident import News, Started
+from drfl.engines.resident import Ended, News, Started
 from drfl.problem import Problem
 from drfl.wire import Failure, Message
 
@@ -109,11 +109,13 @@ class ProcessesEngine(Engine):
         refusals = {}
         for _ in self._places:
             news = self._next(math.inf)
-            if not isinstance(news, Started):
+            if isinstance(news, Ended):
                 raise RuntimeError(
-                    "a worker process ended before it was ready: a script that uses the engine "
-                    "'processes' must do its work under `if __name__ == \"__main__\":`"
+                    f"a worker process ended (exit code {news.worker.process.exitcode}) before it "
+                    "was ready: a script that uses the engine 'processes' must do its work under "
+                    '`if __name__ == "__main__":`'
                 )
+            assert isinstance(news, Started)
             if news.refusal:
                 refusals[news.client] = news.refusal
         # The one that the serial engine would have met first; "": it concerns no client.

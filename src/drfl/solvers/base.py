@@ -24,6 +24,7 @@ class StatusKind(StrEnum):
 
     CERTIFIED = "certified"
     LOCAL = "local"
+    PARTIAL = "partial"
     MAX_ROUNDS = "max_rounds"
     STALLED = "stalled"
     FAILED = "failed"
@@ -62,6 +63,11 @@ class Status:
             f"no model whose coefficients differ by at most {radius:.3g} is better by more than "
             f"{gap:.1e} (relative); with radius 0 nothing is proved beyond",
         )
+
+    @classmethod
+    def partial(cls, absence: str, gap: float) -> Status:
+        """Clients are missing; what is proved then."""
+        return cls(StatusKind.PARTIAL, f"{absence}; the proved gap is {gap:.1e} (relative)")
 
     @classmethod
     def max_rounds(cls, gap: float, tol: float) -> Status:

@@ -151,7 +151,7 @@ class Search:
         cost[:d] = -self.bend @ self.at
         self.z, multipliers = minimise(P, cost, A * self.scale, b, lower)
         length = float(np.linalg.norm(self.z[: d + 1]))
-        if TINY < length and not 1.0 / RANGE < length < RANGE:
+        if length > TINY and not 1.0 / RANGE < length < RANGE:
             self._rescale(length)
             return self.propose(rows, right)
         self.multipliers = multipliers[len(frame.b) :]

@@ -15,18 +15,16 @@ with penalties of their own for models and values, each balanced by its residual
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from drfl.client import Checked, Handler
-from drfl.losses import Array
-from drfl.problem import Problem
 from drfl.solvers.admm.exchange import KIND, REPLY, REQUEST, Penalty, answer
 from drfl.solvers.admm.session import AdmmSession
-from drfl.solvers.base import Session, Solver
+from drfl.solvers.base import Solver
 
 IMBALANCE = 3.0  # of the residuals, at which a penalty changes
 FACTOR = 2.0  # by which it changes at first

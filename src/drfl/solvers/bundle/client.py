@@ -53,7 +53,7 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         reply["share"] = sights[0].share
     if request.dual is not None and site.policy.dual_cuts:
         reply.update(_dual(view, request, memory))
-    if message.round == 0:
+    if request.introduction:
         reply.update(_introduction(site))
     if request.local and site.rows.n_rows >= LOCAL_ROWS * site.dimension:
         reply["local"] = local_optimum(site, answer).astype(np.float32)

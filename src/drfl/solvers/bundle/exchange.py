@@ -60,8 +60,8 @@ class Request:
         Of which points curvature is wanted.
     groups : int
         Into how many groups the client should split its rows.
-    shares, local : bool
-        Whether the masses of the groups, and the client's own optimum, are wanted.
+    shares, introduction, local : bool
+        Whether the masses of the groups, facts about the client, and its own optimum are wanted.
     marks : tuple of int
         Numbers of the previous point, of the centre, and of the point of the curvature in force;
         -1: none.
@@ -74,6 +74,7 @@ class Request:
     curvature: tuple[bool, ...]
     groups: int = 1
     shares: bool = False
+    introduction: bool = False
     local: bool = False
     marks: tuple[int, int, int] = (-1, -1, -1)
     dual: Dual | None = None
@@ -91,7 +92,8 @@ class Request:
         """The message: ages of the marks, not numbers, so that the plan fits in bytes."""
         ages = [self.identities[0] - mark if mark >= 0 else 0 for mark in self.marks]
         ages = [age if age < 256 else 0 for age in ages]
-        plan = (self.groups, self.shares, self.local, *ages, *self.curvature)
+        first = self.introduction + 2 * self.local
+        plan = (self.groups, self.shares, first, *ages, *self.curvature)
         arrays: dict[str, NDArray[Any]] = {
             "id": np.array(self.identities),
             "plan": np.array(plan, dtype=np.uint8),
@@ -121,7 +123,8 @@ class Request:
             curvature=tuple(bool(entry) for entry in plan[6:]),
             groups=max(plan[0], 1),
             shares=bool(plan[1]),
-            local=bool(plan[2]),
+            introduction=bool(plan[2] & 1),
+            local=bool(plan[2] & 2),
             marks=(marks[0], marks[1], marks[2]),
             dual=None if dual is None else _read_dual(dual),
         )
@@ -135,6 +138,7 @@ def _read_dual(dual: Array) -> Dual:
 class Reply:
     """A validated reply; a multiplier is None where the norm of w gives it."""
 
+    identities: tuple[int, ...]
     values: Array
     multipliers: Sequence[float | None]
     rows: Array
@@ -203,6 +207,7 @@ def read_reply(message: Message, round: int, asked: Request, lifted: int) -> Rep
     elif "sketch" in arrays:
         packed = tuple(unpack_sketch(sketch) for sketch in arrays["sketch"])
     return Reply(
+        identities=asked.identities,
         values=arrays["value"][:, 0],
         multipliers=_multipliers(arrays["value"]),
         rows=arrays["cuts"],

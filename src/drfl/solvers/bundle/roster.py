@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from drfl.problem import Problem
 from drfl.solvers.bundle.evaluated import Evaluated
 from drfl.solvers.bundle.exchange import Reply, Request, read_reply
 from drfl.wire import Message, WireError
 
+PATIENCE = 8  # misses in a row after which a client counts as gone
+KNOWN_AFTER = 5  # answers after which its cuts stand for it
 SLACK = 1e-7  # a value may be below the client's own cuts by rounding, relatively
 
 
@@ -21,6 +25,18 @@ class Roster:
         self.answered = np.zeros(len(names), int)
         self.misses = np.zeros(len(names), int)  # in a row
         self.rejected: dict[str, str] = {}
+
+    def gone(self, s: int) -> bool:
+        """Whether a client has been silent for so long that nobody waits for it."""
+        return bool(self.misses[s] >= PATIENCE)
+
+    def lost(self) -> list[str]:
+        """Clients that are gone and have answered too rarely for their cuts to stand for them."""
+        return [
+            name
+            for s, name in enumerate(self.names)
+            if self.gone(s) and self.answered[s] < KNOWN_AFTER
+        ]
 
     def read(
         self,
@@ -45,6 +61,23 @@ class Roster:
             self.misses[s] = 0 if s in heard else self.misses[s] + 1
             self.answered[s] += s in heard
         return heard
+
+
+def without(problem: Problem, names: Sequence[str], lost: Sequence[str]) -> Problem:
+    """The problem of the other clients; given weights keep their proportions."""
+    mixture = problem.mixture
+    if not isinstance(mixture.center, str):
+        pairs = zip(names, mixture.center, strict=True)
+        kept = np.array([weight for name, weight in pairs if name not in lost])
+        center = kept / kept.sum() if kept.sum() > 0.0 else "uniform"
+        mixture = replace(mixture, center=center)
+    return Problem(
+        problem.loss,
+        problem.ball,
+        mixture,
+        fit_intercept=problem.fit_intercept,
+        shared_ball=problem.shared_ball,
+    )
 
 
 def require_consistent(reply: Reply, s: int, asked: Request, evaluated: Evaluated) -> None:

@@ -25,7 +25,7 @@ from drfl.solvers.bundle.master import Master, Solution
 from drfl.solvers.bundle.metric import Metric
 from drfl.solvers.bundle.recall import Recollection
 from drfl.solvers.bundle.region import Region, proved_region
-from drfl.solvers.bundle.roster import Roster
+from drfl.solvers.bundle.roster import Roster, without
 from drfl.solvers.bundle.settings import Settings
 from drfl.solvers.bundle.terms import lifted, make_terms
 from drfl.solvers.bundle.ties import Ties
@@ -41,7 +41,6 @@ SECOND = 0.05  # the second point's metric, as a multiple of the first's
 ACTIVE = 1e-9  # a multiplier above this keeps a cut
 NEWTON_ROUNDS = 8  # a smooth loss that takes longer is treated as nonsmooth
 TINY = 1e-10  # the proximal term of a master that is solved for its bound
-PATIENCE = 10  # rounds to wait for a first answer
 CONTRADICTION = 1e-6  # bounds that cross by more, relatively, cannot both be true
 STALL_AFTER = 30  # rounds without a better bound
 
@@ -59,23 +58,31 @@ class BundleSession(Session):
         tol: float,
         max_rounds: int,
     ) -> None:
-        self.settings, self.problem = settings, problem
+        self.settings = settings
         self.tol, self.max_rounds = tol, max_rounds
         self.n = n_features
         self.dimension = n_features + problem.fit_intercept + problem.shared_ball
-        self.lifted = lifted(problem, names, n_features)
+        self.every_name = tuple(names)
+        self.round = 0
+        self._reset(problem, names)
+
+    def _reset(self, problem: Problem, names: Sequence[str]) -> None:
+        """Begin with these clients, knowing nothing."""
+        self.problem = problem
+        self.lifted = lifted(problem, names, self.n)
         self.roster = Roster(names, self.lifted)
-        self.round, self.numbered = 0, 0
+        self.numbered = 0
         self.introductions: dict[int, Reply] = {}
         self.recollection = Recollection()
         self.descent = Descent(smooth=not problem.loss.kinks)
         self.upper, self.lower, self.at_zero = math.inf, 0.0, math.nan
         self.groups = 1
-        self.warm = settings.warm_start and len(names) > 1 and not problem.shared_ball
-        self.curious = settings.curvature == "auto"  # curvature is wanted of the next main point
+        self.warm = self.settings.warm_start and len(names) > 1 and not problem.shared_ball
+        self.curious = self.settings.curvature == "auto"  # about the next main point
         self.centre = self.best = self.previous = self.metric_point = -1
         self.dual: dict[int, Dual] = {}
-        self.last_progress = 0
+        self.last_progress = self.round
+        self.closing = False
         self.ties: Ties | None = None
         self.region: Region | None = None
         self._status: Status | None = None
@@ -103,22 +110,35 @@ class BundleSession(Session):
         for s in heard:
             self.recollection.note(s, self.asked[s])
         if self.centre < 0:
-            self.introductions.update(heard)
-            if len(self.introductions) == len(self.roster.names):
-                self._begin()
-                self._plan()
-            else:
-                missing = [s for s in self.asked if s not in self.introductions]
-                self.asked = {s: self.asked[s] for s in missing}
+            self._introduce(heard)
         else:
             self._take_in(heard)
-            if self.ties is None:
-                self._move()
-                self._plan()
-            else:
+            if self.ties is not None:
                 self._next_tie()
+            else:
+                if not self.closing:
+                    self._move()
+                self._plan()
         self.round += 1
+        self._let_go()
         self._judge()
+
+    def _introduce(self, heard: Mapping[int, Reply]) -> None:
+        """Wait until everyone has answered the first request, then begin."""
+        self.introductions.update(heard)
+        if len(self.introductions) == len(self.roster.names):
+            self._begin()
+            self._plan()
+        else:
+            silent = [s for s in self.asked if s not in self.introductions]
+            self.asked = {s: self.asked[s] for s in silent}
+
+    def _let_go(self) -> None:
+        """Go on without clients who fell silent before the model knew them."""
+        lost = self.roster.lost()
+        if lost and len(lost) < len(self.roster.names):
+            kept = [name for name in self.roster.names if name not in lost]
+            self._reset(without(self.problem, self.roster.names, lost), kept)
 
     def _ask(self, proposals: list[Proposal], second_curvature: bool = False) -> None:
         """Number the points and write down what every client is to answer."""
@@ -135,6 +155,7 @@ class BundleSession(Session):
                 curvature,
                 groups=self.groups,
                 shares=self.groups > 1 and not self.pool.knows(s, self.groups),
+                introduction=first,
                 local=first and self.warm,
                 marks=(self.previous, self.centre, self.metric_point),
                 dual=self.dual.get(s),
@@ -195,7 +216,7 @@ class BundleSession(Session):
         """Values, cuts and curvature of this round."""
         fresh: list[Cuts] = []
         for s, reply in heard.items():
-            for k, identity in enumerate(self.asked[s].identities):
+            for k, identity in enumerate(reply.identities):
                 point = self.evaluated.points[identity]
                 point.values[s] = reply.values[k]
                 given = reply.multipliers[k]
@@ -273,8 +294,36 @@ class BundleSession(Session):
         self.pool.keep(self.pool.cuts.used > self.round - age)
         self._forget_points()
         self._set_wishes()
-        warm = self._warm_start(proposals[0]) if self.round == 0 else None
-        self._ask(warm or proposals, second_curvature=bool(warm) and self.curious)
+        warm = self._warm_start(proposals[0]) if self.previous == 0 else None
+        if self._only_silence_left():
+            self._ask_again()
+        else:
+            self._ask(warm or proposals, second_curvature=bool(warm) and self.curious)
+
+    def _only_silence_left(self) -> bool:
+        """Whether the centre would do, if only everyone had evaluated it."""
+        centre = self.evaluated.points[self.centre]
+        value = self.evaluated.objective(self.centre)
+        self.closing = (
+            not centre.complete and relative_gap(value, self.lower, self.at_zero) <= self.tol
+        )
+        return self.closing
+
+    def _ask_again(self) -> None:
+        """Only the centre, only of those who have not evaluated it: the bound has to be real."""
+        point = self.evaluated.points[self.centre]
+        self.proposals, self.identities = [Proposal(point.x)], (self.centre,)
+        self.asked = {
+            int(s): Request(
+                point.x[None],
+                self.identities,
+                (False,),
+                groups=self.groups,
+                shares=self.groups > 1 and not self.pool.knows(int(s), self.groups),
+                marks=(self.previous, self.centre, self.metric_point),
+            )
+            for s in np.flatnonzero(np.isnan(point.values))
+        }
 
     def _solve(
         self, cuts: Cuts, x: Array, M: Array, reference: float, *, sharp: bool = False
@@ -325,12 +374,12 @@ class BundleSession(Session):
     def _judge(self) -> None:
         """Stop, or turn to the smallest of the optimal models where no radius singles one out."""
         if self.centre < 0:
-            if self.round >= min(PATIENCE, self.max_rounds):
+            if self.round >= self.max_rounds or len(self.roster.lost()) == len(self.roster.names):
                 self._status = Status.failed(self._silence())
             return
         if self.lower > self.upper + CONTRADICTION * max(abs(self.upper), self.at_zero):
             self._status = Status.failed(
-                f"the answers contradict each other, a lower bound of {self.lower:.6g} is above the "
+                f"the answers contradict each other, the lower bound {self.lower:.6g} is above the "
                 f"objective {self.upper:.6g}: a client's values or cuts are wrong"
             )
             return
@@ -340,6 +389,8 @@ class BundleSession(Session):
                 self._start_ties()
         if self.gap <= self.tol and (self.ties is None or self.ties.done):
             self._status = self._success()
+        elif self.closing and not self._awaited():
+            self._status = Status.partial(self._absence(), self.gap)
         elif self.round >= self.max_rounds:
             done = self.gap <= self.tol
             self._status = self._success() if done else Status.max_rounds(self.gap, self.tol)
@@ -351,7 +402,31 @@ class BundleSession(Session):
         reasons = [f"{name}: {self.roster.rejected.get(name, 'no answer')}" for name in names]
         return f"no usable first answer from {'; '.join(reasons)}"
 
+    def _awaited(self) -> list[int]:
+        """Clients who have not evaluated the centre but may still come back."""
+        missing = np.flatnonzero(np.isnan(self.evaluated.points[self.centre].values))
+        return [int(s) for s in missing if not self.roster.gone(int(s))]
+
+    def _absence(self) -> str:
+        """Who is missing, and what the certificate then covers."""
+        parts = []
+        dropped = [name for name in self.every_name if name not in self.roster.names]
+        if dropped:
+            parts.append(
+                f"{', '.join(dropped)} fell silent before it was known well enough and is left "
+                "out: weights and bounds are those of the problem without it"
+            )
+        frozen = [name for s, name in enumerate(self.roster.names) if self.roster.gone(s)]
+        if frozen:
+            parts.append(
+                f"{', '.join(frozen)} fell silent and is represented by its cuts: the lower bound "
+                "covers everyone, the objective is that of the best model that everyone evaluated"
+            )
+        return "; ".join(parts)
+
     def _success(self) -> Status:
+        if len(self.roster.names) < len(self.every_name):
+            return Status.partial(self._absence(), self.gap)
         if self.certificate.everywhere or (self.region and self.region.proved):
             return Status.certified(self.gap)
         assert self.region is not None
@@ -410,12 +485,11 @@ class BundleSession(Session):
 
     @property
     def coef(self) -> Array:
-        return self.evaluated.points[self.best].x[: self.n]
+        return self._best.x[: self.n]
 
     @property
     def intercept(self) -> float:
-        x = self.evaluated.points[self.best].x
-        return float(x[self.n]) if self.problem.fit_intercept else 0.0
+        return float(self._best.x[self.n]) if self.problem.fit_intercept else 0.0
 
     @property
     def objective(self) -> float:
@@ -431,15 +505,29 @@ class BundleSession(Session):
 
     @property
     def weights(self) -> Array:
-        return self.terms.mixture.worst_weights(self.client_losses)
+        values = self._best.values
+        if np.isnan(values).any():
+            return self._of_everyone(np.full(len(values), np.nan))
+        return self._of_everyone(self.terms.mixture.worst_weights(values))
 
     @property
     def client_losses(self) -> Array:
-        return self.evaluated.points[self.best].values
+        return self._of_everyone(self._best.values)
 
     @property
     def client_multipliers(self) -> Array:
-        return self.evaluated.points[self.best].multipliers
+        return self._of_everyone(self._best.multipliers)
+
+    @property
+    def _best(self) -> Point:
+        if self.best < 0:  # nobody has introduced itself yet
+            return Point.fresh(np.zeros(self.dimension), len(self.roster.names))
+        return self.evaluated.points[self.best]
+
+    def _of_everyone(self, values: Array) -> Array:
+        """By client in the order of the run, NaN for those who were let go."""
+        known = dict(zip(self.roster.names, values, strict=True))
+        return np.array([known.get(name, np.nan) for name in self.every_name])
 
     @property
     def rejected(self) -> Mapping[str, str]:
