@@ -11,7 +11,8 @@ import numpy as np
 from drfl.losses import Array
 from drfl.solvers.bundle.terms import Terms
 
-MEMORY = 60
+MEMORY = 60  # pairs
+ALIKE = 0.2  # how much local optima may differ for their mean to be worth a visit
 
 
 class Metric:
@@ -50,6 +51,14 @@ class Metric:
             total = max(sum(weight for weight, _ in have), 1e-12)
             return sum((weight / total * H for weight, H in have), start=np.zeros((d, d)))
         return self._bfgs(q)
+
+    def common(self, optima: Array, weights: Array) -> Array | None:
+        """The weighted mean of points (S, d), unless they differ too much to have one in common."""
+        mean = weights @ optima
+        H = self.curvature(self.terms.mixture.weights)
+        spread = np.einsum("si,ij,sj->s", optima - mean, H, optima - mean)
+        alike = float(weights @ spread) <= ALIKE * max(float(mean @ H @ mean), 1e-300)
+        return mean if alike else None
 
     def _bfgs(self, q: Array) -> Array:
         d = self.terms.dimension

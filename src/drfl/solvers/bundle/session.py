@@ -28,21 +28,19 @@ from drfl.solvers.bundle.region import Region, proved_region
 from drfl.solvers.bundle.roster import Roster, without
 from drfl.solvers.bundle.settings import Settings
 from drfl.solvers.bundle.terms import lifted, make_terms
-from drfl.solvers.bundle.ties import Ties
+from drfl.solvers.bundle.ties import Ties, is_unique
+from drfl.solvers.bundle.verdict import verdict
 from drfl.wire import Message
 
 # Curvature is asked for in these rounds: often at first, then ever more rarely.
 SCHEDULE = frozenset((0, 1, 2, 3, 4, 6, 8, 11, 15, 20, 26, 33, 41, 50, 60, 71, 83, 96))
 DROP_AFTER, MANY_CUTS, DROP_SOON = 8, 4000, 2  # rounds without a multiplier; fewer for big pools
-ALIKE = 0.2  # how much local optima may differ for their mean to be worth a visit
 REGROUP_AT = 1e-2  # predicted relative decrease at which the rows are split into groups
 BOUND_AT = 1e-2  # predicted relative decrease at which a master is solved for its bound alone
 SECOND = 0.05  # the second point's metric, as a multiple of the first's
 ACTIVE = 1e-9  # a multiplier above this keeps a cut
 NEWTON_ROUNDS = 8  # a smooth loss that takes longer is treated as nonsmooth
 TINY = 1e-10  # the proximal term of a master that is solved for its bound
-CONTRADICTION = 1e-6  # bounds that cross by more, relatively, cannot both be true
-STALL_AFTER = 30  # rounds without a better bound
 
 
 class BundleSession(Session):
@@ -114,14 +112,16 @@ class BundleSession(Session):
         else:
             self._take_in(heard)
             if self.ties is not None:
-                self._next_tie()
+                self._next_tie(self.ties)
             else:
                 if not self.closing:
                     self._move()
                 self._plan()
         self.round += 1
         self._let_go()
-        self._judge()
+        if self.centre >= 0:
+            self._single_out()
+        self._status = verdict(self)
 
     def _introduce(self, heard: Mapping[int, Reply]) -> None:
         """Wait until everyone has answered the first request, then begin."""
@@ -147,25 +147,26 @@ class BundleSession(Session):
         self.numbered += len(proposals)
         points = np.array([p.x for p in proposals])
         curvature = (self.curious, *(second_curvature for _ in proposals[1:]))
-        first = self.centre < 0
-        self.asked = {
-            s: Request(
-                points,
-                self.identities,
-                curvature,
-                groups=self.groups,
-                shares=self.groups > 1 and not self.pool.knows(s, self.groups),
-                introduction=first,
-                local=first and self.warm,
-                marks=(self.previous, self.centre, self.metric_point),
-                dual=self.dual.get(s),
-            )
-            for s in range(len(self.roster.names))
-        }
-        if not first:
+        everyone = range(len(self.roster.names))
+        self.asked = {s: self._request(s, points, curvature) for s in everyone}
+        if self.centre >= 0:
             self._catch_up()
             for identity, proposal in zip(self.identities, proposals, strict=True):
                 self.evaluated.points[identity] = Point.fresh(proposal.x, len(self.roster.names))
+
+    def _request(self, s: int, points: Array, curvature: tuple[bool, ...]) -> Request:
+        first = self.centre < 0
+        return Request(
+            points,
+            self.identities,
+            curvature,
+            groups=self.groups,
+            shares=self.groups > 1 and not self.pool.knows(s, self.groups),
+            introduction=first,
+            local=first and self.warm,
+            marks=(self.previous, self.centre, self.metric_point),
+            dual=self.dual.get(s),
+        )
 
     def _catch_up(self) -> None:
         """Whoever has not evaluated the centre yet does so beside the new points."""
@@ -261,12 +262,15 @@ class BundleSession(Session):
                     self.metric.hessians[s] = H
         if self.descent.judge(at_centre, f, proposal, second_wins):
             self.centre = chosen
+        # Estimates of silent clients may have been too low: never stay above a proved value.
+        if self.upper < self.evaluated.objective(self.centre):
+            self.centre = self.best
 
     # ------------------------------------------------------------------ what to ask next
     def _plan(self) -> None:
         """Solve the masters: next points, multipliers, a lower bound."""
         x, at_centre = self.evaluated.points[self.centre].x, self.evaluated.objective(self.centre)
-        if not (self.certificate.everywhere or (self.region and self.region.proved)):
+        if not self.bounded_everywhere:
             # A bound that holds in a region only is not mixed with those of other regions.
             self.region, self.lower = Region.around(x, self.terms.unit), 0.0
         H = self.metric.curvature(self.q)
@@ -313,17 +317,9 @@ class BundleSession(Session):
         """Only the centre, only of those who have not evaluated it: the bound has to be real."""
         point = self.evaluated.points[self.centre]
         self.proposals, self.identities = [Proposal(point.x)], (self.centre,)
-        self.asked = {
-            int(s): Request(
-                point.x[None],
-                self.identities,
-                (False,),
-                groups=self.groups,
-                shares=self.groups > 1 and not self.pool.knows(int(s), self.groups),
-                marks=(self.previous, self.centre, self.metric_point),
-            )
-            for s in np.flatnonzero(np.isnan(point.values))
-        }
+        self.dual = {}
+        silent = np.flatnonzero(np.isnan(point.values))
+        self.asked = {int(s): self._request(int(s), point.x[None], (False,)) for s in silent}
 
     def _solve(
         self, cuts: Cuts, x: Array, M: Array, reference: float, *, sharp: bool = False
@@ -348,13 +344,8 @@ class BundleSession(Session):
         if not local or not self.metric.known:
             return None
         weights = self.q[list(local)] / self.q[list(local)].sum()
-        optima = np.array(list(local.values()))
-        mean = weights @ optima
-        H = self.metric.curvature(self.terms.mixture.weights)
-        spread = np.einsum("si,ij,sj->s", optima - mean, H, optima - mean)
-        if float(weights @ spread) > ALIKE * max(float(mean @ H @ mean), 1e-300):
-            return None
-        return [Proposal(mean, newton.model, newton.prox), newton]
+        mean = self.metric.common(np.array(list(local.values())), weights)
+        return None if mean is None else [Proposal(mean, newton.model, newton.prox), newton]
 
     def _forget_points(self) -> None:
         kept = {self.centre, self.best}
@@ -371,112 +362,46 @@ class BundleSession(Session):
         promising = descent.decrease > min(self.tol, 1e-6)
         self.curious = self.settings.curvature == "auto" and ahead in SCHEDULE and promising
 
-    def _judge(self) -> None:
-        """Stop, or turn to the smallest of the optimal models where no radius singles one out."""
-        if self.centre < 0:
-            if self.round >= self.max_rounds or len(self.roster.lost()) == len(self.roster.names):
-                self._status = Status.failed(self._silence())
-            return
-        if self.lower > self.upper + CONTRADICTION * max(abs(self.upper), self.at_zero):
-            self._status = Status.failed(
-                f"the answers contradict each other, the lower bound {self.lower:.6g} is above the "
-                f"objective {self.upper:.6g}: a client's values or cuts are wrong"
-            )
-            return
-        if self.ties is None and self.gap <= self.tol and not self.certificate.everywhere:
-            self._prove_region()
-            if self.gap <= self.tol and not self._unique():
-                self._start_ties()
-        if self.gap <= self.tol and (self.ties is None or self.ties.done):
-            self._status = self._success()
-        elif self.closing and not self._awaited():
-            self._status = Status.partial(self._absence(), self.gap)
-        elif self.round >= self.max_rounds:
-            done = self.gap <= self.tol
-            self._status = self._success() if done else Status.max_rounds(self.gap, self.tol)
-        elif self.round - self.last_progress > STALL_AFTER:
-            self._status = Status.stalled(self.gap, self.tol)
-
-    def _silence(self) -> str:
-        names = [self.roster.names[s] for s in self.asked if s not in self.introductions]
-        reasons = [f"{name}: {self.roster.rejected.get(name, 'no answer')}" for name in names]
-        return f"no usable first answer from {'; '.join(reasons)}"
-
-    def _awaited(self) -> list[int]:
-        """Clients who have not evaluated the centre but may still come back."""
-        missing = np.flatnonzero(np.isnan(self.evaluated.points[self.centre].values))
-        return [int(s) for s in missing if not self.roster.gone(int(s))]
-
-    def _absence(self) -> str:
-        """Who is missing, and what the certificate then covers."""
-        parts = []
-        dropped = [name for name in self.every_name if name not in self.roster.names]
-        if dropped:
-            parts.append(
-                f"{', '.join(dropped)} fell silent before it was known well enough and is left "
-                "out: weights and bounds are those of the problem without it"
-            )
-        frozen = [name for s, name in enumerate(self.roster.names) if self.roster.gone(s)]
-        if frozen:
-            parts.append(
-                f"{', '.join(frozen)} fell silent and is represented by its cuts: the lower bound "
-                "covers everyone, the objective is that of the best model that everyone evaluated"
-            )
-        return "; ".join(parts)
-
-    def _success(self) -> Status:
-        if len(self.roster.names) < len(self.every_name):
-            return Status.partial(self._absence(), self.gap)
-        if self.certificate.everywhere or (self.region and self.region.proved):
-            return Status.certified(self.gap)
-        assert self.region is not None
-        return Status.local(self.gap, float(self.region.radius.max()))
-
     # ------------------------------------------------------------------ radius 0 everywhere
-    def _prove_region(self) -> None:
-        """Make the bound hold everywhere, if the better models lie in a bounded set."""
-        x = self.evaluated.points[self.best].x
+    @property
+    def bounded_everywhere(self) -> bool:
+        """Whether the lower bound holds for every w and b, not in a region only."""
+        return self.certificate.everywhere or (self.region is not None and self.region.proved)
+
+    def _single_out(self) -> None:
+        """At an optimum that no radius singles out: prove where it is, then seek the smallest."""
+        if self.ties is not None or self.gap > self.tol or self.certificate.everywhere:
+            return
+        x = self._best.x
         region = proved_region(self.master, self.pool, self.upper, x)
         if region is not None:
-            D = np.diag(self.metric.diagonal)
             self.region, self.lower = region, 0.0
+            D = np.diag(self.metric.diagonal)
             self._solve(self.pool.cuts, x, TINY * D, self.upper, sharp=True)
+        smooth = not self.problem.loss.kinks
+        if self.gap <= self.tol and not (smooth and is_unique(self.metric, self.q)):
+            scale = max(abs(self.upper), 1e-3 * self.at_zero)
+            level = max(self.lower + self.tol * scale, self.upper)
+            self.ties = Ties(level, x, self.upper, self.n)
+            self.last_progress = self.round
+            self._ask_smaller(self.ties, None)
 
-    def _unique(self) -> bool:
-        """A smooth loss with full curvature has one minimiser."""
-        if self.problem.loss.kinks or not self.metric.known:
-            return False
-        scale = 1.0 / np.sqrt(self.metric.diagonal)
-        H = self.metric.curvature(self.q) * np.outer(scale, scale)
-        return bool(np.linalg.eigvalsh(H)[0] > 1e-4 * np.trace(H) / len(H))
-
-    def _start_ties(self) -> None:
-        scale = max(abs(self.upper), 1e-3 * self.at_zero)
-        level = max(self.lower + self.tol * scale, self.upper)
-        x = self.evaluated.points[self.best].x
-        self.ties = Ties(level, x, self.upper, self.n)
-        self.last_progress = self.round
-        self._ask_tie(None)
-
-    def _next_tie(self) -> None:
-        assert self.ties is not None
+    def _next_tie(self, ties: Ties) -> None:
         for identity in self.identities:
             point = self.evaluated.points[identity]
-            if point.complete and self.ties.offer(point.x, self.evaluated.objective(identity)):
-                self.best, self.upper = identity, self.ties.objective
+            if point.complete and ties.offer(point.x, self.evaluated.objective(identity)):
+                self.best, self.upper = identity, ties.objective
                 self.last_progress = self.round
-        first = self.identities[0]
-        refused = self.evaluated.points[first].x, self.evaluated.objective(first)
-        self._ask_tie(refused if self.evaluated.points[first].complete else None)
+        first = self.evaluated.points[self.identities[0]]
+        refused = first.x, self.evaluated.objective(self.identities[0])
+        self._ask_smaller(ties, refused if first.complete else None)
 
-    def _ask_tie(self, refused: tuple[Array, float] | None) -> None:
-        assert self.ties is not None
+    def _ask_smaller(self, ties: Ties, refused: tuple[Array, float] | None) -> None:
         tangent = self.pool.cuts.where(self.pool.cuts.tangent)
-        solution = self.master.smallest(self.pool, tangent, self.ties.level)
-        points = self.ties.next_points(solution, refused)
+        solution = self.master.smallest(self.pool, tangent, ties.level)
         self._forget_points()
         self.curious, self.dual = False, {}
-        self._ask(points)
+        self._ask(ties.next_points(solution, refused))
 
     # ------------------------------------------------------------------ what everyone reads
     @property

@@ -19,6 +19,7 @@ import numpy as np
 from drfl.losses import Array
 from drfl.solvers.bundle.descent import Proposal
 from drfl.solvers.bundle.master import Solution
+from drfl.solvers.bundle.metric import Metric
 
 CLOSE = 1.01  # the norm is within 1 % of the smallest
 
@@ -70,3 +71,12 @@ class Ties:
             share = (self.level - self.objective) / max(value - self.objective, 1e-300)
             points.append(Proposal(self.x + max(share, 0.0) * (z - self.x)))
         return points
+
+
+def is_unique(metric: Metric, q: Array) -> bool:
+    """Whether the curvature of a smooth loss is so full that there is one minimiser."""
+    if not metric.known:
+        return False
+    scale = 1.0 / np.sqrt(metric.diagonal)
+    H = metric.curvature(q) * np.outer(scale, scale)
+    return bool(np.linalg.eigvalsh(H)[0] > 1e-4 * np.trace(H) / len(H))
