@@ -104,7 +104,7 @@ class AdmmConsensus(AdmmSession):
         d = len(self.w); p = self._penalty; st = self.settings
         N = np.linalg.norm
         new = []
-        tau = 1 + (st.fac - 1) / (1 + st.decay * self.k)
+        tau = 1 + (st.fac - 1) / (1 + (st.decay * self.k) ** 2)
         for cols, here, c in ((slice(0, d), self.w[None], p.model), (slice(d, d + 1), self.z[:, None], p.value)):
             v, old = self.last[:, cols], self.previous[:, cols]
             r = N(v - here) / max(N(np.broadcast_to(here, v.shape)), N(v), 1e-300)

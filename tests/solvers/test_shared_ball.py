@@ -1,0 +1,75 @@
+"""WAFL's exact problem: one ball around the mixture, one multiplier for all clients."""
+
+import math
+
+import numpy as np
+import pytest
+
+import drfl
+from drfl import reference
+
+CASES = [
+    ("hinge", "l1", 1.0, None),
+    ("hinge", "l2", 0.3, None),
+    ("hinge", "linf", math.inf, None),
+    ("hinge", "l1", 1.0, drfl.Box(-3.0, 3.0)),
+    ("logistic", "l2", 1.0, None),
+    ("smooth_hinge", "l1", 0.5, None),
+    ("huber", "linf", 5.0, None),
+    ("epsilon_insensitive", "l2", 0.3, None),
+    ("pinball", "l1", 1.0, None),
+]
+
+
+def data(loss, seed=0):
+    rng = np.random.default_rng(seed)
+    w = rng.normal(size=3)
+    out = []
+    for _ in range(3):
+        X = np.clip(rng.normal(size=(25, 3)), -3.0, 3.0)
+        z = X @ w + 0.5 * rng.normal(size=25)
+        regression = loss in ("huber", "epsilon_insensitive", "pinball")
+        out.append((X, z if regression else np.where(z > 0.0, 1.0, -1.0)))
+    return out
+
+
+def solve(loss, clients, ball, *, shared, **settings):
+    problem = drfl.Problem(loss, ball, drfl.Mixture(), shared_ball=shared, **settings)
+    return drfl.solve(problem, [drfl.Client(f"c{s}", *c) for s, c in enumerate(clients)])
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize(("loss", "norm", "label_cost", "support"), CASES)
+def test_against_the_reference(loss, norm, label_cost, support, fit_intercept):
+    clients, ball = data(loss), drfl.Ball(0.1, norm, label_cost, support)
+    result = solve(loss, clients, ball, shared=True, fit_intercept=fit_intercept)
+    truth = reference.solve(
+        loss,
+        clients,
+        radius=0.1,
+        label_cost=label_cost,
+        norm=norm,
+        support=support,
+        fit_intercept=fit_intercept,
+        shared=True,
+    )
+    assert result.status.kind == "certified"
+    assert result.objective == pytest.approx(truth.objective, rel=2e-6)
+    assert result.lower_bound <= truth.objective * (1.0 + 1e-6)
+
+
+@pytest.mark.parametrize(("loss", "norm", "label_cost", "support"), CASES)
+def test_a_ball_for_each_client_is_not_worse(loss, norm, label_cost, support):
+    clients, ball = data(loss, seed=1), drfl.Ball(0.05, norm, label_cost, support)
+    each = solve(loss, clients, ball, shared=False)
+    one = solve(loss, clients, ball, shared=True)
+    assert each.lower_bound <= one.objective
+    assert each.objective <= one.objective * (1.0 + 2e-6)
+
+
+def test_the_two_differ_where_labels_flip():
+    # A shared budget goes where flips gain most; separate ones are spent at every client.
+    clients, ball = data("hinge", seed=1), drfl.Ball(0.01, "l1", 1.0)
+    each = solve("hinge", clients, ball, shared=False)
+    one = solve("hinge", clients, ball, shared=True)
+    assert one.lower_bound > each.objective * (1.0 + 1e-4)
