@@ -103,14 +103,17 @@ def blas():
 
 if __name__ == "__main__":
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(20_000, 60))
-    client = Client("a", X, np.sign(X[:, 0] + rng.normal(size=20_000)))
+    # Weighted means of so many rows are the sums that several threads would split.
+    p = np.linspace(1.0, 2.0, 20_000)
+    X = rng.normal(size=(20_000, 20))
+    client = Client("a", X, np.sign(X[:, 0] + rng.normal(size=20_000)), sample_weight=p)
     print(len(blas()), max(blas()))
     runs = [
-        solve(Problem("logistic", Ball(0.05)), [client], engine=engine, max_rounds=3)
+        solve(Problem("hinge", Ball(0.05)), [client], engine=engine, max_rounds=3)
         for engine in ("serial", "processes")
     ]
-    print(max(blas()), runs[0].coef.tobytes() == runs[1].coef.tobytes(), runs[0].rounds)
+    one, other = ([r.coef.tolist(), [x.objective for x in r.history]] for r in runs)
+    print(max(blas()), one == other, runs[0].rounds)
     with ProcessesEngine() as engine:
         engine.start([client], Problem(), HANDLERS)
         reply = engine.map({"a": Message("threads", 0)}, None).replies["a"]
@@ -162,11 +165,11 @@ def test_the_environment_is_as_before():
 def test_rows_are_spread_evenly_over_the_workers():
     sizes = {"a": 100, "b": 10, "c": 60, "d": 50, "e": 5}
     group = [Client(name, np.ones((size, 1)), np.ones(size)) for name, size in sizes.items()]
-    assert [[c.name for c in g] for g in _groups(group, 2)] == [["a", "b"], ["c", "d", "e"]]
+    assert [[c.name for c in g] for g in _groups(group, 2)] == [["a", "b", "e"], ["c", "d"]]
     assert [[c.name for c in g] for g in _groups(group[:2], 7)] == [["a"], ["b"]]
 
 
-@pytest.mark.parametrize(("workers", "count"), [(1, 1), (2, 2), (8, 3)])
+@pytest.mark.parametrize(("workers", "count"), [(1, 1), (8, 3)])
 def test_workers_are_processes_that_stay(workers, count):
     with ProcessesEngine(workers=workers) as engine:
         engine.start(clients(), PROBLEM, HANDLERS)

@@ -17,6 +17,7 @@ def count(site, message):
 def hang(site, message):
     """South never answers."""
     if site.name == "south":
+        print("south hangs", flush=True)
         time.sleep(10_000)
     return {}
 

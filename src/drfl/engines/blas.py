@@ -39,10 +39,17 @@ class _Here:
     def want(self) -> None:
         with self.lock:
             if self.wanted == 0:
-                # Looking for the libraries takes milliseconds; NumPy and SciPy are loaded by now.
-                self.controller = self.controller or ThreadpoolController()
-                self.limiter = self.controller.limit(limits=1, user_api="blas")
+                self.limiter = self._libraries().limit(limits=1, user_api="blas")
             self.wanted += 1
+
+    def _libraries(self) -> Any:
+        if self.controller is None:
+            # SciPy brings a BLAS of its own, which must be loaded to be found. The search takes
+            # milliseconds, too long for every round.
+            import scipy.linalg  # noqa: F401
+
+            self.controller = ThreadpoolController()
+        return self.controller
 
     def release(self) -> None:
         with self.lock:

@@ -16,7 +16,8 @@ class SerialEngine(Engine):
     """Calls the clients one after the other.
 
     A computation cannot be interrupted here. The deadline is held against the seconds of each
-    client alone, as if all computed at once, and an answer that took longer is dropped.
+    client alone, as if all computed at once, and an answer that took longer is dropped. The
+    clients compute with one BLAS thread: the numbers do not depend on how many there could be.
 
     Parameters
     ----------

@@ -31,7 +31,8 @@ LOCAL_ROWS = 5  # a local optimum on fewer rows per coefficient tells the others
 def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     """Evaluate the points of a request."""
     request = Request.read(message, site.dimension)
-    view, memory = make_view(site.oracle, shared=site.shared_ball), memory_of(site)
+    view = make_view(site.oracle, shared=site.shared_ball, lifted=request.lifted)
+    memory = memory_of(site)
     groups = request.groups if site.policy.groups else 1
     previous = memory.sights.get(request.marks[0])
     before = previous.arguments if previous else None

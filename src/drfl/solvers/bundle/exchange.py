@@ -62,6 +62,8 @@ class Request:
         Into how many groups the client should split its rows.
     shares, introduction, local : bool
         Whether the masses of the groups, facts about the client, and its own optimum are wanted.
+    lifted : bool
+        Whether cuts know the clipping of a box: all clients' do, or none's.
     marks : tuple of int
         Numbers of the previous point, of the centre, and of the point of the curvature in force;
         -1: none.
@@ -76,6 +78,7 @@ class Request:
     shares: bool = False
     introduction: bool = False
     local: bool = False
+    lifted: bool = False
     marks: tuple[int, int, int] = (-1, -1, -1)
     dual: Dual | None = None
 
@@ -92,7 +95,7 @@ class Request:
         """The message: ages of the marks, not numbers, so that the plan fits in bytes."""
         ages = [self.identities[0] - mark if mark >= 0 else 0 for mark in self.marks]
         ages = [age if age < 256 else 0 for age in ages]
-        first = self.introduction + 2 * self.local
+        first = self.introduction + 2 * self.local + 4 * self.lifted
         plan = (self.groups, self.shares, first, *ages, *self.curvature)
         arrays: dict[str, NDArray[Any]] = {
             "id": np.array(self.identities),
@@ -125,6 +128,7 @@ class Request:
             shares=bool(plan[1]),
             introduction=bool(plan[2] & 1),
             local=bool(plan[2] & 2),
+            lifted=bool(plan[2] & 4),
             marks=(marks[0], marks[1], marks[2]),
             dual=None if dual is None else _read_dual(dual),
         )

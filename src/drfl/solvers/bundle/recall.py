@@ -29,6 +29,7 @@ REQUEST = {
     "groups": Field("uint8", ("P",)),
     "before": Field("int64", ("P",)),  # the point that the density was measured from; -2: none
     "keep": Field("uint8", ("P",)),
+    "lifted": Field("uint8", (1,)),
 }
 
 
@@ -43,6 +44,7 @@ class _Point:
 class Recollection:
     """Which points every client remembers, and what is needed to compute them again."""
 
+    lifted: bool
     points: dict[int, _Point] = field(default_factory=dict)
     sights: dict[int, set[int]] = field(default_factory=dict)  # by client
     densities: dict[int, set[int]] = field(default_factory=dict)
@@ -78,6 +80,7 @@ class Recollection:
                 ],
                 dtype=np.int64,
             ),
+            "lifted": np.array([self.lifted], dtype=np.uint8),
             "keep": np.array([i in keep or i in dense for i in every], dtype=np.uint8),
         }
         return Message(KIND, round, arrays)
@@ -86,7 +89,8 @@ class Recollection:
 def recall(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     """The client's half: compute the points again; there is nothing to answer."""
     arrays, memory = message.arrays, memory_of(site)
-    view = make_view(site.oracle, shared=site.shared_ball)
+    lifted = bool(arrays["lifted"][0])
+    view = make_view(site.oracle, shared=site.shared_ball, lifted=lifted)
     for k, identity in enumerate(arrays["id"].tolist()):
         groups = int(arrays["groups"][k]) if site.policy.groups else 1
         memory.sights[identity] = at = view.look(arrays["x"][k], groups)

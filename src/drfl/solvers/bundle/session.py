@@ -71,7 +71,7 @@ class BundleSession(Session):
         self.roster = Roster(names, self.lifted)
         self.numbered = 0
         self.introductions: dict[int, Reply] = {}
-        self.recollection = Recollection()
+        self.recollection = Recollection(bool(self.lifted))
         self.descent = Descent(smooth=not problem.loss.kinks)
         self.upper, self.lower, self.at_zero = math.inf, 0.0, math.nan
         self.groups = 1
@@ -164,6 +164,7 @@ class BundleSession(Session):
             shares=self.groups > 1 and not self.pool.knows(s, self.groups),
             introduction=first,
             local=first and self.warm,
+            lifted=bool(self.lifted),
             marks=(self.previous, self.centre, self.metric_point),
             dual=self.dual.get(s),
         )
@@ -343,8 +344,10 @@ class BundleSession(Session):
         local = {s: r.local for s, r in self.introductions.items() if r.local is not None}
         if not local or not self.metric.known:
             return None
-        weights = self.q[list(local)] / self.q[list(local)].sum()
-        mean = self.metric.common(np.array(list(local.values())), weights)
+        weights = self.q[list(local)]
+        if not weights.any():
+            return None
+        mean = self.metric.common(np.array(list(local.values())), weights / weights.sum())
         return None if mean is None else [Proposal(mean, newton.model, newton.prox), newton]
 
     def _forget_points(self) -> None:

@@ -260,14 +260,17 @@ class PlainView(View):
         return Sight(worst.value, worst.multiplier, cut, np.ones(1), m, self.loss.slope(m), None)
 
 
-def make_view(oracle: Oracle, *, shared: bool = False) -> View:
-    """The view that fits an oracle; ``shared``: x ends with everybody's multiplier."""
+def make_view(oracle: Oracle, *, shared: bool = False, lifted: bool = True) -> View:
+    """The view that fits an oracle, as the server wants it.
+
+    ``shared``: x ends with everybody's multiplier. ``lifted``: cuts know the clipping of a box.
+    """
     if shared:
         whole = isinstance(oracle, WholeSpaceOracle)
         return SharedView(oracle) if whole else SharedSupportView(oracle)
     if isinstance(oracle, WholeSpaceOracle):
         return WholeSpaceView(oracle)
-    if isinstance(oracle, L1BoxOracle) and is_lifted(oracle.loss, oracle.ball):
+    if lifted and isinstance(oracle, L1BoxOracle) and is_lifted(oracle.loss, oracle.ball):
         return BoxView(oracle)
     return PlainView(oracle)
 
