@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from drfl.norms import NORMS, make_norm
 
 every_norm = pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS)
+few_examples = settings(max_examples=30)
 ORDER = {"l1": (1, np.inf), "l2": (2, 2), "linf": (np.inf, 1)}  # of the norm and of its dual
 
 
@@ -26,6 +27,7 @@ def into_ball(norm, d):
 
 # ---------------------------------------------------------------------- norm and dual
 @every_norm
+@few_examples
 @given(pair=vectors(2), factor=st.floats(-10, 10))
 def test_it_is_a_norm(norm, pair, factor):
     a, b = pair
@@ -35,6 +37,7 @@ def test_it_is_a_norm(norm, pair, factor):
 
 
 @every_norm
+@few_examples
 @given(pair=vectors(2))
 def test_dual_pairing_is_attained(norm, pair):
     w, d = pair
@@ -45,6 +48,7 @@ def test_dual_pairing_is_attained(norm, pair):
 
 
 @every_norm
+@few_examples
 @given(pair=vectors(2))
 def test_steepest_is_a_subgradient_of_the_dual_norm(norm, pair):
     w, other = pair
@@ -84,6 +88,7 @@ def test_the_three_norms_and_their_duals(name):
 
 # ---------------------------------------------------------------------- projection
 @every_norm
+@few_examples
 @given(pair=vectors(2, 10.0), scale=st.sampled_from([0.01, 0.1, 1.0]))
 def test_projection_by_its_variational_inequality(norm, pair, scale):
     v, d = scale * pair[0], into_ball(norm, pair[1])
@@ -95,6 +100,7 @@ def test_projection_by_its_variational_inequality(norm, pair, scale):
 
 
 @every_norm
+@few_examples
 @given(pair=vectors(2, 10.0))
 def test_projection_is_idempotent_and_shrinks_distances(norm, pair):
     a, b = (norm.project_ball(v) for v in pair)
@@ -103,6 +109,7 @@ def test_projection_is_idempotent_and_shrinks_distances(norm, pair):
 
 
 @every_norm
+@few_examples
 @given(one=vectors(1))
 def test_points_of_the_ball_stay(norm, one):
     inside = 0.999 * into_ball(norm, one[0])
@@ -112,6 +119,7 @@ def test_points_of_the_ball_stay(norm, one):
 
 
 @every_norm
+@few_examples
 @given(pair=vectors(2, 10.0))
 def test_moreau_the_rest_is_the_prox_of_the_dual_norm(norm, pair):
     r"""x = v - P(v) minimises |x-v|^2/2 + ||x||_*, strongly: the three-point inequality."""

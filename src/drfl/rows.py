@@ -21,6 +21,9 @@ Visit = Callable[[slice, Array], Array]
 
 # A block of rows should stay in cache between X@w and X'v: about 3 MB of float64.
 BLOCK_ELEMENTS = 400_000
+# What is not a linear map makes about so many arrays of the size of its block, which all together
+# should stay in cache too.
+COPIES = 12
 # Up to one row in so many is gathered; beyond, reading all rows in order is faster.
 FEW = 8
 
@@ -277,7 +280,7 @@ class Rows:
 
     def dense_blocks(self) -> Iterator[tuple[slice, Array]]:
         """Blocks of rows as dense float64 arrays, scaled: for what is not a linear map of X."""
-        size = max(16, BLOCK_ELEMENTS // max(1, self.n_features))
+        size = max(16, BLOCK_ELEMENTS // COPIES // max(1, self.n_features))
         for start in range(0, self.n_rows, size):
             block = slice(start, min(start + size, self.n_rows))
             yield block, self.take(block)

@@ -10,6 +10,7 @@ from drfl.estimators import DRFLClassifier, DRFLRegressor
 from drfl.losses import make_loss
 from drfl.mixture import Mixture
 from drfl.norms import make_norm
+from drfl.solvers.bundle import Bundle
 from drfl.supports import Box
 
 TOL = 1e-6
@@ -85,37 +86,54 @@ def test_drfl_is_afl_with_a_price_on_the_norm(hospitals, label_cost, norm):
     assert fit.objective_ == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("solver", ["auto", "local"])
 @pytest.mark.parametrize("center", ["uniform", "proportional", [0.2, 0.3, 0.5]])
 @pytest.mark.parametrize("support", [None, Box(-5.0, 5.0)])
-def test_wafl_with_moving_labels_is_one_client_that_holds_the_mixture(hospitals, center, support):
+def test_wafl_where_labels_move(hospitals, solver, center, support):
     X, y, clients = rows(hospitals, "Classifier")
     params = {"radius": 0.05, "label_cost": 0.5, "support": support}
-    wafl = baselines.WAFLClassifier(solver="local", mixture_center=center, **params)
+    wafl = baselines.WAFLClassifier(solver=solver, mixture_center=center, **params)
     wafl.fit(X, y, clients)
     truth = reference.solve(
         "hinge", by_client(hospitals, "Classifier"), center=center, shared=True, **params
     )
     assert wafl.objective_ == pytest.approx(truth.objective, rel=2 * TOL)
-    assert wafl.client_names_.tolist() == ["all"]
+    assert wafl.client_names_.tolist() == ["north", "south", "west"]
     # Separate balls cannot pool their budgets.
     drfl = DRFLClassifier(mixture_radius=0.0, mixture_center=center, **params).fit(X, y, clients)
     assert drfl.objective_ <= wafl.objective_ * (1.0 + 2 * TOL)
 
 
-def test_wafl_with_moving_labels_needs_the_rows_in_one_place(hospitals):
+@pytest.mark.parametrize("label_cost", [0.5, math.inf])
+def test_the_losses_and_the_worst_case_of_wafl_are_those_of_the_mixture(hospitals, label_cost):
     X, y, clients = rows(hospitals, "Classifier")
+    center = [0.2, 0.3, 0.5]
+    wafl = baselines.WAFLClassifier(radius=0.05, label_cost=label_cost, mixture_center=center)
+    wafl.fit(X, y, clients)
+    assert np.array(center) @ wafl.client_losses_ == pytest.approx(wafl.objective_, rel=1e-9)
+    assert len(set(wafl.client_multipliers_.round(9))) == 1
+    worst = wafl.worst_case(X, y, clients)
+    assert list(worst) == ["all"]
+    assert worst["all"].value == pytest.approx(wafl.objective_, rel=TOL)
+    with pytest.raises(ValueError, match="share a ball: give rows of each of 'north', 'south'"):
+        wafl.worst_case(X[clients != "west"], y[clients != "west"], clients[clients != "west"])
+
+
+def test_wafl_needs_a_solver_that_shares_the_multiplier(hospitals, monkeypatch):
+    X, y, clients = rows(hospitals, "Classifier")
+    monkeypatch.setattr(Bundle, "shared_ball", False)
     wafl = baselines.WAFLClassifier(radius=0.05, label_cost=0.5)
-    with pytest.raises(ValueError, match="shares its multiplier .* use solver='local'"):
+    with pytest.raises(ValueError, match="'bundle' knows no ball around several clients"):
         wafl.fit(X, y, clients)
     assert wafl.fit(X, y).client_names_.tolist() == ["all"]
-    assert wafl.set_params(radius=0.0).fit(X, y, clients).status_.kind == "certified"
+    assert wafl.set_params(radius=0.0).fit(X, y, clients).gap_ <= TOL
 
 
 def test_wafl_has_one_radius_from_all_rows(hospitals):
     X, y, clients = rows(hospitals, "Classifier")
     fit = baselines.WAFLClassifier().fit(X, y, clients)
     assert fit.problem_.ball_of("west").radius == pytest.approx(0.1 / math.sqrt(90))
-    with pytest.raises(ValueError, match="one ball around the mixture .* give one radius"):
+    with pytest.raises(ValueError, match=r"one ball around the mixture .* give one radius"):
         baselines.WAFLClassifier(radius=[0.1, 0.1, 0.1]).fit(X, y, clients)
 
 

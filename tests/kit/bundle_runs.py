@@ -43,7 +43,9 @@ def random_points(case: Case, rng: np.random.Generator, count: int, *centres: Ar
     starts = [np.zeros(case.dimension), *centres]
     return [
         starts[k % len(starts)]
-        + 10.0 ** rng.uniform(-3.0, 3.0) * size * rng.standard_normal(case.dimension)
+        + 10.0 ** rng.uniform(-3.0, 3.0)
+        * size
+        * rng.standard_normal(case.dimension)
         * (rng.random(case.dimension) < rng.choice([0.4, 1.0]))
         for k in range(count)
     ]

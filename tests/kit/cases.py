@@ -27,7 +27,7 @@ class Case:
     loss: Loss
     data: tuple[tuple[Array, Array], ...]
     balls: tuple[drfl.Ball, ...]
-    mixture: drfl.Mixture = drfl.Mixture()
+    mixture: drfl.Mixture = drfl.Mixture()  # noqa: RUF009  (frozen)
     fit_intercept: bool = True
     weights: tuple[Array | None, ...] | None = None
 

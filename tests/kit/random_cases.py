@@ -98,9 +98,7 @@ def _support(
     return drfl.Box(low, high, box.y_low, box.y_high)
 
 
-def _balls(
-    rng: Generator, S: int, norm: str, support: Any, scale: float
-) -> tuple[drfl.Ball, ...]:
+def _balls(rng: Generator, S: int, norm: str, support: Any, scale: float) -> tuple[drfl.Ball, ...]:
     """One radius and label cost for all, or one for each; some radii are 0, or all of them."""
     radii = rng.choice([0.001, 0.01, 0.1, 0.5, 1.0], S)
     costs = rng.choice([0.1, 0.5, 1.0, 10.0, math.inf], S)

@@ -26,10 +26,7 @@ def _supports(loss, norm):
 
 
 TRIPLES = [
-    (loss, norm, support)
-    for loss in LOSSES
-    for norm in NORMS
-    for support in _supports(loss, norm)
+    (loss, norm, support) for loss in LOSSES for norm in NORMS for support in _supports(loss, norm)
 ]
 
 

@@ -23,9 +23,9 @@ class WAFLClassifier(RobustClassifier):
     .. math:: \min_{w,b}\ \sup\{E_PL : W(P,\textstyle\sum_s\hat q_s\hat P_s)\le\rho\}
 
     Parameters and attributes are those of `drfl.DRFLClassifier` with mixture radius 0, but there is
-    one radius; "auto" is :math:`0.1/\sqrt N` with the total weight N of all rows. Several clients
-    with a finite label cost or a support need ``solver="local"``, which puts their rows together:
-    the mixture is then one client, "all".
+    one radius; "auto" is :math:`0.1/\sqrt N` with the total weight N of all rows. The losses of the
+    clients are those at the multiplier that they share, and `worst_case` is that of the mixture,
+    under the name "all".
 
     Examples
     --------

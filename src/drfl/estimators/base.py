@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from drfl._registry import listed
 from drfl.estimators.choices import Choices
-from drfl.estimators.path import LOCAL, find_model, make_solver, solver_name, warn_unless_optimal
+from drfl.estimators.path import find_model, make_solver, solver_name, warn_unless_optimal
 from drfl.estimators.scale import warn_of_scale
-from drfl.estimators.shared import arrange
+from drfl.estimators.shared import client_losses, solvable
 from drfl.estimators.table import ALL, Table
 from drfl.losses import Task
 from drfl.problem import Problem
@@ -71,66 +71,65 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         named : bool
             Whether the user named the clients.
         """
-        name = solver_name(choices, named=named)
-        solver = make_solver(name, choices.curvature)
+        solver = make_solver(solver_name(choices, named=named), choices)
+        stated = choices.problem(table.names.tolist(), table.totals)
+        problem = solvable(stated, len(table.names), solver)
         warn_of_scale(table.X, table.weight, getattr(self, "feature_names_in_", None))
-        problem = choices.problem(table.names.tolist(), table.totals)
-        if problem.shared_ball and not solver.shared_ball:
-            problem, table = arrange(problem, table, local=name == LOCAL)
         table = table.canonical()
         results = [
             find_model(problem, list(table.clients(target)), choices, solver)
             for target in targets(table.y)
         ]
+        self.problem_, self.client_names_ = stated, table.names
         self._set_model(results)
-        self._set_proof(problem, table, results)
+        self._set_proof(problem, results)
         for result in results:
             warn_unless_optimal(result)
 
-    def _set_proof(self, problem: Problem, table: Table, results: list[Result]) -> None:
-        """Set what a fit tells beside the model; several models have a row each."""
-        one = len(results) == 1
+    def _set_proof(self, problem: Problem, results: list[Result]) -> None:
+        """Set what a fit tells beside the model; of several models, a row each."""
+
+        def stacked(values: list[Any]) -> Any:
+            return values[0] if len(values) == 1 else np.array(values)
+
         last = max(results, key=lambda result: result.gap)
-        self.problem_ = problem
-        self.result_ = results[0] if one else results
-        self.objective_ = _stacked([result.objective for result in results], one)
-        self.lower_bound_ = _stacked([result.lower_bound for result in results], one)
+        self.result_ = results[0] if len(results) == 1 else results
+        self.objective_ = stacked([result.objective for result in results])
+        self.lower_bound_ = stacked([result.lower_bound for result in results])
         self.gap_, self.status_ = last.gap, last.status
         self.n_rounds_ = sum(result.rounds for result in results)
-        self.client_names_ = table.names
-        self.client_weights_ = _stacked([list(r.weights.values()) for r in results], one)
-        self.client_losses_ = _stacked([list(r.client_losses.values()) for r in results], one)
-        self.client_multipliers_ = _stacked(
-            [list(r.client_multipliers.values()) for r in results], one
+        self.client_weights_ = stacked([np.array(list(r.weights.values())) for r in results])
+        self.client_losses_ = stacked([client_losses(problem, result) for result in results])
+        self.client_multipliers_ = stacked(
+            [np.array(list(r.client_multipliers.values())) for r in results]
         )
 
     def _worst_cases(self, table: Table, target: Array, w: Array, b: float) -> dict[Any, WorstCase]:
-        """The worst case of every client at one model."""
-        unknown = [name for name in table.names.tolist() if name not in self.client_names_.tolist()]
-        if unknown == [ALL]:
-            raise ValueError(
-                f"the model was fitted to the clients {listed(self.client_names_.tolist())}: name "
-                "the client of every row"
-            )
-        if unknown:
-            raise ValueError(
-                f"client {unknown[0]!r} was not part of the fit: known are "
-                f"{listed(self.client_names_.tolist())}"
-            )
+        """The worst case of every client at one model; of their mixture if they share a ball."""
+        self._refuse_strangers(table.names.tolist())
+        if self.problem_.shared_ball:
+            table = table.pooled(self.problem_.mixture.resolve(table.totals).weights)
         worst = {}
         for name, client in zip(table.names.tolist(), table.clients(target), strict=True):
             ball = self.problem_.ball_of(client.name)
             worst[name] = make_oracle(client.rows, self.problem_.loss, ball).evaluate(w, b)
         return worst
 
+    def _refuse_strangers(self, names: list[Any]) -> None:
+        fitted = self.client_names_.tolist()
+        unknown = [name for name in names if name not in fitted]
+        if unknown == [ALL]:
+            raise ValueError(
+                f"the model was fitted to the clients {listed(fitted)}: name the client of each row"
+            )
+        if unknown:
+            raise ValueError(
+                f"client {unknown[0]!r} was not part of the fit: known are {listed(fitted)}"
+            )
+        if self.problem_.shared_ball and len(names) < len(fitted):
+            raise ValueError(f"the clients share a ball: give rows of each of {listed(fitted)}")
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _stacked(values: list[Any], one: bool) -> Any:
-    """A model's own number or array, or one row per model."""
-    if one:
-        return np.array(values[0]) if isinstance(values[0], list) else values[0]
-    return np.array(values)

@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from drfl._registry import listed, lookup
 from drfl.engines import ENGINES, Engine
@@ -88,6 +89,14 @@ def engine_of(engine: Any) -> str | Engine | None:
     if engine is None or isinstance(engine, Engine):
         return engine
     return lookup("engine", engine, {name: name for name in ENGINES})
+
+
+def seed_of(random_state: Any) -> int:
+    """A seed; None is 0, for nothing here depends on the global state of a generator."""
+    if random_state is None or isinstance(random_state, Integral):
+        check_random_state(random_state)
+        return int(random_state or 0)
+    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def _distance(name: str, value: Any) -> float:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
 from drfl._registry import listed
 from drfl.ball import Ball
@@ -41,6 +40,8 @@ class Choices:
         The set of weights.
     fit_intercept, solver, curvature, tol, max_rounds, engine, verbose
         As given.
+    seed : int
+        For solvers that draw at random.
     shared_ball : bool
         One ball around the mixture of all clients instead of a ball around each.
     """
@@ -56,12 +57,12 @@ class Choices:
     max_rounds: int
     engine: str | Engine | None
     verbose: int
+    seed: int
     shared_ball: bool
 
     @classmethod
     def read(cls, params: Mapping[str, Any], task: Task) -> Choices:
         """Check the parameters of an estimator, before any work."""
-        check_random_state(params["random_state"])
         return cls(
             loss=checks.loss_of(params, task),
             radius=checks.radius_of(params["radius"]),
@@ -78,6 +79,7 @@ class Choices:
             max_rounds=checks.whole("max_rounds", params["max_rounds"]),
             engine=checks.engine_of(params["engine"]),
             verbose=checks.whole("verbose", params["verbose"]),
+            seed=checks.seed_of(params["random_state"]),
             shared_ball=params["shared_ball"],
         )
 

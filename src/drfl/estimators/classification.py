@@ -50,7 +50,8 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         table = Table.of(X, y, clients, sample_weight).present()
         self.classes_, codes = np.unique(table.y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y has one class only, {self.classes_[0]!r}: two are needed at least")
+            only = self.classes_.tolist()[0]
+            raise ValueError(f"y has one class only, {only!r}: two are needed at least")
         self.class_weight_ = _class_weights(self.class_weight, self.classes_, codes, table.weight)
         table = table.coded(codes.astype(np.float64), self.class_weight_[codes])
         self._fit(choices, table, self._signs, named=clients is not None)

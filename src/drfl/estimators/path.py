@@ -41,17 +41,17 @@ def solver_name(choices: Choices, *, named: bool) -> str:
     return "bundle" if named or choices.engine is not None else LOCAL
 
 
-def make_solver(name: str, curvature: str) -> Solver:
-    """The solver of a name; ``curvature`` is for a method that knows it."""
+def make_solver(name: str, choices: Choices) -> Solver:
+    """The solver of a name, with the curvature and the seed if it knows such settings."""
     if name == LOCAL:
         # The federated method serves here too: messages in memory cost next to nothing.
-        return Bundle(curvature=curvature, warm_start=False)
+        return Bundle(curvature=choices.curvature, warm_start=False)
     kind = solver_class(name)
-    if is_dataclass(kind) and "curvature" in {field.name for field in fields(kind)}:
-        return kind(curvature=curvature)
-    if curvature != "auto":
+    known = {field.name for field in fields(kind)} if is_dataclass(kind) else set[str]()
+    if "curvature" not in known and choices.curvature != "auto":
         raise ValueError(f"the solver {name!r} uses no curvature: leave curvature='auto'")
-    return kind()
+    wishes = {"curvature": choices.curvature, "seed": choices.seed}
+    return kind(**{key: wishes[key] for key in wishes if key in known})
 
 
 def find_model(

@@ -1,51 +1,56 @@
-r"""One ball around the mixture of all clients (WAFL's problem), in terms of one per client.
+r"""One ball around the mixture of all clients: WAFL's problem.
 
 .. math:: \min_{w,b}\ \sup\{E_PL : W(P,\textstyle\sum_s\hat q_s\hat P_s)\le\rho\}
 
-It has one multiplier :math:`\lambda` for all clients. Where the worst case costs the same at every
-client, :math:`\rho\,\mathrm{Lip}(L)\max(\|w\|_*,1/\kappa)` whatever the data, balls of the same
-radius around every client make the same function of (w, b). That holds on the whole space for
-regression, and for classification if labels never move. Where all rows are at hand, the mixture is
-simply one client.
+It has one multiplier :math:`\lambda` for all clients, which not every solver knows. Where the worst
+case costs the same at every client, :math:`\rho\,\mathrm{Lip}(L)\max(\|w\|_*,1/\kappa)` whatever
+the rows, balls of the same radius around every client make the same function of (w, b). That holds
+on the whole space for regression, and for classification if labels never move.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
-from drfl.estimators.table import Table
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.ball import Ball
 from drfl.problem import Problem
+from drfl.result import Result
+from drfl.solvers import Solver
 from drfl.supports import WholeSpace
 
 
-def arrange(problem: Problem, table: Table, *, local: bool) -> tuple[Problem, Table]:
-    """A problem with a ball per client, and rows for it, with the same objective.
+def solvable(problem: Problem, n_clients: int, solver: Solver) -> Problem:
+    """A problem with the same objective that the solver takes; a ball per client where it can."""
+    if not problem.shared_ball:
+        return problem
+    if n_clients == 1 or _same_price(problem):
+        mixture, fit_intercept = problem.mixture, problem.fit_intercept
+        return Problem(problem.loss, problem.ball, mixture, fit_intercept=fit_intercept)
+    if not solver.shared_ball:
+        raise ValueError(
+            f"the solver {solver.name!r} knows no ball around several clients where labels move or "
+            "a support binds: use solver='bundle', or label_cost=math.inf without a support"
+        )
+    return problem
 
-    Parameters
-    ----------
-    problem : Problem
-        With a shared ball.
-    table : Table
-        The rows.
-    local : bool
-        Whether the rows of the clients may be put together.
+
+def client_losses(problem: Problem, result: Result) -> NDArray[np.float64]:
+    """The clients' losses (S,), whose mixture is the objective.
+
+    With a shared ball they are counted at the shared multiplier, its price included.
     """
-    mixture = problem.mixture
-    if len(table.names) > 1 and not _same_price(problem):
-        if not local:
-            raise ValueError(
-                "one ball around several clients shares its multiplier between them when labels "
-                "move or a support binds, which no federated solver does yet: use solver='local', "
-                "or label_cost=math.inf without a support"
-            )
-        table = table.pooled(mixture.resolve(table.totals).weights)
-        mixture = replace(mixture, center="uniform")
-    return Problem(problem.loss, problem.ball, mixture, fit_intercept=problem.fit_intercept), table
+    losses = np.array(list(result.client_losses.values()))
+    if not problem.shared_ball:
+        return losses
+    assert isinstance(problem.ball, Ball)
+    return losses + problem.ball.radius * np.array(list(result.client_multipliers.values()))
 
 
 def _same_price(problem: Problem) -> bool:
     """Whether transport costs every client the same, whatever its rows."""
-    ball = problem.ball_of("")  # the one for all names
-    fixed = problem.loss.task == "regression" or math.isinf(ball.label_cost)
-    return ball.radius == 0.0 or (isinstance(ball.support, WholeSpace) and fixed)
+    assert isinstance(problem.ball, Ball)
+    fixed = problem.loss.task == "regression" or math.isinf(problem.ball.label_cost)
+    return problem.ball.radius == 0.0 or (isinstance(problem.ball.support, WholeSpace) and fixed)

@@ -7,7 +7,11 @@ from importlib import import_module
 from drfl._registry import lookup
 from drfl.solvers.base import Solver
 
-SOLVERS: dict[str, str] = {"bundle": "drfl.solvers.bundle:Bundle"}
+SOLVERS: dict[str, str] = {
+    "bundle": "drfl.solvers.bundle:Bundle",
+    "ad_lpmm": "drfl.solvers.admm:AdLpmm",
+    "admm": "drfl.solvers.admm:Admm",
+}
 """Name to "module:class", so that `import drfl` need not import every method."""
 
 

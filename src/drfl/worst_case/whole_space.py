@@ -157,9 +157,9 @@ class WholeSpaceOracle(Oracle):
             m = v[at]
             v[chunk] = 0.0
             v[at] = -flips.share_of(m) * rows.masses(at) * rows.y[at] * (slope(-m) + slope(m))
-        turned = np.flatnonzero(v)
-        if FEW * len(turned) > rows.n_rows:
+        if FEW * np.count_nonzero(v) > rows.n_rows:
             return rows.combine(v)
+        turned = np.flatnonzero(v)
         return rows.combine_some(turned, v[turned])
 
     def distribution(self, w: Array, b: float) -> Distribution:

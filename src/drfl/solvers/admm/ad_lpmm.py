@@ -15,9 +15,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from drfl.client import Checked, Handler
+from drfl.client import Handler
 from drfl.problem import Problem
-from drfl.solvers.admm.exchange import KIND, REPLY, REQUEST, Penalty, answer
+from drfl.solvers.admm.client import HANDLERS
+from drfl.solvers.admm.exchange import Penalty
 from drfl.solvers.admm.operators import (
     printed_constants,
     tight_constants,
@@ -27,7 +28,7 @@ from drfl.solvers.admm.operators import (
     update_w,
     update_z,
 )
-from drfl.solvers.admm.session import AdmmSession
+from drfl.solvers.admm.session import AdmmSession, Rounds
 from drfl.solvers.base import Session, Solver
 
 
@@ -57,7 +58,7 @@ class AdLpmm(Solver):
     certify_every: int = 5
 
     name: ClassVar[str] = "ad_lpmm"
-    handlers: ClassVar[Mapping[str, Handler]] = {KIND: Checked(answer, REQUEST, REPLY)}
+    handlers: ClassVar[Mapping[str, Handler]] = HANDLERS
 
     def __post_init__(self) -> None:
         if not 0.0 < self.c < math.inf:
@@ -96,15 +97,8 @@ class AdLpmmSession(AdmmSession):
         tol: float,
         max_rounds: int,
     ) -> None:
-        super().__init__(
-            problem,
-            names,
-            n_features,
-            tol=tol,
-            max_rounds=max_rounds,
-            certify_every=settings.certify_every,
-            batch=(settings.batch_size or 0, settings.seed),
-        )
+        rounds = Rounds(settings.certify_every, settings.batch_size or 0, settings.seed)
+        super().__init__(rounds, problem, names, n_features, tol=tol, max_rounds=max_rounds)
         S = len(self.names)
         self.c = settings.c
         constants = tight_constants if settings.tight else printed_constants

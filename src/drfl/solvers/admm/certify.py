@@ -20,12 +20,13 @@ from drfl.solvers.bundle.anchors import AnchorBox, Anchors, make_anchors
 from drfl.solvers.bundle.certificate import Certificate
 from drfl.solvers.bundle.cuts import Pool
 from drfl.solvers.bundle.evaluated import Evaluated, Point
-from drfl.solvers.bundle.exchange import Reply, Request, read_reply
+from drfl.solvers.bundle.exchange import KIND, Reply, Request, read_reply
 from drfl.solvers.bundle.master import Master
 from drfl.solvers.bundle.region import Region, proved_region
 from drfl.solvers.bundle.roster import require_consistent
 from drfl.solvers.bundle.terms import Terms, lifted, make_terms
-from drfl.wire import Message
+from drfl.solvers.bundle.verdict import CONTRADICTION
+from drfl.wire import Message, WireError, reply_kind
 
 TINY = 1e-10  # the proximal term of the master
 ACTIVE = 1e-9  # a multiplier above this keeps a cut
@@ -39,8 +40,10 @@ class Certifier:
     ----------
     upper, lower, at_zero : float
         The bounds, and the objective at the first point, w = 0.
-    objectives : tuple of float
-        At the points of the last evaluation; inf where a client is missing.
+    opened : tuple of int
+        The numbers of the points that are evaluated at present, w first.
+    objectives : dict of int to float
+        The objective at those of them that everyone has evaluated.
     """
 
     def __init__(self, problem: Problem, names: Sequence[str], n_features: int) -> None:
@@ -49,31 +52,83 @@ class Certifier:
         self.lifted = lifted(problem, names, n_features)
         self.introductions: dict[int, Reply] = {}
         self.upper, self.lower, self.at_zero = math.inf, 0.0, math.nan
-        self.objectives: tuple[float, ...] = ()
-        self.evaluations = 0
+        self.points: dict[int, Point] = {}
+        self.opened: tuple[int, ...] = ()
+        self.objectives: dict[int, float] = {}
+        self.numbered = self.evaluations = 0
         self.region: Region | None = None
         self.terms: Terms
-        self.best: Point
+        self.best = Point.fresh(np.zeros(self.dimension), len(self.names))
+        self.open([np.zeros(self.dimension)])
 
-    # ------------------------------------------------------------------ replies
+    # ------------------------------------------------------------------ questions and answers
     @property
     def begun(self) -> bool:
         """Whether every client has introduced itself."""
         return len(self.introductions) == len(self.names)
 
-    def request(self, points: Array) -> Request:
-        """What evaluating these points means, for `read`."""
-        return Request(points, tuple(range(len(points))), (False,) * len(points))
+    def open(self, points: Sequence[Array]) -> None:
+        """New points to be evaluated; what is unfinished of the old ones is given up."""
+        self.evaluations += 1
+        self.opened = tuple(range(self.numbered, self.numbered + len(points)))
+        self.numbered += len(points)
+        fresh = (Point.fresh(x, len(self.names)) for x in points)
+        self.points = dict(zip(self.opened, fresh, strict=True))
+        self.objectives = {}
 
-    def read(self, s: int, message: Message, asked: Request) -> Reply:
+    def request(self, s: int) -> Request | None:
+        """The points that a client has not evaluated yet; None: nothing is wanted of it."""
+        if not self.begun:
+            missing = [] if s in self.introductions else list(self.opened)
+        else:
+            missing = [i for i in self.opened if math.isnan(self.points[i].values[s])]
+        if not missing:
+            return None
+        points = np.array([self.points[i].x for i in missing])
+        return Request(points, tuple(missing), (False,) * len(missing), introduction=not self.begun)
+
+    def read(self, s: int, arrays: Mapping[str, Array]) -> Reply:
         """A client's evaluation, validated; a value below its own earlier cuts is refused."""
-        reply = read_reply(message, message.round, asked, self.lifted)
+        asked = self.request(s)
+        assert asked is not None
+        reply = read_reply(Message(reply_kind(KIND), 0, arrays), 0, asked, self.lifted)
         if self.begun:
             require_consistent(reply, s, asked, self.evaluated)
+        elif reply.about is None:
+            raise WireError("its introduction is missing")
         return reply
 
-    def begin(self) -> None:
-        """Once everyone has introduced itself: sizes, scales, and the point w = 0."""
+    def take(self, replies: Mapping[int, Reply]) -> None:
+        """Cuts and values of an evaluation; a point counts once every client has evaluated it."""
+        if not self.begun:
+            self.introductions.update(replies)
+            if not self.begun:
+                return
+            self._begin()
+            replies = self.introductions
+        fresh = []
+        for s, reply in replies.items():
+            for k, identity in enumerate(reply.identities):
+                point, given = self.points[identity], reply.multipliers[k]
+                cuts = reply.cuts(self.pool, s, k, identity, self.evaluations)
+                point.values[s], point.gradients[s] = reply.values[k], cuts.g[0]
+                point.multipliers[s] = self._multiplier(s, point.x) if given is None else given
+                fresh.append(cuts)
+        self.pool.add(fresh)
+        for identity in self.opened:
+            self._compare(identity)
+
+    def _compare(self, identity: int) -> None:
+        point = self.points[identity]
+        if point.complete and identity not in self.objectives:
+            self.objectives[identity] = value = self.terms.mixture.support(point.values)
+            if math.isnan(self.at_zero):
+                self.at_zero = value
+            if value < self.upper:
+                self.upper, self.best = value, point
+
+    def _begin(self) -> None:
+        """Everyone has introduced itself: sizes and scales."""
         replies = [self.introductions[s] for s in range(len(self.names))]
         about = np.array([reply.about for reply in replies])
         terms = make_terms(self.problem, self.names, self.dimension, about[:, 0])
@@ -83,9 +138,6 @@ class Certifier:
         self.evaluated = Evaluated(self.terms, self.pool)
         self.master = Master(self.terms)
         self.certificate = Certificate(self.terms, self._anchors(replies))
-        self.best = Point.fresh(np.zeros(self.dimension), len(self.names))
-        self.take(np.zeros((1, self.dimension)), self.introductions)
-        self.at_zero = self.upper
 
     def _anchors(self, replies: Sequence[Reply]) -> Anchors | None:
         """What bounds the objective everywhere when the data have a support."""
@@ -96,28 +148,6 @@ class Certifier:
             return None
         facts = np.array([reply.facts for reply in replies], dtype=np.float64)
         return make_anchors(self.problem.loss, balls, box, self.terms.mixture, facts)
-
-    def take(self, points: Array, replies: Mapping[int, Reply]) -> None:
-        """Cuts and values of an evaluation; a point counts if every client evaluated it."""
-        found = []
-        for k, x in enumerate(points):
-            point, fresh = Point.fresh(x, len(self.names)), []
-            for s, reply in replies.items():
-                cuts = reply.cuts(self.pool, s, k, self.evaluations, self.evaluations)
-                given = reply.multipliers[k]
-                point.values[s] = reply.values[k]
-                point.multipliers[s] = self._multiplier(s, x) if given is None else given
-                point.gradients[s] = cuts.g[0]
-                fresh.append(cuts)
-            self.pool.add(fresh)
-            found.append(self._objective(point))
-            if found[-1] < self.upper:
-                self.upper, self.best = found[-1], point
-        self.objectives = tuple(found)
-        self.evaluations += 1
-
-    def _objective(self, point: Point) -> float:
-        return self.terms.mixture.support(point.values) if point.complete else math.inf
 
     def _multiplier(self, s: int, x: Array) -> float:
         return self.terms.multiplier(s, x) * self.problem.loss.lipschitz
@@ -134,10 +164,10 @@ class Certifier:
             if region is not None:
                 self.region, self.lower = region, 0.0
                 self._solve()
+        self.pool.keep(self.pool.cuts.used > self.evaluations - DROP_AFTER)
 
     def _solve(self) -> None:
-        M = TINY * np.diag(1.0 / self.terms.scale**2)
-        cuts = self.pool.cuts
+        cuts, M = self.pool.cuts, TINY * np.diag(1.0 / self.terms.scale**2)
         solution = self.master.solve(
             self.pool, cuts, self.best.x, M, eps=1e-11, reference=self.upper
         )
@@ -145,7 +175,6 @@ class Certifier:
             self.pool.touch(cuts.serial[solution.cuts > ACTIVE], self.evaluations)
             bound = self.certificate.bound(self.pool, cuts, solution, self.region, polished=True)
             self.lower = max(self.lower, bound)
-        self.pool.keep(self.pool.cuts.used > self.evaluations - DROP_AFTER)
 
     @property
     def everywhere(self) -> bool:
@@ -157,8 +186,15 @@ class Certifier:
         """The relative gap between the bounds."""
         return relative_gap(self.upper, self.lower, self.at_zero)
 
-    def success(self) -> Status:
-        """What is proved once the gap is small enough."""
+    def verdict(self, tol: float) -> Status | None:
+        """What can be said once the gap is small enough, or if the answers cannot be true."""
+        if self.lower > self.upper + CONTRADICTION * max(abs(self.upper), self.at_zero):
+            return Status.failed(
+                f"the answers contradict each other, the lower bound {self.lower:.6g} is above "
+                f"the objective {self.upper:.6g}: a client's values or cuts are wrong"
+            )
+        if self.gap > tol:
+            return None
         if self.everywhere:
             return Status.certified(self.gap)
         assert self.region is not None

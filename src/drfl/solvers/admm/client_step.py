@@ -25,8 +25,15 @@ import numpy as np
 import piqp
 
 from drfl.losses import Array
-from drfl.solvers.admm.epigraph import UNBOUNDED, Frame, Touch, make_frame
+from drfl.solvers.admm.epigraph import UNBOUNDED, Frame, Touch
+from drfl.solvers.admm.epigraph_box import BoxFrame
+from drfl.solvers.admm.epigraph_gains import GainFrame
+from drfl.solvers.admm.epigraph_whole import WholeSpaceFrame
+from drfl.solvers.bundle.terms import is_lifted
+from drfl.supports import WholeSpace
+from drfl.worst_case.gains import GainOracle
 from drfl.worst_case.oracle import Oracle
+from drfl.worst_case.whole_space import WholeSpaceOracle
 
 KEEP = 6  # steps for which a cut without a multiplier is kept
 ACTIVE = 1e-9  # a multiplier above this makes a cut matter
@@ -86,7 +93,8 @@ class ClientStep:
             touch = frame.touch(y)
             passes += 1
             search.judge(y, touch)
-            self._add(touch)
+            if not search.done:  # otherwise the cuts at hand say all that the new one says
+                self._add(touch)
         self._forget()
         return Projection(search.v, search.value, passes, search.gap)
 
@@ -212,3 +220,13 @@ def minimise(P: Array, cost: Array, A: Array, b: Array, lower: Array) -> tuple[A
         if np.isfinite(z).all() and np.isfinite(multipliers).all():
             return z, np.maximum(multipliers, 0.0)
     raise ArithmeticError("the client step's QP has no solution: scale the features")
+
+
+def make_frame(oracle: Oracle, dimension: int) -> Frame:
+    """The frame that fits an oracle; without a budget no support plays a role."""
+    parts = oracle.rows, oracle.loss, oracle.ball
+    if isinstance(oracle.ball.support, WholeSpace) or oracle.ball.radius == 0.0:
+        return WholeSpaceFrame(WholeSpaceOracle(*parts), dimension)
+    if is_lifted(oracle.loss, oracle.ball):
+        return BoxFrame(oracle, dimension)
+    return GainFrame(GainOracle(*parts), dimension)

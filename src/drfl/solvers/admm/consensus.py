@@ -1,115 +1,153 @@
 r"""Consensus ADMM with the exact prox of h, over-relaxation and adaptive penalties.
 
 .. math::
-    \min\ h(z)\quad\text{s.t.}\quad \hat w_s=w,\ \pi_s=z_s,\ \pi_s\ge F_s(\hat w_s).
+    \min\ h(z)\quad\text{s.t.}\quad w=\hat w_s,\quad z_s=\pi_s,\quad \pi_s\ge F_s(\hat w_s).
 
-The clients' part is the same projection as in Algorithm 1; on the server, instead of the paper's
-four linearised variables,
+The clients' part is the same projection as in Algorithm 1. On the server the exact prox replaces
+the paper's linearised variables :math:`t,\eta,\gamma`:
 
 .. math::
     w=\frac1S\sum_s\Big(\hat w_s-\frac{\psi_s}{c_w}\Big),\qquad
-    z=\mathrm{prox}_{h/c_z}\Big(\pi+\frac\zeta{c_z}\Big),
+    z=\mathrm{prox}_{h/c_z}\Big(\pi+\frac\zeta{c_z}\Big).
 
-with penalties of their own for models and values, each balanced by its residuals.
+Clients project around :math:`\alpha(w,z)+(1-\alpha)(\hat w_s,\pi_s)` (over-relaxation). Models and
+values have penalties of their own. Each is raised while the relative primal residual, say
+:math:`\|w-\hat w\|/\max(\|w\|,\|\hat w\|)`, is much larger than the relative dual one,
+:math:`c_w\|\hat w-\hat w^{\text{old}}\|/\|\psi\|`, and lowered in the opposite case, by factors
+that tend to 1 fast enough for the method to converge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from drfl.client import Checked, Handler
-from drfl.solvers.admm.exchange import KIND, REPLY, REQUEST, Penalty, answer
-from drfl.solvers.admm.session import AdmmSession
-from drfl.solvers.base import Solver
+from drfl.client import Handler
+from drfl.losses import Array
+from drfl.problem import Problem
+from drfl.solvers.admm.client import HANDLERS
+from drfl.solvers.admm.exchange import Penalty
+from drfl.solvers.admm.session import AdmmSession, Rounds
+from drfl.solvers.base import Session, Solver
 
 IMBALANCE = 3.0  # of the residuals, at which a penalty changes
-FACTOR = 2.0  # by which it changes at first
-EVERY = 1
-SETTLED = 1e-300
+FACTOR, FADE = 2.0, 30.0  # by which it changes at first, and the rounds in which that fades
+NOTHING = 1e-300
 
 
 @dataclass(frozen=True)
 class Admm(Solver):
+    r"""Consensus ADMM.
+
+    Attributes
+    ----------
+    relaxation : float
+        :math:`\alpha` in (0, 2); 1: none.
+    adaptive : bool
+        Whether residuals are balanced by changing the penalties.
+    penalty : float
+        The first penalties, in units of what the scale of the problem suggests.
+    certify_every : int
+        Every so many rounds the clients also evaluate w exactly, for the certificate.
+    """
+
     relaxation: float = 1.6
     adaptive: bool = True
+    penalty: float = 1.0
     certify_every: int = 5
-    kw: float = 1.0
-    kz: float = 1.0
-    imb: float = 3.0
-    fac: float = 2.0
-    every: int = 1
-    decay: float = 0.0
-    init: int = 1
 
     name: ClassVar[str] = "admm"
-    handlers: ClassVar[Mapping[str, Handler]] = {KIND: Checked(answer, REQUEST, REPLY)}
+    handlers: ClassVar[Mapping[str, Handler]] = HANDLERS
 
-    def start(self, problem, names, n_features, *, tol, max_rounds):
+    def __post_init__(self) -> None:
+        if not 0.0 < self.relaxation < 2.0:
+            raise ValueError(f"relaxation must lie between 0 and 2, got {self.relaxation!r}")
+        if not 0.0 < self.penalty < np.inf:
+            raise ValueError(f"penalty must be a finite number > 0, got {self.penalty!r}")
+        if self.certify_every < 1:
+            raise ValueError(f"certify_every must be at least 1, got {self.certify_every!r}")
+
+    def start(
+        self,
+        problem: Problem,
+        names: Sequence[str],
+        n_features: int,
+        *,
+        tol: float,
+        max_rounds: int,
+    ) -> Session:
         return AdmmConsensus(self, problem, names, n_features, tol=tol, max_rounds=max_rounds)
 
 
 class AdmmConsensus(AdmmSession):
+    """The server of consensus ADMM; the first round only evaluates w = 0."""
+
     step_at_once = False
 
-    def __init__(self, settings, problem, names, n_features, *, tol, max_rounds):
-        super().__init__(problem, names, n_features, tol=tol, max_rounds=max_rounds, certify_every=settings.certify_every)
-        self.settings = settings
-        self._penalty = Penalty(1.0, 1.0, settings.relaxation)
+    def __init__(
+        self,
+        settings: Admm,
+        problem: Problem,
+        names: Sequence[str],
+        n_features: int,
+        *,
+        tol: float,
+        max_rounds: int,
+    ) -> None:
+        rounds = Rounds(settings.certify_every)
+        super().__init__(rounds, problem, names, n_features, tol=tol, max_rounds=max_rounds)
+        self.settings, self.moves = settings, 0
         self.previous = self.last.copy()
+        self._penalty = Penalty(1.0, 1.0, settings.relaxation)
 
     @property
-    def penalty(self):
+    def penalty(self) -> Penalty:
         return self._penalty
 
-    def begin(self):
-        S, d = self.dual.shape[0], len(self.w)
-        point = self.certifier.best
-        F = point.values
-        q = self.certifier.terms.mixture.worst_weights(F)
-        G = point.gradients
-        g = np.linalg.norm(q @ G)
-        f0 = float(q @ F)
-        gs = float(q @ np.linalg.norm(G, axis=1))
-        g = max(g, 1e-3 * gs, 1e-300)
-        cz = self.settings.kz / (S * f0)
-        cw = self.settings.kw * g * g / (S * f0)
-        self._penalty = Penalty(cw, cz, self.settings.relaxation)
-        self.last[:, d] = F
-        self.z = F.copy()
-        if self.settings.init == 1:
-            self.dual[:, d] = q
-        elif self.settings.init == 2:
-            self.dual[:, d] = q
-            self.dual[:, :d] = q[:, None] * G
-            self.dual[:, :d] -= self.dual[:, :d].mean(axis=0)
-        self.previous = self.last.copy()
-        self.k = 0
+    def begin(self) -> None:
+        r"""Start at w = 0 with the values and the worst weights there.
 
-    def move(self):
-        S, d = self.dual.shape[0], len(self.w)
-        st = self.settings
-        if st.adaptive and self.k and self.k % st.every == 0:
-            self.adapt()
-        self.k += 1
-        p = self._penalty
-        self.previous = self.last.copy()
-        self.w = (self.last[:, :d] - self.dual[:, :d] / p.model).mean(axis=0)
-        self.z = self.certifier.terms.mixture.prox(self.last[:, d] + self.dual[:, d] / p.value, p.value)
+        The multipliers of the values are weights of size 1/S, those of the models slopes of size
+        unit/S, with ``unit`` the size of a feature; values are of the size of f(0), models of the
+        size f(0)/unit. A penalty is the ratio of such sizes.
+        """
+        values, terms = self.certifier.best.values, self.certifier.terms
+        size = max(len(self.names) * self.certifier.at_zero, NOTHING)
+        first = self.settings.penalty / size
+        self._penalty = Penalty(first * terms.unit**2, first, self.settings.relaxation)
+        self.last[:, -1] = self.previous[:, -1] = values
+        self.dual[:, -1] = terms.mixture.worst_weights(values)
 
-    def adapt(self):
-        d = len(self.w); p = self._penalty; st = self.settings
-        N = np.linalg.norm
-        new = []
-        tau = 1 + (st.fac - 1) / (1 + (st.decay * self.k) ** 2)
-        for cols, here, c in ((slice(0, d), self.w[None], p.model), (slice(d, d + 1), self.z[:, None], p.value)):
-            v, old = self.last[:, cols], self.previous[:, cols]
-            r = N(v - here) / max(N(np.broadcast_to(here, v.shape)), N(v), 1e-300)
-            s = c * N(v - old) / max(N(self.dual[:, cols]), 1e-300)
-            if r > st.imb * s: c = c * tau
-            elif s > st.imb * r: c = c / tau
-            new.append(c)
-        self._penalty = Penalty(new[0], new[1], p.relaxation)
+    def move(self) -> None:
+        if self.settings.adaptive and self.moves > 0:
+            self._adapt()
+        self.moves += 1
+        self.previous = self.last.copy()
+        c, models, values = self.penalty, self.last[:, :-1], self.last[:, -1]
+        psi, zeta = self.dual[:, :-1], self.dual[:, -1]
+        self.w = (models - psi / c.model).mean(axis=0)
+        self.z = self.certifier.terms.mixture.prox(values + zeta / c.value, c.value)
+
+    def _adapt(self) -> None:
+        c, factor = self.penalty, 1.0 + (FACTOR - 1.0) / (1.0 + (self.moves / FADE) ** 2)
+        here = np.tile(self.w, (len(self.names), 1))
+        model = c.model * self._balance(slice(None, -1), here, c.model, factor)
+        value = c.value * self._balance(slice(-1, None), self.z[:, None], c.value, factor)
+        self._penalty = Penalty(model, value, c.relaxation)
+
+    def _balance(self, part: slice, here: Array, c: float, factor: float) -> float:
+        """By what a penalty changes, from the relative residuals of its constraint."""
+        now, old = self.last[:, part], self.previous[:, part]
+        size = max(_norm(here), _norm(now), NOTHING)
+        primal = _norm(now - here) / size
+        dual = c * _norm(now - old) / max(_norm(self.dual[:, part]), NOTHING)
+        if primal > IMBALANCE * dual:
+            return factor
+        return 1.0 / factor if dual > IMBALANCE * primal else 1.0
+
+
+def _norm(array: Array) -> float:
+    return float(np.linalg.norm(array))

@@ -2,15 +2,17 @@ r"""The server's half that both ADMMs share: rounds, multipliers, missing replie
 
 A round: the server sends its point (w, z_s), every client answers with the nearest point
 :math:`(\hat w_s,\pi_s)` of its epigraph, both update the client's multipliers, and the server
-moves. Every few rounds the clients also evaluate w exactly. A client that does not answer is
-represented by its last answer and keeps its multipliers.
+moves. Every few rounds the clients also evaluate w exactly; who misses that is asked again in the
+next rounds. A client that does not answer is represented by its last answer and keeps its
+multipliers.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +20,26 @@ from numpy.typing import NDArray
 from drfl.losses import Array
 from drfl.problem import Problem
 from drfl.solvers.admm.certify import Certifier
-from drfl.solvers.admm.exchange import KIND, REPLY, Penalty, State
-from drfl.solvers.base import Session, Status
-from drfl.solvers.bundle.exchange import KIND as CUTS
+from drfl.solvers.admm.exchange import KIND, RECALL_KIND, REPLY, Penalty, State, Window
+from drfl.solvers.admm.report import CertifiedSession
+from drfl.solvers.base import Status
 from drfl.solvers.bundle.exchange import Reply
 from drfl.wire import Message, WireError, reply_kind, validate
 
 PATIENCE = 10  # rounds to wait for a first answer
+AFRESH = 50  # steps after which a client is told its multipliers again and drops old cuts
 
 
-class AdmmSession(Session):
+@dataclass(frozen=True)
+class Rounds:
+    """How rounds are made: every how many cuts are asked for, rows per step (0: all), seed."""
+
+    certify_every: int
+    batch_size: int = 0
+    seed: int = 0
+
+
+class AdmmSession(CertifiedSession):
     """Rounds of an ADMM; what the server does with the answers is the subclass's part.
 
     Attributes
@@ -36,33 +48,30 @@ class AdmmSession(Session):
         The server's point.
     dual, last : arrays of shape (S, d + 1)
         The multipliers (psi_s, zeta_s) and the last answers (w_hat_s, pi_s).
+    average : array of shape (d,)
+        The mean of all w so far, the k-th one counted k times.
     """
 
-    step_at_once: bool  # whether the first round has a step already
+    step_at_once: ClassVar[bool]  # whether the first round has a step already
 
     def __init__(
         self,
+        rounds: Rounds,
         problem: Problem,
         names: Sequence[str],
         n_features: int,
         *,
         tol: float,
         max_rounds: int,
-        certify_every: int,
-        batch: tuple[int, int] = (0, 0),
     ) -> None:
-        self.problem, self.names, self.n = problem, tuple(names), n_features
-        self.tol, self.max_rounds = tol, max_rounds
-        self.certify_every, self.batch = certify_every, batch
-        self.certifier = Certifier(problem, names, n_features)
+        super().__init__(Certifier(problem, names, n_features))
+        self.rounds, self.tol, self.max_rounds = rounds, tol, max_rounds
         S, d = len(self.names), self.certifier.dimension
         self.w, self.z = np.zeros(d), np.zeros(S)
         self.dual, self.last = np.zeros((S, d + 1)), np.zeros((S, d + 1))
-        self.informed: list[Penalty | None] = [None] * S  # what each client knows; None: nothing
+        self.windows: list[Window | None] = [None] * S  # None: the client has to start afresh
         self.average, self.total = np.zeros(d), 0.0
         self.round = 0
-        self._rejected: dict[str, str] = {}
-        self._status: Status | None = None
 
     # ------------------------------------------------------------------ the subclass's part
     @property
@@ -78,84 +87,100 @@ class AdmmSession(Session):
     def move(self) -> None:
         """Update the server's variables and its point (w, z) from the answers."""
 
-    # ------------------------------------------------------------------ a round
+    # ------------------------------------------------------------------ questions
     def propose(self) -> dict[str, Message]:
         return {self.names[s]: self._message(s) for s in self._asked()}
 
+    def recall(self) -> dict[str, Message]:
+        told = {s: window for s, window in enumerate(self.windows) if window is not None}
+        return {self.names[s]: self._repetition(s, window) for s, window in told.items()}
+
     def _asked(self) -> list[int]:
         """Everyone; at first, whoever has not introduced itself."""
-        first = not self.certifier.begun
-        known = self.certifier.introductions if first else {}
-        return [s for s in range(len(self.names)) if s not in known]
+        everyone = range(len(self.names))
+        if self.certifier.begun:
+            return list(everyone)
+        return [s for s in everyone if s not in self.certifier.introductions]
 
     @property
     def _steps(self) -> bool:
         return self.certifier.begun or self.step_at_once
 
-    @property
-    def _evaluates(self) -> bool:
-        return not self.certifier.begun or self.round % self.certify_every == 0
-
-    @property
-    def _points(self) -> Array:
-        """The points that are evaluated: w and, if steps are of batches, the average."""
-        averaged = self.batch[0] and self.total > 0.0
-        return np.array([self.w, self.average] if averaged else [self.w])
-
     def _message(self, s: int) -> Message:
         arrays: dict[str, NDArray[Any]] = {"x": self.w}
         if self._steps:
+            window = self.windows[s]
             arrays["z"] = np.array(self.z[s])
-            if self.informed[s] is None:
-                arrays["duals"] = np.array([self.dual[s, :-1], self.last[s, :-1]])
-                arrays["pair"] = np.array([self.dual[s, -1], self.last[s, -1]])
-                if self.batch[0]:
-                    arrays["batch"] = np.array(self.batch)
-            if self.informed[s] != self.penalty:
-                p = self.penalty
-                arrays["penalty"] = np.array([p.model, p.value, p.relaxation])
-        if self._evaluates:
-            arrays["plan"] = np.array([1, not self.certifier.begun], dtype=np.uint8)
-            if len(self._points) > 1:
-                arrays["also"] = self._points[1]
+            if window is None:
+                arrays |= self._afresh(State(self.dual[s], self.last[s]))
+            elif window.penalty != self.penalty:
+                arrays["penalty"] = self.penalty.array
+        request = self.certifier.request(s)
+        if request is not None:
+            here = int(np.array_equal(request.points[0], self.w))
+            arrays["plan"] = np.array([here, request.introduction], dtype=np.uint8)
+            if len(request.points) > here:
+                arrays["also"] = request.points[here:]
         return Message(KIND, self.round, arrays)
 
+    def _afresh(self, state: State) -> dict[str, NDArray[Any]]:
+        arrays = state.arrays | {"penalty": self.penalty.array}
+        if self.rounds.batch_size:
+            arrays["batch"] = np.array([self.rounds.batch_size, self.rounds.seed])
+        return arrays
+
+    def _repetition(self, s: int, window: Window) -> Message:
+        """Let a client repeat its steps; with a batch size it has no cuts to make again."""
+        steps, start = window.steps, window.start
+        if self.rounds.batch_size:
+            steps, start = [], State(self.dual[s], self.last[s])
+        points = np.array([point for point, _ in steps]).reshape(len(steps), len(self.w) + 1)
+        penalties = np.array([penalty.array for _, penalty in steps]).reshape(len(steps), 3)
+        arrays = {"x": points[:, :-1], "z": points[:, -1], "penalties": penalties}
+        return Message(RECALL_KIND, self.round, self._afresh(start) | arrays)
+
+    # ------------------------------------------------------------------ answers
     def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
         steps, cuts = self._read(replies)
-        for s in self._asked() if self._steps else ():
-            if s in steps:
-                self._take_step(s, steps[s])
-            else:  # its answer may have been lost on the way: then it counts differently
-                self.informed[s] = None
-        if not self.certifier.begun:
-            self.certifier.introductions.update(cuts)
-            if self.certifier.begun:
-                self.certifier.begin()
+        if self._steps:
+            for s in self._asked():
+                self._take_step(s, steps.get(s))
+        first = not self.certifier.begun
+        if cuts:
+            self.certifier.take(cuts)
+        if self.certifier.begun:
+            if first:
                 self.begin()
-                self._certify_and_move()
-        else:
-            if self._evaluates:
-                self.certifier.take(self._points, cuts)
-            self._certify_and_move()
+            if cuts:
+                self.certifier.bound(self.tol)
+            self._info = self._measures()
+            self._average()
+            self.move()
         self.round += 1
+        if self.certifier.begun and self.round % self.rounds.certify_every == 0:
+            averaged = [self.average] if self.rounds.batch_size else []
+            self.certifier.open([self.w, *averaged])
         self._judge()
 
-    def _certify_and_move(self) -> None:
-        if self._evaluates:
-            self.certifier.bound(self.tol)
-        # Later iterates are better: the k-th counts k times.
-        weight = float(self.round)
-        self.total += weight
+    def _average(self) -> None:
+        self.total += self.round
         if self.total > 0.0:
-            self.average = self.average + weight / self.total * (self.w - self.average)
-        self.move()
+            self.average = self.average + self.round / self.total * (self.w - self.average)
 
-    def _take_step(self, s: int, answer: Array) -> None:
-        state, point = State(self.dual[s], self.last[s]), np.append(self.w, self.z[s])
-        target = state.target(point, self.penalty)
-        after = state.after(target, answer, self.penalty)
+    def _take_step(self, s: int, answer: Array | None) -> None:
+        """Both sides update the multipliers; after a miss nobody knows what the client did."""
+        if answer is None:
+            self.windows[s] = None
+            return
+        state, point = State(self.dual[s].copy(), self.last[s].copy()), self._point(s)
+        after = state.after(state.target(point, self.penalty), answer, self.penalty)
+        window = self.windows[s] or Window(state)
+        window.steps.append((point, self.penalty))
+        self.windows[s] = window if len(window.steps) < AFRESH else None
         self.dual[s], self.last[s] = after.dual, after.last
-        self.informed[s] = self.penalty
+
+    def _point(self, s: int) -> Array:
+        return np.append(self.w, self.z[s])
 
     def _read(self, replies: Mapping[str, Message]) -> tuple[dict[int, Array], dict[int, Reply]]:
         """The usable answers; a bad one counts as missing, with its reason."""
@@ -164,43 +189,36 @@ class AdmmSession(Session):
         self._rejected = {}
         for s in self._asked():
             name = self.names[s]
-            if name in replies:
-                try:
+            try:
+                if name in replies:
                     step, cut = self._read_one(s, replies[name])
-                except WireError as error:
-                    self._rejected[name] = str(error)
-                    continue
-                if step is not None:
-                    steps[s] = step
-                if cut is not None:
-                    cuts[s] = cut
+                    steps |= {} if step is None else {s: step}
+                    cuts |= {} if cut is None else {s: cut}
+            except WireError as error:
+                self._rejected[name] = str(error)
         return steps, cuts
 
     def _read_one(self, s: int, reply: Message) -> tuple[Array | None, Reply | None]:
         validate(reply, reply_kind(KIND), self.round, REPLY, {"d": len(self.w)})
-        arrays = dict(reply.arrays)
+        arrays, step = dict(reply.arrays), None
         model, pi = arrays.pop("model", None), arrays.pop("pi", None)
-        if self._steps and (model is None or pi is None):
-            raise WireError("its step is missing")
-        step = np.append(model, pi) if self._steps else None
-        if step is not None and step[-1] < 0.0:
-            raise WireError("its value is negative, which no worst-case loss is")
-        if not self._evaluates:
-            return step, None
-        inner = Message(reply_kind(CUTS), self.round, arrays)
-        cut = self.certifier.read(s, inner, self.certifier.request(self._points))
-        if not self.certifier.begun and cut.about is None:
-            raise WireError("its introduction is missing")
+        if self._steps:
+            if model is None or pi is None:
+                raise WireError("its step is missing")
+            if pi < 0.0:
+                raise WireError("its value is negative, which no worst-case loss is")
+            step = np.append(model, pi)
+        cut = None if self.certifier.request(s) is None else self.certifier.read(s, arrays)
         return step, cut
 
     def _judge(self) -> None:
-        """Stop on the proved gap; the last round always has a say."""
+        """Stop on the proved gap, or with the rounds."""
         if not self.certifier.begun:
             if self.round >= min(PATIENCE, self.max_rounds):
                 self._status = Status.failed(self._silence())
-        elif self.gap <= self.tol:
-            self._status = self.certifier.success()
-        elif self.round >= self.max_rounds:
+            return
+        self._status = self.certifier.verdict(self.tol)
+        if self._status is None and self.round >= self.max_rounds:
             self._status = Status.max_rounds(self.gap, self.tol)
 
     def _silence(self) -> str:
@@ -210,61 +228,9 @@ class AdmmSession(Session):
         ]
         return f"no usable first answer from {'; '.join(reasons)}"
 
-    # ------------------------------------------------------------------ what everyone reads
-    @property
-    def status(self) -> Status | None:
-        return self._status
-
-    @property
-    def _best(self) -> Array:
-        return self.certifier.best.x if self.certifier.begun else np.zeros(len(self.w))
-
-    @property
-    def coef(self) -> Array:
-        return self._best[: self.n]
-
-    @property
-    def intercept(self) -> float:
-        return float(self._best[self.n :].sum())
-
-    @property
-    def objective(self) -> float:
-        return self.certifier.upper
-
-    @property
-    def lower_bound(self) -> float:
-        return self.certifier.lower
-
-    @property
-    def gap(self) -> float:
-        return self.certifier.gap
-
-    @property
-    def weights(self) -> Array:
-        if not self.certifier.begun:
-            return np.full(len(self.names), np.nan)
-        return self.certifier.terms.mixture.worst_weights(self.client_losses)
-
-    @property
-    def client_losses(self) -> Array:
-        known = self.certifier.begun
-        return self.certifier.best.values if known else np.full(len(self.names), np.nan)
-
-    @property
-    def client_multipliers(self) -> Array:
-        known = self.certifier.begun
-        return self.certifier.best.multipliers if known else np.full(len(self.names), np.nan)
-
-    @property
-    def rejected(self) -> Mapping[str, str]:
-        return self._rejected
-
-    @property
-    def info(self) -> Mapping[str, Any]:
+    def _measures(self) -> dict[str, float]:
+        """How far models disagree; the objective at w (and at the average), if evaluated now."""
         found = self.certifier.objectives
-        out: dict[str, Any] = {"disagreement": float(np.abs(self.last[:, :-1] - self.w).max())}
-        if found:
-            out["at_iterate"] = found[0]
-        if len(found) > 1:
-            out["at_average"] = found[1]
-        return out
+        names = zip(self.certifier.opened, ("at_iterate", "at_average"), strict=False)
+        values = {name: found[i] for i, name in names if i in found}
+        return {"disagreement": float(np.abs(self.last[:, :-1] - self.w).max()), **values}

@@ -124,6 +124,8 @@ class AnchorBox:
         if isinstance(ball.support, Box):
             low, high = ball.support.bounds(n)
             bounded = np.isfinite(low) & np.isfinite(high)
+            if (np.isfinite(low) ^ np.isfinite(high)).any():
+                return None  # rows may have to head for the finite side: nothing prices w there
             low, high = np.where(bounded, low, 0.0), np.where(bounded, high, 0.0)
             return cls((low + high) / 2.0, (high - low) / 2.0, ~bounded)
         if isinstance(ball.support, Polyhedron):
@@ -205,6 +207,8 @@ def make_anchors(
     if loss.task == "classification":
         c0 = -float(loss.conjugate(np.array([-1.0]))[0])
         both = 2.0 * P[0] * P[1] / (P[0] + P[1]) if P.sum() > 0.0 else 0.0
+        if box.unbounded.any():  # the classes' means there do not cancel with b
+            both = 0.0
         flip = center @ np.where(rho > 0.0, np.minimum(1.0, rho / (distance + cost)), 0.0)
         w0 = max(both, float(flip))
         w0c0 = w0 * c0

@@ -86,12 +86,13 @@ def aggregate(
 ) -> Aggregate:
     """Lower the multipliers until they prove something, and add the cuts up."""
     S, n, client = terms.n_clients, terms.n, pool.piece_client[cuts.piece]
-    q = np.maximum(terms.mixture.pull(solution.weights), 0.0)
-    ratio = _divide(q, solution.weights)
+    weights = np.maximum(solution.weights, 0.0)
+    q = np.maximum(terms.mixture.pull(weights), 0.0)
+    ratio = _divide(q, weights)
     # Families of a client share q_s, pieces their family's multiplier.
-    y = solution.families * ratio[pool.family_client]
+    y = np.maximum(solution.families, 0.0) * ratio[pool.family_client]
     y *= _shrink(sums(pool.family_client, y, S), q)[pool.family_client]
-    a = solution.cuts * ratio[client]
+    a = np.maximum(solution.cuts, 0.0) * ratio[client]
     room = pool.piece_share * y[pool.piece_family]
     a *= _shrink(sums(cuts.piece, a, len(room)), room)[cuts.piece]
     clipping = solution.clipping * ratio[:, None]

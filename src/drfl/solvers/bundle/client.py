@@ -20,7 +20,7 @@ from drfl.solvers.bundle.anchors import AnchorBox
 from drfl.solvers.bundle.curvature import density, hessian, pack_factor, pack_triangle, sketch
 from drfl.solvers.bundle.exchange import Dual, Request
 from drfl.solvers.bundle.local import local_optimum
-from drfl.solvers.bundle.memory import Memory, memory_of
+from drfl.solvers.bundle.memory import Memory, groups_of, memory_of
 from drfl.solvers.bundle.views import Sight, View, dual_cut, make_view
 from drfl.wire import Message
 
@@ -33,7 +33,7 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     request = Request.read(message, site.dimension)
     view = make_view(site.oracle, shared=site.shared_ball, lifted=request.lifted)
     memory = memory_of(site)
-    groups = request.groups if site.policy.groups else 1
+    groups = groups_of(site, request.groups)
     previous = memory.sights.get(request.marks[0])
     before = previous.arguments if previous else None
     sights, curvatures = [], []

@@ -8,6 +8,8 @@ from drfl.client import Site
 from drfl.losses import Array
 from drfl.solvers.bundle.views import Sight
 
+GROUP_ROWS = 50  # a group of fewer rows would tell too much of each
+
 
 @dataclass
 class Memory:
@@ -26,3 +28,9 @@ def memory_of(site: Site) -> Memory:
     """The memory of a site, empty at first."""
     memory: Memory = site.memory.setdefault("bundle", Memory())
     return memory
+
+
+def groups_of(site: Site, asked: int) -> int:
+    """As many groups as asked for, or one if the client does not allow or its rows are too few."""
+    allowed = site.policy.groups and site.rows.n_rows >= GROUP_ROWS * asked
+    return asked if allowed else 1

@@ -17,7 +17,7 @@ from drfl.client import Site
 from drfl.losses import Array
 from drfl.solvers.bundle.curvature import density
 from drfl.solvers.bundle.exchange import Request
-from drfl.solvers.bundle.memory import memory_of
+from drfl.solvers.bundle.memory import groups_of, memory_of
 from drfl.solvers.bundle.views import make_view
 from drfl.wire import Field, Message
 
@@ -92,7 +92,7 @@ def recall(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     lifted = bool(arrays["lifted"][0])
     view = make_view(site.oracle, shared=site.shared_ball, lifted=lifted)
     for k, identity in enumerate(arrays["id"].tolist()):
-        groups = int(arrays["groups"][k]) if site.policy.groups else 1
+        groups = groups_of(site, int(arrays["groups"][k]))
         memory.sights[identity] = at = view.look(arrays["x"][k], groups)
         before = int(arrays["before"][k])
         if before != NO_DENSITY and site.policy.curvature:

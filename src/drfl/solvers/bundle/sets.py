@@ -100,7 +100,7 @@ class EuclideanNorm(SetRows):
             step, size = w - self.at, float(np.linalg.norm(self.at))
             bent = self.price * float(step @ step - (step @ self.at / size) ** 2) / size
         self.price = max(float(qp.multipliers[self.rows].sum()), 1e-3 * self.price)
-        if (length - t) * layout.price + bent <= tolerance:
+        if max(length - t, 0.0) * layout.price + bent <= tolerance:
             return False
         self._touch(w)
         return True

@@ -1,0 +1,86 @@
+"""The federated methods that the field knows, on the same clients, engines, loop and records.
+
+Each is a solver for `drfl.solve`, say ``solver=FedAvg(local_steps=10)``, and has two scikit-learn
+faces, say `FedAvgClassifier` and `FedAvgRegressor`. They prove nothing: the lower bound of their
+results is 0, and the model is the last one whose objective was asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from drfl.native.afl import AFL
+from drfl.native.drfa import DRFA
+from drfl.native.fedadmm import FedADMM
+from drfl.native.fedavg import FedAvg
+from drfl.native.fedprox import FedProx
+from drfl.native.qffl import QFFL
+from drfl.native.scaff_pd import ScaffPD
+from drfl.native.scaffold import Scaffold
+from drfl.native.settings import Native
+from drfl.native.wafl import WAFL
+
+if TYPE_CHECKING:
+    from drfl.native.estimators import (
+        AFLClassifier,
+        AFLRegressor,
+        DRFAClassifier,
+        DRFARegressor,
+        FedADMMClassifier,
+        FedADMMRegressor,
+        FedAvgClassifier,
+        FedAvgRegressor,
+        FedProxClassifier,
+        FedProxRegressor,
+        QFFLClassifier,
+        QFFLRegressor,
+        ScaffoldClassifier,
+        ScaffoldRegressor,
+        ScaffPDClassifier,
+        ScaffPDRegressor,
+        WAFLClassifier,
+        WAFLRegressor,
+    )
+
+METHODS: dict[str, type[Native]] = {
+    method.name: method
+    for method in (FedAvg, FedProx, Scaffold, QFFL, AFL, DRFA, WAFL, FedADMM, ScaffPD)
+}
+"""All of them by name."""
+
+__all__ = [
+    "AFL",
+    "DRFA",
+    "METHODS",
+    "QFFL",
+    "WAFL",
+    "AFLClassifier",
+    "AFLRegressor",
+    "DRFAClassifier",
+    "DRFARegressor",
+    "FedADMM",
+    "FedADMMClassifier",
+    "FedADMMRegressor",
+    "FedAvg",
+    "FedAvgClassifier",
+    "FedAvgRegressor",
+    "FedProx",
+    "FedProxClassifier",
+    "FedProxRegressor",
+    "QFFLClassifier",
+    "QFFLRegressor",
+    "ScaffPD",
+    "ScaffPDClassifier",
+    "ScaffPDRegressor",
+    "Scaffold",
+    "ScaffoldClassifier",
+    "ScaffoldRegressor",
+    "WAFLClassifier",
+    "WAFLRegressor",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # The estimators need scikit-learn, which the worker of a client should not have to load.
+    if name in __all__:
+        return getattr(import_module("drfl.native.estimators"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,76 @@
+r"""AFL (Mohri, Sivek, Suresh, 2019): gradient descent in the model, ascent in the weights.
+
+.. math:: x \leftarrow x - \eta\sum_s\lambda_sg_s(x),\qquad
+          \lambda \leftarrow P_Q(\lambda + \eta_\lambda F(x)),\qquad
+          \text{return the average of the } x
+
+for :math:`\min_x\max_{\lambda\in Q}\sum_s\lambda_sF_s(x)`; both steps use the same x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.client import Handler, Site
+from drfl.native.base import NativeSession, weighted_mean
+from drfl.native.local import MODEL, NUMBER, REQUEST, Arrays, ClientLoss, Local, checked, respond
+from drfl.native.saddle import SaddleMethod, SaddleSession
+from drfl.wire import Message, Schema
+
+REPLIES: dict[int, Schema] = {1: {"loss": NUMBER, "gradient": MODEL}}
+
+
+# ---------------------------------------------------------------------- the client's half
+def answer(site: Site, message: Message) -> Arrays:
+    """Tell loss and gradient."""
+    return respond(site, message, ClientLoss(site), {1: step})
+
+
+def step(loss: ClientLoss, message: Message) -> Arrays:
+    """Loss and gradient at x; with batches the gradient is that of one."""
+    x = message.arrays["x"]
+    value, gradient = loss.value_and_gradient(x)
+    local = Local.read(message)
+    if local.batch:
+        gradient = loss.sampled(local, message.round)(x)
+    return {"loss": np.array(value), "gradient": gradient}
+
+
+# ---------------------------------------------------------------------- the server's half
+class AFLSession(SaddleSession["AFL"]):
+    """Moves the model and the weights of all clients at once."""
+
+    def requests(self) -> tuple[int, dict[int, dict[str, NDArray[Any]]]]:
+        self.walk = self.local(1)
+        asked = {"x": self.x, **self.walk.arrays()}
+        return 1, {s: dict(asked) for s in range(len(self.names))}
+
+    def update(self, replies: dict[int, Arrays]) -> None:
+        if not replies:
+            return
+        self.take_into_average()
+        gradients = {s: arrays["gradient"] for s, arrays in replies.items()}
+        descent = weighted_mean(gradients, self.lam)
+        for s, arrays in replies.items():
+            self.last[s] = arrays["loss"]  # who does not answer has the loss it told last
+        self.climb(self.last)
+        self.x = self.x - self.walk.step * descent
+        self.t += 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class AFL(SaddleMethod):
+    r"""AFL, for :math:`\min_x\max_{\lambda\in Q}\sum_s\lambda_sF_s(x)`, Q being the mixture.
+
+    Parameters are those of `drfl.native.saddle.SaddleMethod`.
+    """
+
+    name: ClassVar[str] = "afl"
+    handlers: ClassVar[Mapping[str, Handler]] = {"afl": checked(answer, REQUEST, REPLIES)}
+    replies: ClassVar[Mapping[int, Schema]] = REPLIES
+    session: ClassVar[type[NativeSession[Any]]] = AFLSession

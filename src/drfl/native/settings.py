@@ -1,0 +1,141 @@
+"""What can be set: the settings that methods share, and what they may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from drfl.problem import Problem
+from drfl.solvers.base import Session, Solver
+from drfl.wire import Schema
+
+if TYPE_CHECKING:
+    from drfl.native.base import NativeSession
+
+
+@dataclass(frozen=True, kw_only=True)
+class Native(Solver):
+    r"""Settings that all methods have.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        :math:`\eta`. By default :math:`1/(cM)` for a smooth loss whose curvature is at most c,
+        where M is the largest eigenvalue of a client's second moments, the largest of all clients
+        (with batches of B rows plus the trace over B); else one over the Lipschitz constant times
+        the root of the largest trace.
+    decay : float, optional
+        The t-th step is :math:`\eta\,t^{-decay}`: by default 0 for a smooth loss on all rows, else
+        1/2.
+    batch_size : int, optional
+        Rows of a gradient, drawn anew for every one; by default all.
+    seed : int
+        Of all that is drawn.
+    evaluate_every : int
+        All clients are asked for their loss at the model in every so many rounds, and in the
+        first ones; the model of the last such round is returned.
+    stop_change : float
+        Stop when the objective changed by less than this, relatively, since so many rounds
+        before; 0: never.
+    """
+
+    step_size: float | None = None
+    decay: float | None = None
+    batch_size: int | None = None
+    seed: int = 0
+    evaluate_every: int = 5
+    stop_change: float = 0.0
+
+    robust: ClassVar[bool] = False
+    """Whether it minimises the worst mixture of the losses, rather than that of the centre."""
+    replies: ClassVar[Mapping[int, Schema]]
+    """What a client answers to each of the method's steps, numbered from 1."""
+    session: ClassVar[type[NativeSession[Any]]]
+    """The server half."""
+
+    def __post_init__(self) -> None:
+        require("step_size", self.step_size, above=0.0, none=True)
+        require("decay", self.decay, least=0.0, none=True)
+        require_whole("batch_size", self.batch_size, 1, none=True)
+        require_whole("seed", self.seed, 0)
+        require_whole("evaluate_every", self.evaluate_every, 1)
+        require("stop_change", self.stop_change, least=0.0)
+
+    def start(
+        self,
+        problem: Problem,
+        names: Sequence[str],
+        n_features: int,
+        *,
+        tol: float,
+        max_rounds: int,
+    ) -> Session:
+        self.refuse(problem, names)
+        return self.session(self, problem, names, n_features)
+
+    def refuse(self, problem: Problem, names: Sequence[str]) -> None:
+        """Raise unless the problem is one of this method."""
+        if any(problem.ball_of(name).radius > 0.0 for name in names):
+            raise ValueError(
+                f"{self.name} trusts the clients' rows: take balls of radius 0, or solver='bundle'"
+            )
+        if problem.mixture.radius > 0.0 and not self.robust:
+            raise ValueError(
+                f"{self.name} minimises the mean at the center of the mixture: take a mixture of "
+                "radius 0, or one of afl, drfa, scaff_pd and bundle"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalMethod(Native):
+    """Settings of methods whose clients make several steps in a round.
+
+    Parameters
+    ----------
+    local_steps : int
+        E.
+    participation : float
+        The share of the clients that take part in a round, drawn anew in every one; at least one.
+    """
+
+    local_steps: int = 5
+    participation: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_whole("local_steps", self.local_steps, 1)
+        require("participation", self.participation, above=0.0, most=1.0)
+
+
+def require(
+    name: str,
+    value: Any,
+    *,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    most: float = math.inf,
+    none: bool = False,
+) -> None:
+    """Refuse what is not a finite number within the bounds."""
+    if none and value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number{' or None' if none else ''}, got {value!r}")
+    number = float(value)
+    if not (math.isfinite(number) and least <= number <= most and number > above):
+        low = f"> {above:g}" if above > -math.inf else f">= {least:g}"
+        high = f" and <= {most:g}" if most < math.inf else ""
+        raise ValueError(f"{name} must be a finite number {low}{high}, got {value!r}")
+
+
+def require_whole(name: str, value: Any, least: int, *, none: bool = False) -> None:
+    """Refuse what is not a whole number, or too small a one."""
+    if none and value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be a whole number{' or None' if none else ''}, got {value!r}")
+    if not least <= int(value) < 2**63:
+        raise ValueError(f"{name} must be at least {least}, got {value!r}")

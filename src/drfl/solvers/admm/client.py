@@ -1,0 +1,121 @@
+r"""The client's half of the ADMMs: steps, and cuts for the certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.client import Checked, Handler, Site
+from drfl.losses import Array
+from drfl.rows import Rows
+from drfl.solvers.admm.client_step import ClientStep
+from drfl.solvers.admm.exchange import (
+    KIND,
+    RECALL,
+    RECALL_KIND,
+    REPLY,
+    REQUEST,
+    Penalty,
+    State,
+)
+from drfl.solvers.bundle.client import answer as evaluate
+from drfl.solvers.bundle.exchange import Request
+from drfl.wire import Message, WireError
+from drfl.worst_case import make_oracle
+from drfl.worst_case.oracle import Oracle
+
+
+@dataclass
+class Memory:
+    """What a client keeps between rounds; the server can have all of it made again."""
+
+    state: State
+    penalty: Penalty
+    step: ClientStep
+    batch: int
+    seed: int
+
+
+def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
+    """Make a step if the message has a value z, and cuts if it wants any."""
+    arrays, reply = message.arrays, dict[str, NDArray[Any]]()
+    if "z" in arrays:
+        memory = _memory(site, arrays)
+        found = _step(site, memory, np.append(arrays["x"], arrays["z"]), message.round)
+        reply |= {"model": found[:-1], "pi": found[-1]}
+    if "plan" in arrays:
+        reply |= _cuts(site, message)
+    return reply
+
+
+def _cuts(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
+    """Exact values and cuts at x, if the plan says so, and at the other points."""
+    here, introduction = (bool(entry) for entry in message.arrays["plan"])
+    also = message.arrays.get("also", np.zeros((0, site.dimension)))
+    points = np.vstack([message.arrays["x"], also]) if here else also
+    numbers, none = tuple(range(len(points))), (False,) * len(points)
+    request = Request(points, numbers, none, introduction=introduction)
+    return evaluate(site, request.message(message.round))
+
+
+def recall(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
+    """Start afresh and repeat the steps since then; there is nothing to answer."""
+    arrays = message.arrays
+    memory = _memory(site, arrays)
+    for x, z, penalty in zip(arrays["x"], arrays["z"], arrays["penalties"], strict=True):
+        memory.penalty = Penalty.of(penalty)
+        _step(site, memory, np.append(x, z), message.round)
+    return {}
+
+
+HANDLERS: dict[str, Handler] = {
+    KIND: Checked(answer, REQUEST, REPLY),
+    RECALL_KIND: Checked(recall, RECALL, {}),
+}
+
+
+def _memory(site: Site, arrays: Mapping[str, NDArray[Any]]) -> Memory:
+    """What the client knows, with what the message says.
+
+    With multipliers the client starts afresh, without its old cuts: then every answer depends on
+    what the server knows of, and a run that is resumed repeats it to the last bit.
+    """
+    if {"duals", "pair", "penalty"} <= set(arrays):
+        state = State(*np.column_stack([arrays["duals"], arrays["pair"]]))
+        batch, seed = arrays.get("batch", (0, 0))
+        step = ClientStep(site.oracle, site.dimension)
+        penalty = Penalty.of(arrays["penalty"])
+        site.memory[KIND] = Memory(state, penalty, step, int(batch), int(seed))
+    memory: Memory | None = site.memory.get(KIND)
+    if memory is None:
+        raise WireError("this client has lost its multipliers and needs them again")
+    if "penalty" in arrays:
+        memory.penalty = Penalty.of(arrays["penalty"])
+    return memory
+
+
+def _step(site: Site, memory: Memory, point: Array, round: int) -> Array:
+    """The projection, after which the client's multipliers are those of the next round."""
+    state, penalty, step = memory.state, memory.penalty, memory.step
+    if 0 < memory.batch < site.rows.n_rows:
+        step = ClientStep(sampled(site, memory.batch, memory.seed, round), site.dimension)
+    target = state.target(point, penalty)
+    centre = state.centre(target, penalty)
+    found = step.project(centre[:-1], float(centre[-1]), penalty.model / penalty.value)
+    answer = np.append(found.v, found.value)
+    memory.state = state.after(target, answer, penalty)
+    return answer
+
+
+def sampled(site: Site, size: int, seed: int, round: int) -> Oracle:
+    """The oracle of ``size`` rows, drawn anew in every round, differently at every client."""
+    rng = np.random.default_rng([seed, round, *site.name.encode()])
+    oracle, rows = site.oracle, site.oracle.rows
+    weighty = np.flatnonzero(rows.masses(np.arange(rows.n_rows)))
+    chosen = np.sort(rng.choice(weighty, min(size, len(weighty)), replace=False))
+    batch = Rows(rows.take(chosen), rows.y[chosen], weights=rows.masses(chosen))
+    return make_oracle(batch, oracle.loss, oracle.ball)
