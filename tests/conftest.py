@@ -22,6 +22,7 @@ UNSETTLED = (
     "tests/solvers/test_bundle_client",
     "tests/solvers/test_bundle_identities",
     "tests/solvers/test_bundle_master",
+    "tests/solvers/test_bundle_optimum",
     "tests/solvers/test_bundle_replies",
     "tests/solvers/test_bundle_ties",
     "tests/test_errata",
