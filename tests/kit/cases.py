@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -103,6 +103,31 @@ class Case:
             p=self.mixture.p,
             fit_intercept=self.fit_intercept,
         )
+
+
+def in_units(case: Case, unit: float) -> Case:
+    """The same problem with features measured in other units: f(w / unit, b) is as before."""
+    balls = tuple(
+        drfl.Ball(
+            unit * ball.radius,
+            ball.norm,
+            unit * ball.label_cost,
+            _scaled(ball.support, unit, case.n),
+        )
+        for ball in case.balls
+    )
+    return replace(case, data=tuple((unit * X, y) for X, y in case.data), balls=balls)
+
+
+def _scaled(support: Any, unit: float, n: int) -> Any:
+    if isinstance(support, drfl.Box):
+        low, high = (unit * np.asarray(side) for side in (support.low, support.high))
+        return drfl.Box(low, high, support.y_low, support.y_high)
+    if isinstance(support, drfl.Polyhedron):
+        C = support.C.copy()
+        C[:, :n] /= unit  # the target, if it is there, keeps its unit
+        return drfl.Polyhedron(C, support.d)
+    return support
 
 
 def uniform_case(

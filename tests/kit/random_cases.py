@@ -44,7 +44,7 @@ def random_case(seed: int) -> Case:
     if place != "whole" and not loss.pieces:
         norm, place = "l1", "open box" if place == "open box" else "box"
     if place == "polyhedron":
-        S, n = min(S, 2), min(n, 3)
+        S, n, scale = min(S, 2), min(n, 3), 1.0  # oracles there are told apart by unit elsewhere
     data = _data(rng, loss.task, S, n, few=place == "polyhedron", bounded=place != "whole")
     data = tuple((scale * X, y) for X, y in data)
     support = _support(rng, place, loss.task, data, scale)

@@ -17,9 +17,9 @@ Z = np.linspace(-6.0, 8.0, 57)
 def by_grid(loss: Loss, z, a):
     """The supremum over moves t on two grids, the second around the best of the first."""
     reach = 2.0 * a * loss.lipschitz + 1e-9
-    grid = np.linspace(-reach, reach, 20001)
+    grid = np.linspace(-reach, reach, 4001)
     best = grid[np.argmax(loss.value(z + grid) - grid**2 / (2.0 * a))]
-    fine = best + np.linspace(-1.0, 1.0, 2001) * 2e-4 * reach
+    fine = best + np.linspace(-1.0, 1.0, 2001) * 1e-3 * reach
     return (loss.value(z + fine) - fine**2 / (2.0 * a)).max()
 
 

@@ -170,8 +170,8 @@ class NativeSession(Session, Generic[M]):
         made = {}
         for s, own in arrays.items():
             plan = np.array([facts, value, self._sent[s]], dtype=np.uint8)
-            arrays_of_s = {**own, **self.constants, "plan": plan}
-            made[self.names[s]] = Message(self.method.name, self.round, arrays_of_s)
+            content = {**own, **self.constants, "plan": plan}
+            made[self.names[s]] = Message(self.method.name, self.round, content)
         return made
 
     def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
@@ -291,6 +291,11 @@ class NativeSession(Session, Generic[M]):
     @property
     def rejected(self) -> Mapping[str, str]:
         return self._rejected
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        known = self.mixture is not None
+        return {"worst_loss": float(self.losses.max())} if known else {}
 
 
 def smoothness(loss: Loss) -> float:

@@ -40,7 +40,7 @@ def penalised(loss: Loss, z: Array, a: float) -> tuple[Array, Array]:
     if isinstance(loss, SmoothHinge):
         v = -_quadratic(1.0 - z, a, 1.0)
     elif isinstance(loss, Huber):
-        v = np.sign(z) * _quadratic(np.abs(z), a, loss.epsilon)
+        v = np.where(z < 0.0, -1.0, 1.0) * _quadratic(np.abs(z), a, loss.epsilon)
     elif isinstance(loss, Logistic):
         v = -_logistic(z, a)
     else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -85,18 +86,32 @@ class Certifier:
         if not missing:
             return None
         points = np.array([self.points[i].x for i in missing])
-        return Request(points, tuple(missing), (False,) * len(missing), introduction=not self.begun)
+        return Request(
+            points,
+            tuple(missing),
+            (False,) * len(missing),
+            introduction=not self.begun,
+            lifted=bool(self.lifted),
+        )
 
     def read(self, s: int, arrays: Mapping[str, Array]) -> Reply:
-        """A client's evaluation, validated; a value below its own earlier cuts is refused."""
-        asked = self.request(s)
+        """A client's evaluation, validated; a value below its own earlier cuts is refused.
+
+        The supporting cut of its step becomes one of its cuts, at a point without a number.
+        """
+        asked, own = self.request(s), dict(arrays)
         assert asked is not None
-        reply = read_reply(Message(reply_kind(KIND), 0, arrays), 0, asked, self.lifted)
+        support = own.pop("support", None)
+        reply = read_reply(Message(reply_kind(KIND), 0, own), 0, asked, self.lifted)
         if self.begun:
             require_consistent(reply, s, asked, self.evaluated)
         elif reply.about is None:
             raise WireError("its introduction is missing")
-        return reply
+        if support is None:
+            return reply
+        if support.shape != reply.rows.shape[2:]:
+            raise WireError("its supporting cut is not of the form of its other cuts")
+        return replace(reply, rows=np.vstack([reply.rows, support[None, None]]))
 
     def take(self, replies: Mapping[int, Reply]) -> None:
         """Cuts and values of an evaluation; a point counts once every client has evaluated it."""
@@ -106,15 +121,15 @@ class Certifier:
                 return
             self._begin()
             replies = self.introductions
-        fresh = []
         for s, reply in replies.items():
             for k, identity in enumerate(reply.identities):
                 point, given = self.points[identity], reply.multipliers[k]
-                cuts = reply.cuts(self.pool, s, k, identity, self.evaluations)
-                point.values[s], point.gradients[s] = reply.values[k], cuts.g[0]
+                point.values[s] = reply.values[k]
                 point.multipliers[s] = self._multiplier(s, point.x) if given is None else given
-                fresh.append(cuts)
-        self.pool.add(fresh)
+            # The supporting cut follows those of the points.
+            self.pool.add(
+                [reply.cuts(self.pool, s, k, -1, self.evaluations) for k in range(len(reply.rows))]
+            )
         for identity in self.opened:
             self._compare(identity)
 

@@ -2,7 +2,7 @@ r"""The client's half of the ADMMs: steps, and cuts for the certificate."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from drfl.client import Checked, Handler, Site
 from drfl.losses import Array
 from drfl.rows import Rows
-from drfl.solvers.admm.client_step import ClientStep
+from drfl.solvers.admm.client_step import ClientStep, Projection
 from drfl.solvers.admm.exchange import (
     KIND,
     RECALL,
@@ -23,6 +23,7 @@ from drfl.solvers.admm.exchange import (
     State,
 )
 from drfl.solvers.bundle.client import answer as evaluate
+from drfl.solvers.bundle.exchange import KIND as CUTS
 from drfl.solvers.bundle.exchange import Request
 from drfl.wire import Message, WireError
 from drfl.worst_case import make_oracle
@@ -43,23 +44,27 @@ class Memory:
 def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     """Make a step if the message has a value z, and cuts if it wants any."""
     arrays, reply = message.arrays, dict[str, NDArray[Any]]()
+    wanted = _wanted(site, message) if "id" in arrays else None
     if "z" in arrays:
         memory = _memory(site, arrays)
-        found = _step(site, memory, np.append(arrays["x"], arrays["z"]), message.round)
-        reply |= {"model": found[:-1], "pi": found[-1]}
-    if "plan" in arrays:
-        reply |= _cuts(site, message)
+        found, support = _step(site, memory, np.append(arrays["x"], arrays["z"]), message.round)
+        reply |= {"model": found.v, "pi": np.array(found.value)}
+        cut = support(found, lifted=wanted.lifted) if wanted and support else None
+        if cut is not None:
+            reply["support"] = cut
+    if wanted:
+        reply |= evaluate(site, wanted.message(message.round))
     return reply
 
 
-def _cuts(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
-    """Exact values and cuts at x, if the plan says so, and at the other points."""
-    here, introduction = (bool(entry) for entry in message.arrays["plan"])
-    also = message.arrays.get("also", np.zeros((0, site.dimension)))
-    points = np.vstack([message.arrays["x"], also]) if here else also
-    numbers, none = tuple(range(len(points))), (False,) * len(points)
-    request = Request(points, numbers, none, introduction=introduction)
-    return evaluate(site, request.message(message.round))
+def _wanted(site: Site, message: Message) -> Request:
+    """The bundle's request for cuts, with x put back among its points."""
+    arrays = message.arrays
+    points = arrays.get("also", np.zeros((0, site.dimension)))
+    if len(points) < len(arrays["id"]):
+        points = np.vstack([arrays["x"], points])
+    ask = {"x": points, "id": arrays["id"], "plan": arrays.get("plan", np.zeros(0))}
+    return Request.read(Message(CUTS, message.round, ask), site.dimension)
 
 
 def recall(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
@@ -98,17 +103,23 @@ def _memory(site: Site, arrays: Mapping[str, NDArray[Any]]) -> Memory:
     return memory
 
 
-def _step(site: Site, memory: Memory, point: Array, round: int) -> Array:
-    """The projection, after which the client's multipliers are those of the next round."""
+def _step(
+    site: Site, memory: Memory, point: Array, round: int
+) -> tuple[Projection, Callable[..., Array | None] | None]:
+    """The projection, after which the client's multipliers are those of the next round.
+
+    Beside it, how to get the supporting cut there; None for a batch, which tells nothing certain
+    about all rows.
+    """
     state, penalty, step = memory.state, memory.penalty, memory.step
-    if 0 < memory.batch < site.rows.n_rows:
+    partial = 0 < memory.batch < site.rows.n_rows
+    if partial:
         step = ClientStep(sampled(site, memory.batch, memory.seed, round), site.dimension)
     target = state.target(point, penalty)
     centre = state.centre(target, penalty)
     found = step.project(centre[:-1], float(centre[-1]), penalty.model / penalty.value)
-    answer = np.append(found.v, found.value)
-    memory.state = state.after(target, answer, penalty)
-    return answer
+    memory.state = state.after(target, np.append(found.v, found.value), penalty)
+    return found, None if partial else step.summary
 
 
 def sampled(site: Site, size: int, seed: int, round: int) -> Oracle:

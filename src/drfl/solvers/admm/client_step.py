@@ -54,6 +54,8 @@ class Projection:
         The point: a model and the value p >= F(v) beside it.
     passes : int
         Passes over the rows.
+    multipliers : array
+        Of the exact rows and the cuts in the last QP; empty if (a, e) is in the epigraph.
     gap : float
         How far the objective may be from the optimum, in units of the squared distance of (a, e)
         from the epigraph, about.
@@ -63,6 +65,7 @@ class Projection:
     value: float
     passes: int
     gap: float
+    multipliers: Array
 
 
 class ClientStep:
@@ -76,6 +79,7 @@ class ClientStep:
 
     def project(self, a: Array, e: float, stiffness: float = 1.0) -> Projection:
         r"""The solution :math:`(v,p)` for the point (a, e) and the stiffness :math:`\omega`."""
+        self._forget()
         self.steps += 1
         frame, passes = self.frame, 0
         y = frame.start(a)
@@ -85,18 +89,26 @@ class ClientStep:
             self._add(touch)
             height = touch.value - e
             if height <= 0.0:
-                return Projection(a.copy(), float(e), passes, 0.0)
+                return Projection(a.copy(), float(e), passes, 0.0, np.zeros(0))
         search = Search(frame, y, e, height, stiffness)
         while not search.done and passes < PASSES:
             y = search.propose(self.rows, self.right)
-            self.used[search.multipliers > ACTIVE] = self.steps
+            self.used[search.multipliers[len(frame.b) :] > ACTIVE] = self.steps
             touch = frame.touch(y)
             passes += 1
             search.judge(y, touch)
             if not search.done:  # otherwise the cuts at hand say all that the new one says
                 self._add(touch)
-        self._forget()
-        return Projection(search.v, search.value, passes, search.gap)
+        return Projection(search.v, search.value, passes, search.gap, search.multipliers)
+
+    def summary(self, found: Projection, *, lifted: bool) -> Array | None:
+        """The supporting cut at the projection just made, as the bundle method sends cuts."""
+        k = len(found.multipliers) - len(self.frame.b)
+        if k < 0:
+            return None
+        rows = np.vstack([self.frame.A, self.rows[:k]])
+        right = np.append(self.frame.b, self.right[:k])
+        return self.frame.summary(rows, right, found.multipliers, lifted=lifted)
 
     def _model(self, y: Array) -> float:
         """A lower estimate of p at y, from the cuts of p; -inf without any."""
@@ -111,7 +123,7 @@ class ClientStep:
         self.used = np.append(self.used, np.full(len(touch.right), self.steps))
 
     def _forget(self) -> None:
-        kept = self.used > self.steps - KEEP
+        kept = self.used > self.steps - KEEP  # the last step's are all there until the next one
         self.rows, self.right, self.used = self.rows[kept], self.right[kept], self.used[kept]
 
 
@@ -162,8 +174,8 @@ class Search:
         if length > TINY and not 1.0 / RANGE < length < RANGE:
             self._rescale(length)
             return self.propose(rows, right)
-        self.multipliers = multipliers[len(frame.b) :]
-        self.norm_price = float(self.multipliers[rows[:, d] == 0.0].sum())
+        self.multipliers = multipliers
+        self.norm_price = float(multipliers[len(frame.b) :][rows[:, d] == 0.0].sum())
         # The objective without the bend is strongly convex with constant 1, so that the bend's
         # slope tells how far below this point its minimum can be.
         pull = self.bend @ (self.z[:d] - self.at)

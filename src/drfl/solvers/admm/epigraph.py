@@ -61,6 +61,15 @@ class Frame(ABC):
     def touch(self, y: Array) -> Touch:
         """Evaluate at y."""
 
+    @abstractmethod
+    def summary(self, rows: Array, right: Array, weights: Array, *, lifted: bool) -> Array | None:
+        r"""A valid cut of F made of valid rows, in the form in which the bundle method sends cuts.
+
+        Constant, [slope in lambda], [slopes in a clipped model, if ``lifted``], slope in x; None
+        if there is no such form. With the multipliers of a client step for weights it touches the
+        epigraph at the projection.
+        """
+
     def norm_curvature(self, x: Array) -> Array | None:
         """The second derivative of the dual norm where cuts have to learn it; else None."""
         return None
@@ -73,6 +82,11 @@ class Frame(ABC):
         w, b = self.split(x)
         z = self.oracle.arguments(self.rows.scores(w, b), self.rows.y)
         return self.rows.gram(loss.curvature(z) * self.rows.mass())[: self.d, : self.d]
+
+    def combine(self, rows: Array, right: Array, weights: Array) -> tuple[Array, float]:
+        """The weighted sum of rows, scaled so that the coefficient of p is -1."""
+        row = weights @ rows
+        return -row / row[self.d], -float(weights @ right) / row[self.d]
 
     def split(self, x: Array) -> tuple[Array, float]:
         """Coefficients and intercept."""

@@ -90,3 +90,16 @@ class BoxFrame(Frame):
 
         g, total = rows.sweep(omega, offset, visit)
         return mean, won, g, total
+
+    def summary(self, rows: Array, right: Array, weights: Array, *, lifted: bool) -> Array | None:
+        if not lifted:
+            return None
+        weights = np.where(rows[:, self.d] < 0.0, weights, 0.0)
+        row, bound = self.combine(rows, right, weights)
+        up, down = row[self.up : self.down], row[self.down :]
+        away, reach = 0.5 * (up - down), 0.5 * (up + down)
+        wide = self.half > 0.0
+        tau = float((reach[wide] / self.half[wide]).max(initial=0.0))
+        slope = row[self.lam] - self.oracle.ball.radius
+        x = np.concatenate([row[: self.n] + away, row[self.n : self.d]])
+        return np.concatenate([[-bound, slope], -away, [tau], x])

@@ -24,6 +24,8 @@ class GainFrame(Frame):
     def __init__(self, oracle: GainOracle, dimension: int) -> None:
         super().__init__(oracle, dimension, 1)
         self.lower[self.d + 1] = 0.0
+        self.A, self.b = np.zeros((1, self.size)), np.zeros(1)  # losses are nonnegative
+        self.A[0, [self.d, self.d + 1]] = -1.0, oracle.ball.radius
 
     def start(self, x: Array) -> Array:
         reach = make_moves(self.oracle.loss, self.oracle.ball, x[: self.n]).reach
@@ -46,3 +48,11 @@ class GainFrame(Frame):
         if floor.lam > 0.0:
             rows[1, : self.n], rows[1, d + 1] = floor.gradient, -1.0
         return Touch(value, rows, right[: len(rows)])
+
+    def summary(self, rows: Array, right: Array, weights: Array, *, lifted: bool) -> Array | None:
+        row, bound = self.combine(rows, right, weights)
+        # lambda is at least 0: its coefficient has to be, too. Rounding apart it is.
+        missing, radius = max(-row[self.d + 1], 0.0), self.oracle.ball.radius
+        share = radius / (radius + missing)  # the rest is p >= radius * lambda
+        cut: Array = share * np.append(-bound, row[: self.d])
+        return cut

@@ -95,6 +95,12 @@ class WholeSpaceFrame(Frame):
         g, gb = rows.sweep(*self.split(x), visit)
         return u, slope, np.append(g, gb)[: self.d]
 
+    def summary(self, rows: Array, right: Array, weights: Array, *, lifted: bool) -> Array | None:
+        weights = np.where(rows[:, self.d] < 0.0, weights, 0.0)  # the norm is everybody's own
+        row, bound = self.combine(rows, right, weights)
+        slope = [row[self.d + 1] - self.rho] if self.oracle.labels_move else []
+        return np.concatenate([[-bound], slope, row[: self.d]])
+
     def _tangent(self, x: Array) -> Array:
         row = np.zeros(self.size)
         row[: self.n], row[self.d + 1] = self.oracle.ball.norm.steepest(x[: self.n]), -1.0

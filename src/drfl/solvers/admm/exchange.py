@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from drfl.losses import Array
 from drfl.solvers.bundle.exchange import REPLY as CUTS
+from drfl.solvers.bundle.exchange import REQUEST as ASK
 from drfl.wire import Field
 
 KIND, RECALL_KIND = "admm", "admm_recall"
@@ -31,12 +32,15 @@ REQUEST = {
     **_AFRESH,
     "x": Field("float64", ("d",)),  # the server's w and b
     "z": Field("float64", (), optional=True),  # with it a step is wanted
-    "plan": Field("uint8", (2,), optional=True),  # wanted: a cut at x, an introduction
-    "also": Field("float64", ("k", "d"), optional=True),  # other points to cut at
+    # Cuts wanted: the bundle's request, at x (if there are fewer other points than numbers) and at
+    # other points.
+    **{name: replace(ASK[name], optional=True) for name in ("id", "plan")},
+    "also": Field("float64", (None, "d"), optional=True),
 }
 REPLY = {
     "model": Field("float64", ("d",), optional=True),  # the client's own
     "pi": Field("float64", (), optional=True),  # and its value
+    "support": Field("float64", ("c",), optional=True),  # the supporting cut there
     **{name: replace(CUTS[name], optional=True) for name in ("value", "cuts", "about", "facts")},
 }
 RECALL = {

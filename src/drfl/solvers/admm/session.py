@@ -118,7 +118,8 @@ class AdmmSession(CertifiedSession):
         request = self.certifier.request(s)
         if request is not None:
             here = int(np.array_equal(request.points[0], self.w))
-            arrays["plan"] = np.array([here, request.introduction], dtype=np.uint8)
+            ask = request.message(self.round).arrays
+            arrays |= {"id": ask["id"], "plan": ask["plan"]}
             if len(request.points) > here:
                 arrays["also"] = request.points[here:]
         return Message(KIND, self.round, arrays)

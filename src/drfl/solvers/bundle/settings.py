@@ -32,5 +32,12 @@ class Settings:
     def __post_init__(self) -> None:
         if self.curvature not in ("auto", "never"):
             raise ValueError(f"curvature must be 'auto' or 'never', got {self.curvature!r}")
-        if self.groups is not None and self.groups < 1:
+        for name in ("dual_cuts", "second_point", "warm_start"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        if self.groups is None:
+            return
+        if isinstance(self.groups, bool) or not isinstance(self.groups, int):
+            raise TypeError(f"groups must be a whole number or None, got {self.groups!r}")
+        if self.groups < 1:
             raise ValueError(f"groups must be at least 1, got {self.groups}")
