@@ -18,15 +18,6 @@ UNSETTLED = (
     "tests/estimators/",
     "tests/native/",
     "tests/solvers/test_admm_",
-    "tests/solvers/test_bundle_certificate",
-    "tests/solvers/test_bundle_client",
-    "tests/solvers/test_bundle_identities",
-    "tests/solvers/test_bundle_master",
-    "tests/solvers/test_bundle_optimum",
-    "tests/solvers/test_bundle_replies",
-    "tests/solvers/test_bundle_ties",
-    "tests/test_errata",
-    "tests/test_worst_case.py",
 )
 
 

@@ -59,6 +59,7 @@ class AdLpmm(Solver):
 
     name: ClassVar[str] = "ad_lpmm"
     handlers: ClassVar[Mapping[str, Handler]] = HANDLERS
+    shared_ball: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0.0 < self.c < math.inf:
@@ -128,5 +129,5 @@ class AdLpmmSession(AdmmSession):
         self.sigma = sigma + c * (t - z - gamma - eta)
         d = len(self.w)
         psi, zeta, w_hat, pi = self.dual[:, :d], self.dual[:, d], self.last[:, :d], self.last[:, d]
-        self.w = update_w(w_hat, psi, c)
+        self.w = update_w(w_hat, psi, c, self.certifier.price)
         self.z = update_z(t, z, eta, gamma, pi, zeta, self.sigma, c, c1)

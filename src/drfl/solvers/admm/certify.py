@@ -2,8 +2,7 @@ r"""The certificate of the ADMMs: exact values at some of the server's points, a
 
 Every few rounds the clients also evaluate the server's point. The best of the points that all of
 them evaluated is the model that is returned, and its value the upper bound. The cuts from these
-points are kept, and the lower bound is computed from them exactly as by the bundle method: a
-master without a proximal term to speak of, and its multipliers turned into a bound.
+points are kept for the lower bound.
 """
 
 from __future__ import annotations
@@ -16,22 +15,16 @@ import numpy as np
 
 from drfl.losses import Array
 from drfl.problem import Problem
+from drfl.solvers.admm.lower_bound import LowerBound
 from drfl.solvers.base import Status, relative_gap
-from drfl.solvers.bundle.anchors import AnchorBox, Anchors, make_anchors
-from drfl.solvers.bundle.certificate import Certificate
+from drfl.solvers.bundle.consistency import require_consistent
 from drfl.solvers.bundle.cuts import Pool
 from drfl.solvers.bundle.evaluated import Evaluated, Point
-from drfl.solvers.bundle.exchange import KIND, Reply, Request, read_reply
-from drfl.solvers.bundle.master import Master
-from drfl.solvers.bundle.region import Region, proved_region
-from drfl.solvers.bundle.roster import require_consistent
+from drfl.solvers.bundle.exchange import KIND, Request
+from drfl.solvers.bundle.reply import Reply, read_reply
 from drfl.solvers.bundle.terms import Terms, lifted, make_terms
 from drfl.solvers.bundle.verdict import CONTRADICTION
 from drfl.wire import Message, WireError, reply_kind
-
-TINY = 1e-10  # the proximal term of the master
-ACTIVE = 1e-9  # a multiplier above this keeps a cut
-DROP_AFTER = 20  # evaluations without a multiplier
 
 
 class Certifier:
@@ -39,8 +32,10 @@ class Certifier:
 
     Attributes
     ----------
-    upper, lower, at_zero : float
-        The bounds, and the objective at the first point, w = 0.
+    upper, at_zero : float
+        The upper bound, and the objective at the first point, w = 0.
+    proof : LowerBound
+        The lower bound, once every client has introduced itself.
     opened : tuple of int
         The numbers of the points that are evaluated at present, w first.
     objectives : dict of int to float
@@ -49,15 +44,15 @@ class Certifier:
 
     def __init__(self, problem: Problem, names: Sequence[str], n_features: int) -> None:
         self.problem, self.names, self.n = problem, tuple(names), n_features
-        self.dimension = n_features + problem.fit_intercept
+        self.dimension = n_features + problem.fit_intercept + problem.shared_ball
         self.lifted = lifted(problem, names, n_features)
         self.introductions: dict[int, Reply] = {}
-        self.upper, self.lower, self.at_zero = math.inf, 0.0, math.nan
+        self.upper, self.at_zero = math.inf, math.nan
         self.points: dict[int, Point] = {}
         self.opened: tuple[int, ...] = ()
         self.objectives: dict[int, float] = {}
         self.numbered = self.evaluations = 0
-        self.region: Region | None = None
+        self.proof: LowerBound
         self.terms: Terms
         self.best = Point.fresh(np.zeros(self.dimension), len(self.names))
         self.open([np.zeros(self.dimension)])
@@ -73,9 +68,17 @@ class Certifier:
         self.evaluations += 1
         self.opened = tuple(range(self.numbered, self.numbered + len(points)))
         self.numbered += len(points)
-        fresh = (Point.fresh(x, len(self.names)) for x in points)
+        fresh = (Point.fresh(self._payable(x), len(self.names)) for x in points)
         self.points = dict(zip(self.opened, fresh, strict=True))
         self.objectives = {}
+
+    def _payable(self, x: Array) -> Array:
+        """The same point with a shared multiplier high enough for the objective to be finite."""
+        if self.begun and self.terms.is_shared:
+            x = x.copy()
+            least = self.terms.multiplier(0, x) if self.terms.kind == "norm" else 0.0
+            x[-1] = max(x[-1], least)
+        return x
 
     def request(self, s: int) -> Request | None:
         """The points that a client has not evaluated yet; None: nothing is wanted of it."""
@@ -136,7 +139,8 @@ class Certifier:
     def _compare(self, identity: int) -> None:
         point = self.points[identity]
         if point.complete and identity not in self.objectives:
-            self.objectives[identity] = value = self.terms.mixture.support(point.values)
+            value = self.terms.mixture.support(point.values) + self.terms.shared_cost(point.x)
+            self.objectives[identity] = value
             if math.isnan(self.at_zero):
                 self.at_zero = value
             if value < self.upper:
@@ -151,50 +155,33 @@ class Certifier:
         self.terms = terms.in_units(unit)
         self.pool = Pool(len(self.names), self.dimension, self.lifted)
         self.evaluated = Evaluated(self.terms, self.pool)
-        self.master = Master(self.terms)
-        self.certificate = Certificate(self.terms, self._anchors(replies))
-
-    def _anchors(self, replies: Sequence[Reply]) -> Anchors | None:
-        """What bounds the objective everywhere when the data have a support."""
+        facts = [reply.facts for reply in replies]
         balls = [self.problem.ball_of(name) for name in self.names]
-        box = AnchorBox.of(balls[0], self.problem.loss, self.n)
-        same = all(ball.support == balls[0].support for ball in balls)
-        if box is None or not same or all(ball.radius == 0.0 for ball in balls):
-            return None
-        facts = np.array([reply.facts for reply in replies], dtype=np.float64)
-        return make_anchors(self.problem.loss, balls, box, self.terms.mixture, facts)
+        self.proof = LowerBound.of(self.problem.loss, balls, self.terms, facts)
 
     def _multiplier(self, s: int, x: Array) -> float:
         return self.terms.multiplier(s, x) * self.problem.loss.lipschitz
 
-    # ------------------------------------------------------------------ the bound
-    def bound(self, tol: float) -> None:
-        """Raise the lower bound; where no radius bounds the model, prove a region at the end."""
-        if not self.everywhere:
-            # A bound that holds in a region only is not mixed with those of other regions.
-            self.region, self.lower = Region.around(self.best.x, self.terms.unit), 0.0
-        self._solve()
-        if not self.everywhere and self.gap <= tol:
-            region = proved_region(self.master, self.pool, self.upper, self.best.x)
-            if region is not None:
-                self.region, self.lower = region, 0.0
-                self._solve()
-        self.pool.keep(self.pool.cuts.used > self.evaluations - DROP_AFTER)
+    @property
+    def price(self) -> Array:
+        """What the entries of x cost: 0, but for a shared multiplier."""
+        price = np.zeros(self.dimension)
+        if self.terms.is_shared:
+            price[-1] = self.terms.shared_rho
+        return price
 
-    def _solve(self) -> None:
-        cuts, M = self.pool.cuts, TINY * np.diag(1.0 / self.terms.scale**2)
-        solution = self.master.solve(
-            self.pool, cuts, self.best.x, M, eps=1e-11, reference=self.upper
-        )
-        if solution.usable:
-            self.pool.touch(cuts.serial[solution.cuts > ACTIVE], self.evaluations)
-            bound = self.certificate.bound(self.pool, cuts, solution, self.region, polished=True)
-            self.lower = max(self.lower, bound)
+    # ------------------------------------------------------------------ the gap
+    def bound(self, tol: float) -> None:
+        """Raise the lower bound by the cuts at hand, and forget those of no use."""
+        self.proof.improve(self.pool, self.best.x, self.upper, self.evaluations)
+        if self.gap <= tol:
+            self.proof.settle(self.pool, self.best.x, self.upper, self.evaluations)
+        self.proof.forget(self.pool, self.evaluations)
 
     @property
-    def everywhere(self) -> bool:
-        """Whether the bound holds for every w and b."""
-        return self.certificate.everywhere or (self.region is not None and self.region.proved)
+    def lower(self) -> float:
+        """The lower bound."""
+        return self.proof.value if self.begun else 0.0
 
     @property
     def gap(self) -> float:
@@ -210,7 +197,6 @@ class Certifier:
             )
         if self.gap > tol:
             return None
-        if self.everywhere:
+        if self.proof.everywhere:
             return Status.certified(self.gap)
-        assert self.region is not None
-        return Status.local(self.gap, float(self.region.radius.max()))
+        return Status.local(self.gap, self.proof.radius)

@@ -92,7 +92,7 @@ def _memory(site: Site, arrays: Mapping[str, NDArray[Any]]) -> Memory:
     if {"duals", "pair", "penalty"} <= set(arrays):
         state = State(*np.column_stack([arrays["duals"], arrays["pair"]]))
         batch, seed = arrays.get("batch", (0, 0))
-        step = ClientStep(site.oracle, site.dimension)
+        step = ClientStep(site.oracle, site.dimension, shared=site.shared_ball)
         penalty = Penalty.of(arrays["penalty"])
         site.memory[KIND] = Memory(state, penalty, step, int(batch), int(seed))
     memory: Memory | None = site.memory.get(KIND)
@@ -114,7 +114,8 @@ def _step(
     state, penalty, step = memory.state, memory.penalty, memory.step
     partial = 0 < memory.batch < site.rows.n_rows
     if partial:
-        step = ClientStep(sampled(site, memory.batch, memory.seed, round), site.dimension)
+        batch = sampled(site, memory.batch, memory.seed, round)
+        step = ClientStep(batch, site.dimension, shared=site.shared_ball)
     target = state.target(point, penalty)
     centre = state.centre(target, penalty)
     found = step.project(centre[:-1], float(centre[-1]), penalty.model / penalty.value)

@@ -30,6 +30,7 @@ from drfl.losses import Array
 from drfl.problem import Problem
 from drfl.solvers.admm.client import HANDLERS
 from drfl.solvers.admm.exchange import Penalty
+from drfl.solvers.admm.operators import update_w
 from drfl.solvers.admm.session import AdmmSession, Rounds
 from drfl.solvers.base import Session, Solver
 
@@ -61,6 +62,7 @@ class Admm(Solver):
 
     name: ClassVar[str] = "admm"
     handlers: ClassVar[Mapping[str, Handler]] = HANDLERS
+    shared_ball: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0.0 < self.relaxation < 2.0:
@@ -120,6 +122,7 @@ class AdmmConsensus(AdmmSession):
         self._penalty = Penalty(first * terms.unit**2, first, self.settings.relaxation)
         self.last[:, -1] = self.previous[:, -1] = values
         self.dual[:, -1] = terms.mixture.worst_weights(values)
+        self.dual[:, :-1] = -self.certifier.price / len(self.names)
 
     def move(self) -> None:
         if self.settings.adaptive and self.moves > 0:
@@ -128,7 +131,7 @@ class AdmmConsensus(AdmmSession):
         self.previous = self.last.copy()
         c, models, values = self.penalty, self.last[:, :-1], self.last[:, -1]
         psi, zeta = self.dual[:, :-1], self.dual[:, -1]
-        self.w = (models - psi / c.model).mean(axis=0)
+        self.w = update_w(models, psi, c.model, self.certifier.price)
         self.z = self.certifier.terms.mixture.prox(values + zeta / c.value, c.value)
 
     def _adapt(self) -> None:

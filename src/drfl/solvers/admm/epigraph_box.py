@@ -30,11 +30,13 @@ class BoxFrame(Frame):
         self.lines = make_lines(oracle.loss, ball.label_cost)[1]
         self.moving = np.array([line.level >= 0 for line in self.lines])
         self.flipped = np.array([line.flipped for line in self.lines])
+        self.flipping = bool(self.flipped.any())
         self.signs = np.array([line.sign for line in self.lines])
         self.constants = np.array([line.constant for line in self.lines])
         self.floor = 0.0 if oracle.is_margin else 1.0 / ball.label_cost
-        self.lam, self.up, self.down = dimension + 1, dimension + 2, dimension + 2 + n
+        self.up, self.down = self.lam + 1, self.lam + 1 + n
         self.lower[self.lam], self.lower[self.up :] = self.floor, 0.0
+        self.busy = self.up
         clip = np.zeros((n, self.size))
         clip[:, :n] = clip[:, self.down :] = np.eye(n)
         clip[:, self.up : self.down] = -np.eye(n)
@@ -53,17 +55,17 @@ class BoxFrame(Frame):
         x, n, ball = y[: self.d], self.n, self.oracle.ball
         w, b = self.split(x)
         lam = max(float(y[self.lam]), self.floor)
-        omega = np.clip(w, -lam, lam)
+        omega = np.minimum(np.maximum(w, -lam), lam)
         s = w - omega
         tau = float(self.half @ np.abs(s))
-        fee = ball.label_cost * lam if self.flipped.any() else 0.0
+        fee = ball.label_cost * lam if self.flipping else 0.0
         mean, won, g, total = self._sweep(omega, b + float(self.middle @ s), tau, fee)
         row = np.zeros((1, self.size))
         row[0, :n], row[0, n : self.d], row[0, self.d] = g, total, -1.0
-        slope = -ball.label_cost * won[self.flipped].sum() if self.flipped.any() else 0.0
+        slope = -ball.label_cost * float(won @ self.flipped) if self.flipping else 0.0
         row[0, self.lam] = ball.radius + slope
         # g holds x_i; clipped away it becomes the midpoint, and the half side is paid instead.
-        away, reach = total * self.middle - g, won[self.moving].sum() * self.half
+        away, reach = total * self.middle - g, float(won @ self.moving) * self.half
         row[0, self.up : self.down], row[0, self.down :] = away + reach, reach - away
         value = mean + ball.radius * lam
         at = np.concatenate([x, [value, lam], np.maximum(s, 0.0), np.maximum(-s, 0.0)])
@@ -83,8 +85,8 @@ class BoxFrame(Frame):
             z = np.multiply(z, y, out=z) if is_margin else np.subtract(z, y, out=z)
             best, winner = compete(self.lines, z[None], constants)
             mean += rows.mean(best, block)
-            mass = np.broadcast_to(mass, (len(y),))
-            won += np.bincount(winner, mass, len(self.lines))
+            each = mass if isinstance(mass, np.ndarray) else None
+            won += np.bincount(winner, each, len(self.lines)) * (mass if each is None else 1.0)
             v: Array = self.signs[winner] * mass
             return np.multiply(v, y, out=v) if is_margin else v
 

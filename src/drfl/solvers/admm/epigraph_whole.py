@@ -14,24 +14,26 @@ class WholeSpaceFrame(Frame):
 
     :math:`u=\sum_ip_i\max\{L(m_i),L(-m_i)-\kappa\lambda\}`; where labels do not move it is the
     mean loss and :math:`\rho` contains the Lipschitz constant. Extra variables: :math:`\lambda`
-    (none if the radius is 0), and for the ground norm linf the absolute values of w.
+    (none if the radius is 0 or it is shared), and for the ground norm linf the absolute values
+    of w. A shared :math:`\lambda` has no price here: :math:`\rho=0`.
     """
 
     oracle: WholeSpaceOracle
 
-    def __init__(self, oracle: WholeSpaceOracle, dimension: int) -> None:
+    def __init__(self, oracle: WholeSpaceOracle, dimension: int, *, shared: bool = False) -> None:
         n, ball = oracle.rows.n_features, oracle.ball
-        self.priced = ball.radius > 0.0
+        self.priced = shared or ball.radius > 0.0
         self.summed = self.priced and ball.norm.name == "linf"
-        super().__init__(oracle, dimension, int(self.priced) + n * self.summed)
-        self.rho = ball.radius * oracle.loss.lipschitz
+        own = self.priced and not shared
+        super().__init__(oracle, dimension, own + n * self.summed, shared=shared)
+        self.rho = ball.radius * oracle.loss.lipschitz * own
         self.floor = 0.0 if oracle.is_margin else 1.0 / ball.label_cost
         if self.priced:
             self._write(ball.norm.name)
 
     def _write(self, norm: str) -> None:
         """The rows of p >= rho lambda and of the dual norm; the Euclidean one is cut."""
-        n, lam = self.n, self.d + 1
+        n, lam, sizes = self.n, self.lam, slice(self.size - self.n, None)
         self.lower[lam] = self.floor
         trivial = np.zeros((1, self.size))
         trivial[0, [self.d, lam]] = -1.0, self.rho
@@ -40,32 +42,40 @@ class WholeSpaceFrame(Frame):
             rows[:n, :n], rows[n:, :n] = np.eye(n), -np.eye(n)
             rows[:, lam] = -1.0 if norm == "l1" else 0.0
         if self.summed:  # |w_j| <= e_j and their sum is at most lambda
-            rows[:n, lam + 1 :] = rows[n:, lam + 1 :] = -np.eye(n)
+            rows[:n, sizes] = rows[n:, sizes] = -np.eye(n)
             total = np.zeros((1, self.size))
-            total[0, lam], total[0, lam + 1 :] = -1.0, 1.0
+            total[0, lam], total[0, sizes] = -1.0, 1.0
             trivial = np.vstack([trivial, total])
         self.A = np.vstack([trivial, rows])
         self.b = np.zeros(len(self.A))
 
     def start(self, x: Array) -> Array:
-        lam = [self._least_price(x)] if self.priced else []
+        lam = [self._least_price(x)] if self.priced and not self.shared else []
         size = np.abs(x[: self.n]) if self.summed else x[:0]
-        return np.concatenate([x, [0.0], lam, size])
+        return self.feasible(np.concatenate([x, [0.0], lam, size]))
+
+    def feasible(self, y: Array) -> Array:
+        if not self.shared or y[self.lam] >= self._least_price(y):
+            return y
+        y = y.copy()
+        y[self.lam] = self._least_price(y)
+        return y
 
     def _least_price(self, x: Array) -> float:
         return max(self.oracle.ball.norm.dual(x[: self.n]), self.floor)
 
     def touch(self, y: Array) -> Touch:
-        x, d = y[: self.d], self.d
+        x, k = y[: self.d], self.d - self.shared
         # The QP keeps its constraints up to rounding, and the Euclidean norm up to cuts.
-        lam = max(self._least_price(x), y[d + 1]) if self.priced else self._least_price(x)
+        least = self._least_price(x)
+        lam = max(least, float(y[self.lam])) if self.priced else least
         u, slope, g = self._mean(x, lam)
         row = np.zeros((1, self.size))
-        row[0, :d], row[0, d] = g, -1.0
-        right = np.array([float(g @ x) + slope * lam - u])
+        row[0, :k], row[0, self.d] = g, -1.0
+        right = np.array([float(g @ x[:k]) + slope * lam - u])
         value = u + self.rho * lam
         if self.priced:
-            row[0, d + 1] = slope + self.rho
+            row[0, self.lam] = slope + self.rho
             if self.oracle.ball.norm.name == "l2" and x[: self.n].any():
                 return Touch(value, np.vstack([row, self._tangent(x)]), np.append(right, 0.0))
         return Touch(value, row, right)
@@ -93,17 +103,18 @@ class WholeSpaceFrame(Frame):
             return np.multiply(v, y, out=v) if oracle.is_margin else v
 
         g, gb = rows.sweep(*self.split(x), visit)
-        return u, slope, np.append(g, gb)[: self.d]
+        return u, slope, np.append(g, gb)[: self.d - self.shared]
 
     def summary(self, rows: Array, right: Array, weights: Array, *, lifted: bool) -> Array | None:
         weights = np.where(rows[:, self.d] < 0.0, weights, 0.0)  # the norm is everybody's own
         row, bound = self.combine(rows, right, weights)
-        slope = [row[self.d + 1] - self.rho] if self.oracle.labels_move else []
+        own = self.oracle.labels_move and not self.shared
+        slope = [row[self.lam] - self.rho] if own else []
         return np.concatenate([[-bound], slope, row[: self.d]])
 
     def _tangent(self, x: Array) -> Array:
         row = np.zeros(self.size)
-        row[: self.n], row[self.d + 1] = self.oracle.ball.norm.steepest(x[: self.n]), -1.0
+        row[: self.n], row[self.lam] = self.oracle.ball.norm.steepest(x[: self.n]), -1.0
         return row
 
     def norm_curvature(self, x: Array) -> Array | None:

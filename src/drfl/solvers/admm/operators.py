@@ -44,12 +44,12 @@ def tight_constants(c: float, S: int) -> tuple[float, float]:
     return 2.0 * c, (S + 1.0) * c
 
 
-def update_w(w_hat: Array, psi: Array, c: float) -> Array:
+def update_w(w_hat: Array, psi: Array, c: float, price: Array | float = 0.0) -> Array:
     r""":math:`\mathfrak P_w` (equation operator_w).
 
     .. math::
-        \arg\min_w \sum_s\psi_s^\top w+\tfrac c2\sum_s\|w-\hat w_s\|^2
-        =\frac1{cS}\sum_s(c\hat w_s-\psi_s)
+        \arg\min_w r^\top w+\sum_s\psi_s^\top w+\tfrac c2\sum_s\|w-\hat w_s\|^2
+        =\frac1{cS}\Big(\sum_s(c\hat w_s-\psi_s)-r\Big)
 
     Parameters
     ----------
@@ -57,8 +57,11 @@ def update_w(w_hat: Array, psi: Array, c: float) -> Array:
         The clients' models and the multipliers of :math:`w=\hat w_s`.
     c : float
         The step size.
+    price : array of shape (d,)
+        r: 0 in the paper; with one ball around the mixture w contains its multiplier, which costs
+        the radius.
     """
-    return np.asarray((w_hat - psi / c).mean(axis=0))
+    return np.asarray((w_hat - (psi + price / len(psi)) / c).mean(axis=0))
 
 
 def update_z(

@@ -31,7 +31,8 @@ class CertifiedSession(Session):
 
     @property
     def intercept(self) -> float:
-        return float(self.certifier.best.x[self.n :].sum())
+        x = self.certifier.best.x
+        return float(x[self.n]) if self.certifier.problem.fit_intercept else 0.0
 
     @property
     def objective(self) -> float:

@@ -23,7 +23,7 @@ from drfl.solvers.admm.certify import Certifier
 from drfl.solvers.admm.exchange import KIND, RECALL_KIND, REPLY, Penalty, State, Window
 from drfl.solvers.admm.report import CertifiedSession
 from drfl.solvers.base import Status
-from drfl.solvers.bundle.exchange import Reply
+from drfl.solvers.bundle.reply import Reply
 from drfl.wire import Message, WireError, reply_kind, validate
 
 PATIENCE = 10  # rounds to wait for a first answer

@@ -23,6 +23,7 @@ from drfl.ball import Ball
 from drfl.losses import Array, Loss
 from drfl.mixture import Mixture
 from drfl.norms import Norm
+from drfl.problem import Problem
 from drfl.supports import Box, Polyhedron
 from drfl.worst_case.oracle import Oracle
 
@@ -177,6 +178,13 @@ class AnchorBox:
         out[:2, 1:] /= np.where(out[:2, :1] > 0.0, out[:2, :1], 1.0)
         out[2, 0] = distance
         return out
+
+
+def anchor_boxes(problem: Problem, names: Sequence[str], n: int) -> list[AnchorBox | None]:
+    """The box of every client, found once for every ball that they share."""
+    balls = [problem.ball_of(name) for name in names]
+    found = {id(ball): AnchorBox.of(ball, problem.loss, n) for ball in balls}
+    return [found[id(ball)] for ball in balls]
 
 
 def make_anchors(

@@ -17,6 +17,7 @@ import numpy as np
 
 from drfl.losses import Array
 from drfl.solvers.bundle.anchors import Anchors
+from drfl.solvers.bundle.counterweight import counterweigh
 from drfl.solvers.bundle.cuts import Cuts, Ints, Pool
 from drfl.solvers.bundle.master import Solution
 from drfl.solvers.bundle.polish import polish
@@ -66,6 +67,8 @@ class Certificate:
         trials = [solution]
         if polished and terms.kind != "box":
             trials.append(polish(pool, cuts, solution, terms))
+            if terms.has_intercept:
+                trials += [counterweigh(pool, cuts, trial, terms) for trial in trials]
         for trial in trials:
             for balanced in (True, False) if terms.has_intercept and anchors else (True,):
                 total = aggregate(pool, cuts, trial, terms, balanced=balanced)

@@ -70,7 +70,10 @@ class Cuts:
 
 
 class Pool:
-    """All cuts, and the table of pieces and families they belong to."""
+    """All cuts, and the table of pieces and families they belong to.
+
+    ``cut_client`` is the client of each cut.
+    """
 
     def __init__(self, n_clients: int, dimension: int, lifted: int = 0) -> None:
         self.n_clients, self.dimension = n_clients, dimension
@@ -87,6 +90,7 @@ class Pool:
             none,
             none,
         )
+        self.cut_client = none
         self.family_client = none
         self.piece_family, self.piece_share = none, np.zeros(0)
         self._first_piece: dict[tuple[int, int], int] = {}
@@ -96,11 +100,6 @@ class Pool:
     def piece_client(self) -> Ints:
         """The client of each piece."""
         return self.family_client[self.piece_family]
-
-    @property
-    def cut_client(self) -> Ints:
-        """The client of each cut."""
-        return self.piece_client[self.cuts.piece]
 
     def pieces(self, client: int, family: int, groups: int, share: Array | None = None) -> Ints:
         """The pieces of a client's family, registered with their shares when first seen."""
@@ -114,6 +113,12 @@ class Pool:
             self.piece_family = np.concatenate([self.piece_family, fresh])
             self.piece_share = np.concatenate([self.piece_share, share])
         return self._first_piece[key] + np.arange(groups)
+
+    def share(self, client: int, groups: int) -> Array:
+        """The masses of a client's groups."""
+        if not self.knows(client, groups):
+            return np.full(groups, 1.0 / groups)
+        return self.piece_share[self._first_piece[client, groups] + np.arange(groups)]
 
     def knows(self, client: int, family: int) -> bool:
         """Whether the shares of a client's family are known."""
@@ -132,10 +137,11 @@ class Pool:
         """Take in the cuts of a round."""
         if cuts:
             self.cuts = self.cuts.joined(cuts)
+            self.cut_client = self.piece_client[self.cuts.piece]
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
         """Forget the other cuts; pieces and families keep their numbers."""
-        self.cuts = self.cuts.where(mask)
+        self.cuts, self.cut_client = self.cuts.where(mask), self.cut_client[mask]
 
     def values(self, cuts: Cuts, x: Array, lam: Array, half: Array | None = None) -> Array:
         r"""The model of :math:`F_s-\rho_s\lambda_s` at x and given :math:`\lambda_s`."""
@@ -154,3 +160,22 @@ class Pool:
         out = np.zeros(self.n_clients)
         np.maximum.at(out, self.family_client, families)
         return out
+
+    def values_of(self, s: int, x: Array, multiplier: float, half: Array) -> float:
+        """The same of one client's cuts alone."""
+        mine, cuts = np.flatnonzero(self.cut_client == s), self.cuts
+        at = cuts.c[mine] + cuts.g[mine] @ x + cuts.slope[mine] * multiplier
+        if cuts.lift.shape[1]:
+            at += cuts.lift[mine] @ clipping(x, multiplier, half)
+        pieces, position = np.unique(cuts.piece[mine], return_inverse=True)
+        u = np.zeros(len(pieces))
+        np.maximum.at(u, position, at)
+        families = np.bincount(self.piece_family[pieces], self.piece_share[pieces] * u)
+        return float(families.max(initial=0.0))
+
+
+def clipping(x: Array, multiplier: float, half: Array) -> Array:
+    r""":math:`(\omega,\tau)` (n + 1,): w clipped at the multiplier, and what that leaves of it."""
+    w = x[: len(half)]
+    omega = np.clip(w, -multiplier, multiplier)
+    return np.append(omega, np.abs(w - omega) @ half)

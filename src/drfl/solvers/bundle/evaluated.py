@@ -50,10 +50,14 @@ class Evaluated:
 
     def model_of(self, s: int, x: Array, multiplier: float) -> float:
         """The cut model of one client at x and its own multiplier: F cannot be below it."""
-        lam = np.full(self.terms.n_clients, multiplier)
-        mine = self.pool.cuts.where(self.pool.cut_client == s)
         priced = self.terms.rho[s] * multiplier if self.terms.priced else 0.0
-        return priced + float(self.pool.values(mine, x, lam, self.terms.half)[s])
+        return priced + self.pool.values_of(s, x, multiplier, self.terms.half[s])
+
+    def multiplier_of(self, s: int, point: Point) -> float:
+        """The multiplier that goes with a client's cuts at a point it has evaluated."""
+        if self.terms.kind == "norm":
+            return self.terms.multiplier(s, point.x)
+        return float(point.multipliers[s])
 
     def model(self, x: Array) -> Array:
         r"""The cut model of every F_s at x: each :math:`\lambda_s` minimised by golden section."""

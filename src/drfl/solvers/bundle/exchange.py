@@ -1,8 +1,7 @@
-"""What crosses in a round of the bundle method, and how it is read."""
+"""What crosses in a round of the bundle method, and what a client is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,13 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.losses import Array
-from drfl.solvers.bundle.curvature import unpack_factor, unpack_sketch, unpack_triangle
 from drfl.solvers.bundle.cuts import Cuts, Pool
 from drfl.solvers.bundle.master import Solution
-from drfl.wire import Field, Message, WireError, reply_kind, validate
+from drfl.wire import Field, Message, WireError
 
 KIND = "bundle"
-DUAL_FAMILY = -1
 
 REQUEST = {
     "x": Field("float64", ("P", "d"), optional=True),  # points to evaluate; none: the point 0
@@ -136,102 +133,6 @@ class Request:
 
 def _read_dual(dual: Array) -> Dual:
     return Dual(float(dual[0, 0]), tuple(int(i) for i in dual[1:, 0]), dual[1:, 1:])
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A validated reply; a multiplier is None where the norm of w gives it."""
-
-    identities: tuple[int, ...]
-    values: Array
-    multipliers: Sequence[float | None]
-    rows: Array
-    share: Array | None
-    curvature: tuple[Array, ...]
-    dual: Array | None
-    local: Array | None
-    about: Array | None
-    facts: Array | None
-    dimension: int
-    lifted: int
-
-    def cuts(self, pool: Pool, client: int, k: int, identity: int, round: int) -> Cuts:
-        """The cuts of the k-th point; their family is the number of groups."""
-        rows = self.rows[k]
-        groups, d = len(rows), self.dimension
-        piece = pool.pieces(client, groups, groups, self.share)
-        slopes = rows.shape[1] - d - self.lifted - 1
-        return Cuts(
-            piece=piece,
-            c=rows[:, 0],
-            g=rows[:, -d:],
-            slope=rows[:, 1] if slopes else np.zeros(groups),
-            lift=rows[:, 1 + slopes : 1 + slopes + self.lifted],
-            point=np.full(groups, identity),
-            group=np.arange(groups),
-            tangent=np.ones(groups, np.bool_),
-            used=np.full(groups, round),
-            serial=pool.serials(groups),
-        )
-
-    def dual_cut(self, pool: Pool, client: int, round: int) -> Cuts:
-        """The dual cut: a family of its own, good for bounds only."""
-        assert self.dual is not None
-        piece = pool.pieces(client, DUAL_FAMILY, 1)
-        one, none = np.ones(1, np.intp), np.zeros(1)
-        return Cuts(
-            piece,
-            self.dual[:1],
-            self.dual[None, 1:],
-            none,
-            np.zeros((1, self.lifted)),
-            -one,
-            0 * one,
-            np.zeros(1, np.bool_),
-            round * one,
-            pool.serials(1),
-        )
-
-
-def read_reply(message: Message, round: int, asked: Request, lifted: int) -> Reply:
-    """Validate a reply and unpack it; ``lifted`` numbers of a cut belong to a clipped model."""
-    sizes = {"P": len(asked.points), "d": asked.points.shape[1]}
-    found = validate(message, reply_kind(KIND), round, REPLY, sizes)
-    arrays, d = message.arrays, found["d"]
-    if found["G"] not in (1, asked.groups):
-        raise WireError(f"cuts of {found['G']} groups were not asked for")
-    if not 0 <= found["c"] - 1 - d - lifted <= 1:
-        raise WireError(f"cuts of {found['c']} numbers do not fit {d} coefficients")
-    packed: tuple[Array, ...] = ()
-    if "factor" in arrays and "scale" in arrays:
-        pairs = zip(arrays["factor"], arrays["scale"], strict=True)
-        packed = tuple(unpack_factor(factor, scale) for factor, scale in pairs)
-    elif "hess" in arrays:
-        packed = tuple(unpack_triangle(triangle, d) for triangle in arrays["hess"])
-    elif "sketch" in arrays:
-        packed = tuple(unpack_sketch(sketch) for sketch in arrays["sketch"])
-    return Reply(
-        identities=asked.identities,
-        values=arrays["value"][:, 0],
-        multipliers=_multipliers(arrays["value"]),
-        rows=arrays["cuts"],
-        share=arrays.get("share"),
-        curvature=packed,
-        dual=arrays.get("dual"),
-        local=_double(arrays.get("local")),
-        about=arrays.get("about"),
-        facts=arrays.get("facts"),
-        dimension=d,
-        lifted=lifted,
-    )
-
-
-def _double(array: NDArray[Any] | None) -> Array | None:
-    return None if array is None else array.astype(np.float64)
-
-
-def _multipliers(values: Array) -> list[float | None]:
-    return list(values[:, 1]) if values.shape[1] > 1 else [None] * len(values)
 
 
 def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, sigma: float) -> dict[int, Dual]:

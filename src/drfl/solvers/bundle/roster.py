@@ -7,21 +7,24 @@ from dataclasses import replace
 
 import numpy as np
 
+from drfl.losses import Array
 from drfl.problem import Problem
+from drfl.solvers.bundle.consistency import require_consistent
 from drfl.solvers.bundle.evaluated import Evaluated
-from drfl.solvers.bundle.exchange import Reply, Request, read_reply
+from drfl.solvers.bundle.exchange import Request
+from drfl.solvers.bundle.reply import Reply, read_reply
 from drfl.wire import Message, WireError
 
 PATIENCE = 8  # misses in a row after which a client counts as gone
 KNOWN_AFTER = 5  # answers after which its cuts stand for it
-SLACK = 1e-7  # a value may be below the client's own cuts by rounding, relatively
 
 
 class Roster:
     """The clients of a run by number, and how often each has answered or been silent."""
 
-    def __init__(self, names: Sequence[str], lifted: int) -> None:
+    def __init__(self, names: Sequence[str], lifted: int, facts: Sequence[int]) -> None:
         self.names, self.lifted = tuple(names), lifted
+        self.facts = facts  # how many columns of facts about its support a client has to tell
         self.answered = np.zeros(len(names), int)
         self.misses = np.zeros(len(names), int)  # in a row
         self.rejected: dict[str, str] = {}
@@ -43,7 +46,7 @@ class Roster:
         replies: Mapping[str, Message],
         asked: Mapping[int, Request],
         round: int,
-        evaluated: Evaluated | None,
+        evaluated: Evaluated,
     ) -> dict[int, Reply]:
         """The replies that can be used; a bad one counts as missing, with its reason."""
         heard: dict[int, Reply] = {}
@@ -53,14 +56,25 @@ class Roster:
             try:
                 if name in replies:
                     reply = read_reply(replies[name], round, request, self.lifted)
-                    if evaluated is not None:
-                        require_consistent(reply, s, request, evaluated)
+                    require_consistent(reply, s, request, evaluated)
+                    if request.introduction:
+                        self._require_facts(s, reply.facts)
                     heard[s] = reply
             except WireError as error:
                 self.rejected[name] = str(error)
             self.misses[s] = 0 if s in heard else self.misses[s] + 1
             self.answered[s] += s in heard
         return heard
+
+    def _require_facts(self, s: int, facts: Array | None) -> None:
+        """The anchors of a support are made of what clients tell in their first answer."""
+        columns = 0 if facts is None else facts.shape[1]
+        if columns != self.facts[s]:
+            raise WireError(f"{columns} columns of facts about its support, not {self.facts[s]}")
+        if facts is not None and not (
+            (facts[:2, 0] >= 0.0).all() and facts[:2, 0].sum() <= 1.0 + 1e-9 and facts[2, 0] >= 0.0
+        ):
+            raise WireError("shares of classes or a distance that cannot be")
 
 
 def without(problem: Problem, names: Sequence[str], lost: Sequence[str]) -> Problem:
@@ -78,12 +92,3 @@ def without(problem: Problem, names: Sequence[str], lost: Sequence[str]) -> Prob
         fit_intercept=problem.fit_intercept,
         shared_ball=problem.shared_ball,
     )
-
-
-def require_consistent(reply: Reply, s: int, asked: Request, evaluated: Evaluated) -> None:
-    """F lies above all the cuts that the client itself sent before."""
-    for x, value, given in zip(asked.points, reply.values, reply.multipliers, strict=True):
-        multiplier = evaluated.terms.multiplier(s, x) if given is None else given
-        least = evaluated.model_of(s, x, multiplier)
-        if value < least - SLACK * (1.0 + abs(least)):
-            raise WireError("its value is below its own earlier cuts")

@@ -15,16 +15,17 @@ import numpy as np
 from drfl.losses import Array
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Status, relative_gap
-from drfl.solvers.bundle.anchors import AnchorBox, Anchors, make_anchors
+from drfl.solvers.bundle.anchors import Anchors, anchor_boxes, make_anchors
 from drfl.solvers.bundle.certificate import Certificate
 from drfl.solvers.bundle.cuts import Cuts, Pool
 from drfl.solvers.bundle.descent import Descent, Proposal
 from drfl.solvers.bundle.evaluated import Evaluated, Point
-from drfl.solvers.bundle.exchange import Dual, Reply, Request, dual_requests
+from drfl.solvers.bundle.exchange import Dual, Request, dual_requests
 from drfl.solvers.bundle.master import Master, Solution
 from drfl.solvers.bundle.metric import Metric
 from drfl.solvers.bundle.recall import Recollection
 from drfl.solvers.bundle.region import Region, proved_region
+from drfl.solvers.bundle.reply import Reply
 from drfl.solvers.bundle.roster import Roster, without
 from drfl.solvers.bundle.settings import Settings
 from drfl.solvers.bundle.terms import lifted, make_terms
@@ -68,7 +69,10 @@ class BundleSession(Session):
         """Begin with these clients, knowing nothing."""
         self.problem = problem
         self.lifted = lifted(problem, names, self.n)
-        self.roster = Roster(names, self.lifted)
+        self.boxes = anchor_boxes(problem, names, self.n)
+        self.roster = Roster(
+            names, self.lifted, [(self.n + 1) * (box is not None) for box in self.boxes]
+        )
         self.numbered = 0
         self.introductions: dict[int, Reply] = {}
         self.recollection = Recollection(bool(self.lifted))
@@ -84,8 +88,10 @@ class BundleSession(Session):
         self.ties: Ties | None = None
         self.region: Region | None = None
         self._status: Status | None = None
-        self.pool: Pool
-        self.evaluated: Evaluated
+        # Until the clients' sizes are known: all else of the terms is.
+        terms = make_terms(problem, names, self.dimension, np.ones(len(names)))
+        self.pool = Pool(terms.n_clients, self.dimension, self.lifted)
+        self.evaluated = Evaluated(terms, self.pool)
         self.asked: dict[int, Request] = {}
         self._ask([Proposal(np.zeros(self.dimension))])
 
@@ -103,8 +109,7 @@ class BundleSession(Session):
 
     def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
         """Take the replies in, move, certify, and decide what to ask next."""
-        known = self.evaluated if self.centre >= 0 else None
-        heard = self.roster.read(replies, self.asked, self.round, known)
+        heard = self.roster.read(replies, self.asked, self.round, self.evaluated)
         for s in heard:
             self.recollection.note(s, self.asked[s])
         if self.centre < 0:
@@ -180,9 +185,8 @@ class BundleSession(Session):
         """Sizes, scales and the first centre, w = 0."""
         about = np.array([self.introductions[s].about for s in range(len(self.roster.names))])
         terms = make_terms(self.problem, self.roster.names, self.dimension, about[:, 0])
-        self.pool = Pool(terms.n_clients, self.dimension, self.lifted)
         self.metric = Metric(terms)
-        self.evaluated = Evaluated(terms, self.pool)
+        self.evaluated.terms = terms
         self.centre = self.best = self.identities[0]
         self.evaluated.points[self.centre] = Point.fresh(self.proposals[0].x, terms.n_clients)
         self._take_in(self.introductions)
@@ -204,7 +208,7 @@ class BundleSession(Session):
     def _anchors(self) -> Anchors | None:
         """What bounds f everywhere when the data have a support."""
         balls = [self.problem.ball_of(name) for name in self.roster.names]
-        box = AnchorBox.of(balls[0], self.problem.loss, self.n)
+        box = self.boxes[0]
         same = all(ball.support == balls[0].support for ball in balls)
         facts = [self.introductions[s].facts for s in range(len(balls))]
         if box is None or not same or all(ball.radius == 0.0 for ball in balls):
