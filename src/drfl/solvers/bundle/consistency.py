@@ -30,7 +30,7 @@ def require_consistent(reply: Reply, s: int, asked: Request, evaluated: Evaluate
         if _is_below(value, evaluated.model_of(s, x, multiplier)):
             raise WireError("its value is below its own earlier cuts")
     before = [
-        (point.x, float(point.values[s]), evaluated.multiplier_of(s, point))
+        (point.x, float(point.values[s]), float(point.multipliers[s]))
         for point in evaluated.points.values()
         if not np.isnan(point.values[s])
     ]

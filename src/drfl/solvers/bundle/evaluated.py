@@ -13,7 +13,10 @@ from drfl.solvers.bundle.terms import Terms
 
 @dataclass
 class Point:
-    """A point, each client's value there (NaN: not heard yet), multiplier and gradient."""
+    """A point, each client's value there (NaN: not heard yet), multiplier and gradient.
+
+    Multipliers are in the units of the cuts: on the whole space those of the norm of w.
+    """
 
     x: Array
     values: Array
@@ -52,12 +55,6 @@ class Evaluated:
         """The cut model of one client at x and its own multiplier: F cannot be below it."""
         priced = self.terms.rho[s] * multiplier if self.terms.priced else 0.0
         return priced + self.pool.values_of(s, x, multiplier, self.terms.half[s])
-
-    def multiplier_of(self, s: int, point: Point) -> float:
-        """The multiplier that goes with a client's cuts at a point it has evaluated."""
-        if self.terms.kind == "norm":
-            return self.terms.multiplier(s, point.x)
-        return float(point.multipliers[s])
 
     def model(self, x: Array) -> Array:
         r"""The cut model of every F_s at x: each :math:`\lambda_s` minimised by golden section."""

@@ -91,7 +91,6 @@ class Request:
     def message(self, round: int) -> Message:
         """The message: ages of the marks, not numbers, so that the plan fits in bytes."""
         ages = [self.identities[0] - mark if mark >= 0 else 0 for mark in self.marks]
-        ages = [age if age < 256 else 0 for age in ages]
         first = self.introduction + 2 * self.local + 4 * self.lifted
         plan = (self.groups, self.shares, first, *ages, *self.curvature)
         arrays: dict[str, NDArray[Any]] = {
@@ -129,6 +128,12 @@ class Request:
             marks=(marks[0], marks[1], marks[2]),
             dual=None if dual is None else _read_dual(dual),
         )
+
+
+def near_marks(first: int, *marks: int) -> tuple[int, int, int]:
+    """The marks that a message can name: older than its first point, by less than a byte."""
+    previous, centre, metric = (mark if 0 < first - mark < 256 else -1 for mark in marks)
+    return previous, centre, metric
 
 
 def _read_dual(dual: Array) -> Dual:

@@ -104,13 +104,13 @@ class Master:
 
     def level_set(
         self, pool: Pool, cuts: Cuts, level: float
-    ) -> tuple[sparse.csc_array, Array, Array, Ints]:
+    ) -> tuple[sparse.csc_matrix, Array, Array, Ints]:
         """The constraints ``A z <= b, z >= lower`` of all x whose model is within the level."""
         layout = self._layout(pool, cuts, np.zeros(self.terms.dimension))
         builder = self._complete(layout)
         row = builder.rows(np.array([level]))
         builder.put(row, np.arange(builder.n_variables), builder.cost)
-        return *builder.constraints(), layout.x
+        return builder.sparse(), builder.right, builder.lower, layout.x
 
     def _layout(self, pool: Pool, cuts: Cuts, centre: Array) -> Layout:
         layout = Layout(self.terms, pool, cuts, centre / self.terms.scale)

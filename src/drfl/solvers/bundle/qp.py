@@ -30,9 +30,7 @@ class Builder:
 
     def __init__(self) -> None:
         self.n_variables = self.n_rows = 0
-        self._rows: list[Ints] = []
-        self._columns: list[Ints] = []
-        self._values: list[Array] = []
+        self._entries: list[tuple[Ints, Ints, Array | float]] = []
         self._right: list[Array] = []
         self._cost: list[Array] = []
         self._lower: list[Array] = []
@@ -42,7 +40,7 @@ class Builder:
         """A builder that can grow without changing this one."""
         other = Builder()
         other.n_variables, other.n_rows = self.n_variables, self.n_rows
-        for name in ("_rows", "_columns", "_values", "_right", "_cost", "_lower", "_bends"):
+        for name in ("_entries", "_right", "_cost", "_lower", "_bends"):
             setattr(other, name, list(getattr(self, name)))
         return other
 
@@ -62,11 +60,8 @@ class Builder:
         return np.arange(self.n_rows - len(right), self.n_rows)
 
     def put(self, rows: Ints, columns: Ints, values: Array | float) -> None:
-        """Add entries; the three are broadcast against each other."""
-        r, c, v = np.broadcast_arrays(rows, columns, np.asarray(values, dtype=np.float64))
-        self._rows.append(r.ravel())
-        self._columns.append(c.ravel())
-        self._values.append(v.ravel())
+        """Add entries, each place once; the three are broadcast against each other."""
+        self._entries.append((rows, columns, values))
 
     def bend(self, Q: Array, linear: Array) -> None:
         """Minimise ``z'Qz/2 + linear'z`` of the leading variables too; `cost` stays as it is."""
@@ -77,14 +72,37 @@ class Builder:
         """The linear cost c."""
         return np.concatenate(self._cost)
 
-    def constraints(self) -> tuple[sparse.csc_array, Array, Array]:
-        """A, b and the lower bounds."""
-        entries = (
-            np.concatenate(self._values),
-            (np.concatenate(self._rows), np.concatenate(self._columns)),
+    @property
+    def right(self) -> Array:
+        """The right-hand sides b."""
+        return np.concatenate(self._right)
+
+    @property
+    def lower(self) -> Array:
+        """The lower bounds."""
+        return np.concatenate(self._lower)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether A is so small or so full that it is better held in full."""
+        size = self.n_rows * self.n_variables
+        filled = sum(np.broadcast(*entry).size for entry in self._entries)
+        return size <= DENSE_ENTRIES or filled > 0.25 * size
+
+    def sparse(self) -> sparse.csc_matrix:
+        """A, compressed by columns."""
+        entries = [np.broadcast_arrays(*entry) for entry in self._entries]
+        rows, columns, values = (
+            np.concatenate([part[k].ravel() for part in entries]) for k in range(3)
         )
-        A = sparse.csc_array(sparse.coo_array(entries, shape=(self.n_rows, self.n_variables)))
-        return A, np.concatenate(self._right), np.concatenate(self._lower)
+        return sparse.csc_matrix((values, (rows, columns)), shape=(self.n_rows, self.n_variables))
+
+    def dense(self) -> Array:
+        """A in full, in Fortran order as the solver wants it."""
+        A = np.zeros((self.n_rows, self.n_variables), order="F")
+        for rows, columns, values in self._entries:
+            A[rows, columns] += values
+        return A
 
     def solve(self, P: Array, eps: float, *, costs: bool = True) -> QPSolution:
         """Minimise; P is the leading dense block of the quadratic term (the rest is 0)."""
@@ -92,12 +110,12 @@ class Builder:
         for Q, linear in self._bends:
             P[: len(Q), : len(Q)] += Q
             cost[: len(Q)] += linear
-        A, right, lower = self.constraints()
-        size = self.n_rows * self.n_variables
-        dense = size <= DENSE_ENTRIES or A.nnz > 0.25 * size
-        solution = _piqp(P, cost, A, right, lower, eps, dense=dense)
-        if not solution.usable:  # other elimination order, other rounding
-            solution = _piqp(P, cost, A, right, lower, eps, dense=not dense)
+        dense = self.is_dense
+        for form in (dense, not dense):  # if it fails: other elimination order, other rounding
+            A = self.dense() if form else self.sparse()
+            solution = _piqp(P, cost, A, self.right, self.lower, eps)
+            if solution.usable:
+                break
         return solution
 
 
@@ -111,8 +129,9 @@ class QPSolution:
 
 
 def _piqp(
-    P: Array, c: Array, A: sparse.csc_array, b: Array, lower: Array, eps: float, *, dense: bool
+    P: Array, c: Array, A: Array | sparse.csc_matrix, b: Array, lower: Array, eps: float
 ) -> QPSolution:
+    dense = isinstance(A, np.ndarray)
     solver = piqp.DenseSolver() if dense else piqp.SparseSolver()
     settings = solver.settings
     settings.eps_abs = settings.eps_rel = eps
@@ -123,12 +142,11 @@ def _piqp(
     if dense:
         quadratic = np.zeros((n, n), order="F")
         quadratic[:k, :k] = P
-        matrix = np.asfortranarray(A.toarray())
-        solver.setup(quadratic, c, None, None, matrix, free, b, lower, upper)
+        solver.setup(quadratic, c, None, None, A, free, b, lower, upper)
     else:
         block = sparse.coo_matrix(P)
         embedded = sparse.csc_matrix((block.data, (block.row, block.col)), shape=(n, n))
-        solver.setup(embedded, c, None, None, sparse.csc_matrix(A), free, b, lower, upper)
+        solver.setup(embedded, c, None, None, A, free, b, lower, upper)
     solver.solve()
     z = np.array(solver.result.x)
     multipliers = np.nan_to_num(np.maximum(solver.result.z_u, 0.0), nan=0.0, posinf=0.0)
