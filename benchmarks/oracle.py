@@ -27,7 +27,8 @@ from scipy import sparse
 
 from drfl.ball import Ball
 from drfl.losses import make_loss
-from drfl.rows import BLOCK_ELEMENTS, Rows
+from drfl.rows import Rows
+from drfl.rows.operator import BLOCK_ELEMENTS
 from drfl.supports import Box
 from drfl.worst_case import make_oracle
 

@@ -9,9 +9,12 @@ import math
 import numpy as np
 import pytest
 
+import drfl
 from drfl import Box, worst_case_loss
 from drfl.losses import LOSSES, make_loss
 from drfl.norms import NORMS
+from drfl.solvers.admm import AdLpmm, Admm
+from drfl.solvers.admm.operators import printed_constants, tight_constants, update_t
 from kit import brute, problems
 
 REGRESSION = [make_loss(name) for name in LOSSES if make_loss(name).task == "regression"]
@@ -108,6 +111,141 @@ def test_the_soft_threshold_shrinks_negative_entries_too():
     delta = 2.25
     printed = np.maximum(v - delta, 0.0) * np.sign(v)
     assert ((p - v) ** 2).sum() < ((printed - v) ** 2).sum() - 1.0
+
+
+@pytest.mark.parametrize("p", [1, 2, math.inf])
+def test_the_update_of_t_with_entries_of_both_signs_is_the_prox(p):
+    """Three points are enough to refute a prox: nothing near it may have a smaller value."""
+    rng = np.random.default_rng(0)
+    t_old, z_old, eta, sigma, center = (*rng.normal(size=(4, 4)), np.full(4, 0.25))
+    theta, c, c1, dual = 0.5, 0.3, 0.6, {1: math.inf, 2: 2, math.inf: 1}[p]
+    t = update_t(t_old, z_old, eta, 0.1, sigma, center, theta, p, c, c1)
+    linear = center + sigma + c * (t_old - z_old - 0.1 - eta)
+
+    def value(t):
+        return linear @ t + theta * np.linalg.norm(t, dual) + c1 / 2 * ((t - t_old) ** 2).sum()
+
+    assert t.min() < 0.0 < t.max()
+    for size in (1e-3, 0.1, 2.0):
+        for step in rng.normal(size=(20, 4)):
+            assert value(t + size * step) >= value(t) - 1e-12
+
+
+# ---------------------------------------------------------------------- Algorithm 1
+def three_clients(N=15):
+    rng = np.random.default_rng(4)
+    rows = [problems.rows("classification", rng, N=N + s, n=2) for s in range(3)]
+    return [drfl.Client(f"c{s}", *pair) for s, pair in enumerate(rows)]
+
+
+def game(**mixture):
+    return drfl.Problem("hinge", drfl.Ball(0.02, "l1", 3.0), drfl.Mixture(**mixture))
+
+
+@pytest.mark.parametrize("S", [1, 2, 10, 200])
+def test_the_proximal_constants_are_larger_than_need_be(S):
+    """Printed c' = c'' = 2Sc; the largest eigenvalues of A'A are 2 and S + 1."""
+    A1 = np.hstack([np.eye(S), -np.eye(S)])
+    A2 = np.hstack([-np.ones((S, 1)), -np.eye(S)])
+    for A, tight, eigenvalue in zip((A1, A2), tight_constants(0.3, S), (2.0, S + 1.0), strict=True):
+        assert np.linalg.eigvalsh(A.T @ A)[-1] == pytest.approx(eigenvalue)
+        least = np.linalg.eigvalsh(tight * np.eye(A.shape[1]) - 0.3 * A.T @ A)[0]
+        assert least == pytest.approx(0.0, abs=1e-10)  # positive semidefinite, and not more
+    assert min(printed_constants(0.3, S)) >= max(tight_constants(0.3, S)) - 1e-12
+
+
+def test_the_printed_constants_cost_rounds():
+    rounds = []
+    for tight in (True, False):
+        solver = AdLpmm(c=0.1, tight=tight)
+        result = drfl.solve(
+            game(radius=0.2), three_clients(), solver=solver, tol=1e-3, max_rounds=600
+        )
+        assert result.status.kind == "certified"
+        rounds.append(result.rounds)
+    assert 1.5 * rounds[0] <= rounds[1]
+
+
+def test_a_radius_of_zero_divides_by_nothing():
+    """The t-update divides by theta; with theta = 0 it is u, and Q is one point."""
+    best = drfl.solve(game(), three_clients())
+    solver = AdLpmm(c=0.1, tight=True)
+    result = drfl.solve(game(), three_clients(), solver=solver, tol=1e-3, max_rounds=600)
+    assert result.status.kind == "certified"
+    assert result.objective <= best.objective * (1.0 + 1e-3)
+    assert list(result.weights.values()) == pytest.approx([1 / 3] * 3)
+
+
+def rounds_of(solver, problem, n_rounds, N=15):
+    """Requests, answers and the session of every round, with everyone answering."""
+    made = three_clients(N)
+    sites = {client.name: drfl.client.Site(client, problem, debug=True) for client in made}
+    session = solver.start(problem, list(sites), 2, tol=1e-12, max_rounds=n_rounds + 1)
+    for _ in range(n_rounds):
+        asked = session.propose()
+        answers = {name: sites[name].answer(m, solver.handlers) for name, m in asked.items()}
+        before = {"w": session.w, "z": session.z, "dual": session.dual.copy()}
+        session.absorb(answers, {})
+        yield asked, answers, before, session
+
+
+def test_multipliers_start_at_zero_and_the_client_steps_at_the_new_w():
+    """No start is printed; and C_s is printed at w_s^{k+1}, of which there is none: it is w^{k+1}.
+
+    The multipliers after a step are psi + c (w - w_hat) and zeta + c (pi - z) with the very w and
+    z that the client was sent; z_s and zeta_s are numbers.
+    """
+    c = 0.1
+    for k, (asked, answers, before, session) in enumerate(rounds_of(AdLpmm(c=c), game(), 4)):
+        if k == 0:
+            for message in asked.values():
+                assert not message.arrays["duals"].any()
+                assert not message.arrays["pair"].any()
+        for s, (name, reply) in enumerate(answers.items()):
+            sent = asked[name].arrays
+            np.testing.assert_array_equal(sent["x"], before["w"])
+            assert sent["z"] == before["z"][s]
+            assert sent["z"].shape == reply.arrays["pi"].shape == ()
+            psi = before["dual"][s, :-1] + c * (before["w"] - reply.arrays["model"])
+            zeta = before["dual"][s, -1] + c * (reply.arrays["pi"] - before["z"][s])
+            np.testing.assert_allclose(session.dual[s], np.append(psi, zeta), rtol=1e-14)
+
+
+@pytest.mark.parametrize("solver", [AdLpmm(c=0.1), Admm(adaptive=False)], ids=lambda s: s.name)
+def test_no_array_is_as_long_as_the_rows_and_no_multiplier_travels(solver):
+    """As printed alpha_s, N_s numbers, leaves the client, and psi_s, zeta_s go down every round."""
+    N, d = 31, 3
+    for k, (asked, answers, _, _) in enumerate(rounds_of(solver, game(radius=0.2), 9, N)):
+        for message in [*asked.values(), *answers.values()]:
+            lengths = {n for array in message.arrays.values() for n in array.shape}
+            assert max(lengths, default=0) < N
+        # n + 1 numbers down and n + 1 up (w has an intercept), but for the evaluation of w.
+        if k not in (0, 1, 5):
+            for message, reply in zip(asked.values(), answers.values(), strict=True):
+                assert {name: array.size for name, array in message.arrays.items()} == {
+                    "x": d,
+                    "z": 1,
+                }
+                assert sum(array.size for array in reply.arrays.values()) == d + 1
+
+
+def test_batches_hover_and_their_average_is_better():
+    """A fresh sample in every round does not converge; the average of the iterates nearly does."""
+    problem, made = game(radius=0.2), three_clients(60)
+    best = drfl.solve(problem, made).objective
+    solver = AdLpmm(c=0.1, tight=True, batch_size=20, seed=1)
+    result = drfl.solve(problem, made, solver=solver, tol=1e-6, max_rounds=160)
+    assert result.status.kind == "max_rounds"
+    late = [record.info for record in result.history[80:] if "at_average" in record.info]
+    iterate = [info["at_iterate"] / best - 1.0 for info in late]
+    average = [info["at_average"] / best - 1.0 for info in late]
+    assert len(late) >= 10
+    assert min(iterate) > 3e-4  # it hovers
+    assert np.median(average) < 0.3 * np.median(iterate)
+    assert result.objective <= best * (1.0 + 2.0 * min(average))
+    # The whole client instead of a sample: the same method converges.
+    whole = drfl.solve(problem, made, solver=AdLpmm(c=0.1, tight=True), tol=1e-3, max_rounds=400)
+    assert whole.status.kind == "certified"
 
 
 # ---------------------------------------------------------------------- flips, and no effect

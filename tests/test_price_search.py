@@ -95,7 +95,7 @@ def large_case(seed, loss, monkeypatch):
     """Thousands of rows in blocks of 64, so that a sample of the blocks is looked at first."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 6))
-    monkeypatch.setattr("drfl.rows.BLOCK_ELEMENTS", 64 * n)
+    monkeypatch.setattr("drfl.rows.operator.BLOCK_ELEMENTS", 64 * n)
     X, y = problems.rows(loss.task, rng, 1400, n)
     if seed % 3 == 0:  # sorted rows: the sample must be spread
         order = np.argsort(y)
@@ -161,7 +161,7 @@ def test_a_minimum_between_breakpoints_is_exact():
 
 def test_sparse_rows_take_the_same_passes(monkeypatch):
     loss = LOSSES[0]
-    monkeypatch.setattr("drfl.rows.BLOCK_ELEMENTS", 1)
+    monkeypatch.setattr("drfl.rows.operator.BLOCK_ELEMENTS", 1)
     rng = np.random.default_rng(5)
     X = rng.normal(size=(2000, 30)) * (rng.random((2000, 30)) < 0.2)
     y = np.where(X @ rng.normal(size=30) > 0, 1.0, -1.0)

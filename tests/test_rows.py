@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from drfl import rows as rows_module
 from drfl.rows import Rows
+from drfl.rows import operator as rows_module
 
 N, n = 300, 5
 

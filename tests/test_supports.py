@@ -218,7 +218,7 @@ def test_float32_rows_on_a_face_are_inside():
 @pytest.mark.parametrize("kind", ["dense", "float32", "sparse"])
 @pytest.mark.parametrize("K", [1, 2, 5])
 def test_sweeping_many_models_is_sweeping_each(kind, K, monkeypatch):
-    monkeypatch.setattr("drfl.rows.BLOCK_ELEMENTS", 1)  # blocks of 64 rows
+    monkeypatch.setattr("drfl.rows.operator.BLOCK_ELEMENTS", 1)  # blocks of 64 rows
     rng = np.random.default_rng(3)
     data = {"dense": np.asarray, "float32": np.float32, "sparse": sparse.csr_array}[kind](
         rng.normal(size=(300, 4)) * (rng.random((300, 4)) < 0.5)

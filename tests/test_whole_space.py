@@ -441,7 +441,7 @@ def test_blocks_chunks_and_samples_change_nothing(monkeypatch, weighted, budget)
         ]
 
     whole = results()
-    monkeypatch.setattr("drfl.rows.BLOCK_ELEMENTS", 1)
+    monkeypatch.setattr("drfl.rows.operator.BLOCK_ELEMENTS", 1)
     monkeypatch.setattr(whole_space, "CHUNK", 100)
     monkeypatch.setattr(whole_space, "SAMPLE", 40)
     for small, large in zip(results(), whole, strict=True):

@@ -338,7 +338,7 @@ def many():
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(drfl.rows, "BLOCK_ELEMENTS", BLOCK)
+    monkeypatch.setattr(drfl.rows.operator, "BLOCK_ELEMENTS", BLOCK)
     monkeypatch.setattr(whole_space, "CHUNK", 1_000)
     monkeypatch.setattr(whole_space, "SAMPLE", 500)
 
@@ -385,7 +385,7 @@ def test_memory_in_a_box(many, small_blocks, monkeypatch, kind, loss, radius, la
     block = BLOCK
     if loss == "logistic":  # searched block by block, in many passes: larger blocks save time
         block = 10 * BLOCK
-        monkeypatch.setattr(drfl.rows, "BLOCK_ELEMENTS", block)
+        monkeypatch.setattr(drfl.rows.operator, "BLOCK_ELEMENTS", block)
     ball = {"radius": radius, "label_cost": label_cost, "support": Box(-1, 1)}
     assert vectors(rows, y, w, block, loss=loss, **ball) < 4.0
 

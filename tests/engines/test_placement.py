@@ -114,7 +114,7 @@ def test_rows_give_the_same_bits_on_the_other_side(data):
 
 
 def test_rows_are_not_sent_twice(monkeypatch):
-    monkeypatch.setattr("drfl.rows.BLOCK_ELEMENTS", 1000)
+    monkeypatch.setattr("drfl.rows.operator.BLOCK_ELEMENTS", 1000)
     for data, nbytes in ((X, X.nbytes), (sparse.csr_array(X), 1.6 * X.nbytes)):
         rows = Rows(data, Y)
         assert len(list(rows.blocks())) > 3

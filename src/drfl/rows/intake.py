@@ -1,0 +1,121 @@
+"""What users pass as data, checked and turned into arrays without a copy where possible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from drfl.rows.parts import Parts, is_sparse
+
+Array = NDArray[np.float64]
+
+
+def feature_names(X: Any) -> tuple[str, ...] | None:
+    """Column names of a DataFrame, or None."""
+    columns = getattr(X, "columns", None)
+    return None if columns is None else tuple(str(c) for c in columns)
+
+
+def numbers(name: str, values: Any) -> Array:
+    """Real numbers as float64, not copied if they are; anything else is refused by name."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # lists of unequal lengths
+        raise ValueError(f"{name} is not an array: its rows have different lengths") from None
+    try:
+        if array.dtype.kind in "biufO":
+            return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"{name} has entries that are not numbers: code them as numbers first")
+
+
+def as_matrix(X: Any) -> Any:
+    """X as a dense float32 or float64 array or as CSR, not copied if it is one."""
+    if is_sparse(X):
+        csr = sparse.csr_array(X) if X.format == "csr" else sparse.csr_array(X.tocsr())
+        if csr.dtype not in (np.float64, np.float32):
+            csr.data = numbers("X", csr.data)
+        return csr
+    if hasattr(X, "to_numpy"):
+        X = _frame_values(X)
+    if getattr(X, "dtype", None) != np.float32:
+        X = numbers("X", X)
+    if X.ndim != 2:
+        raise ValueError(f"X must have two dimensions (rows, features), got shape {X.shape}")
+    return np.asarray(X)
+
+
+def _frame_values(frame: Any) -> Any:
+    values = frame.to_numpy()
+    if values.dtype == object:
+        try:  # pandas.NA is no number; as NaN it is found and named later
+            return frame.to_numpy(dtype=np.float64, na_value=np.nan)
+        except (TypeError, ValueError):
+            pass
+    return values
+
+
+def masses_of(weights: ArrayLike | None, n_rows: int) -> tuple[Array | None, float]:
+    """The masses (None: all equal) and the total weight of the rows."""
+    if weights is None:
+        return None, float(n_rows)
+    array = numbers("sample_weight", weights)
+    if array.shape != (n_rows,):
+        raise ValueError(f"sample_weight has shape {array.shape}: give one weight per row")
+    if not (np.isfinite(array).all() and (array >= 0).all() and array.any()):
+        raise ValueError("sample_weight must be finite, nonnegative and not all zero")
+    total = float(array.sum())
+    return array / total, total
+
+
+def column_vector(name: str, value: ArrayLike | None, n: int) -> Array | None:
+    """One finite number per column, or None."""
+    if value is None:
+        return None
+    array = numbers(name, value)
+    if array.shape != (n,) or not np.isfinite(array).all():
+        raise ValueError(f"{name} must hold one finite number per column ({n} of them)")
+    return array
+
+
+def require_finite(parts: Parts, starts: list[int], names: tuple[str, ...] | None) -> None:
+    """Refuse NaN and infinite entries: how many rows, the first few, the first column."""
+    found = [_not_finite(part) for part in parts]
+    rows = [np.unique(at) + start for start, (at, _) in zip(starts, found, strict=True)]
+    columns = np.concatenate([columns for _, columns in found])
+    if len(columns):
+        j = int(columns[0])
+        raise ValueError(
+            f"X has NaN or infinite values in {_rows(np.concatenate(rows))} "
+            f"(column {names[j] if names else j!r} first): drop or fill them"
+        )
+
+
+def require_finite_target(y: Array) -> None:
+    """The same of y."""
+    bad = np.flatnonzero(~np.isfinite(y))
+    if len(bad):
+        raise ValueError(f"y has NaN or infinite values in {_rows(bad)}: drop or fill them")
+
+
+def _not_finite(part: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of NaN and infinite entries."""
+    values = part.data if is_sparse(part) else part
+    # The sum is finite only if every entry is; the slow look runs only on a suspicion.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):
+            return np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)
+    if not is_sparse(part):
+        rows, columns = np.nonzero(~np.isfinite(part))
+        return rows, columns
+    at = np.flatnonzero(~np.isfinite(values))
+    return np.searchsorted(part.indptr, at, side="right") - 1, part.indices[at]
+
+
+def _rows(rows: NDArray[np.intp]) -> str:
+    first = ", ".join(str(r) for r in rows[:3])
+    return f"row {first}" if len(rows) == 1 else f"{len(rows)} rows (first: {first})"

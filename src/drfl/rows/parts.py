@@ -1,0 +1,107 @@
+"""Blocks of rows, dense or sparse: views where possible, never a copy of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+Array = NDArray[np.float64]
+
+# With one to three models a matrix product is slower than as many products with vectors.
+FEW_MODELS = 3
+
+
+class Parts:
+    """The blocks of X, as views."""
+
+    def __init__(self, views: list[Any]) -> None:
+        self.views = views
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.views)
+
+    def clip(self, part: Any) -> Any:
+        return part
+
+    def over(self, views: list[Any]) -> Parts:
+        """The same of other views."""
+        return Parts(views)
+
+
+class ClippedParts(Parts):
+    """The blocks of X, clipped to a box when they are read."""
+
+    def __init__(self, parts: Parts, low: Array, high: Array) -> None:
+        super().__init__(parts.views)
+        self.inner, self.low, self.high = parts, low, high
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.clip, self.views)
+
+    def clip(self, part: Any) -> Any:
+        part = self.inner.clip(part)
+        low, high = self.low.astype(part.dtype), self.high.astype(part.dtype)
+        if not is_sparse(part):
+            return np.clip(part, low, high)
+        data = np.clip(part.data, low[part.indices], high[part.indices])
+        return assembled(sparse.csr_array, data, part.indices, part.indptr, part.shape)
+
+    def over(self, views: list[Any]) -> Parts:
+        return ClippedParts(self.inner.over(views), self.low, self.high)
+
+
+def products(A: Any, U: Array) -> Array:
+    """Return U A', (K, m), rows contiguous."""
+    if is_sparse(A):
+        return np.ascontiguousarray((A @ U.T).T)
+    if len(U) > FEW_MODELS:
+        return np.asarray(U @ A.T)
+    return np.array([A @ u for u in U])
+
+
+def transposed_products(A: Any, v: Array) -> Array:
+    """Return v A, (K, n)."""
+    if is_sparse(A):
+        return np.asarray((transposed(A) @ v.T).T)
+    if len(v) > FEW_MODELS:
+        return np.asarray(v @ A)
+    return np.array([A.T @ vk for vk in v])
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is a scipy sparse matrix or array."""
+    return bool(sparse.issparse(X))
+
+
+def width_of(X: Any) -> int:
+    """How many numbers a row holds."""
+    # A sparse row costs its stored entries (value and index), not its columns.
+    return int(2 * X.nnz / max(1, X.shape[0])) + 1 if is_sparse(X) else int(X.shape[1])
+
+
+def view_of(X: Any, block: slice) -> Any:
+    """Rows of a block without a copy; slicing a CSR matrix would copy its entries."""
+    if not is_sparse(X):
+        return X[block]
+    start, stop = X.indptr[block.start], X.indptr[block.stop]
+    indptr = X.indptr[block.start : block.stop + 1] - start
+    shape = (block.stop - block.start, X.shape[1])
+    return assembled(sparse.csr_array, X.data[start:stop], X.indices[start:stop], indptr, shape)
+
+
+def transposed(part: Any) -> Any:
+    """The transposed block, a view."""
+    if not is_sparse(part):
+        return part.T
+    return assembled(sparse.csc_array, part.data, part.indices, part.indptr, part.shape[::-1])
+
+
+def assembled(kind: Any, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
+    """A sparse array of these very arrays: the constructor would copy what is a small view."""
+    made = kind(shape, dtype=data.dtype)
+    made.data, made.indices, made.indptr = data, indices, indptr
+    return made

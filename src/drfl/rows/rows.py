@@ -1,0 +1,122 @@
+"""Rows: the linear operator, and what is not a linear map of X.
+
+Whoever wants sparse, float32, larger-than-memory or standardised data changes this package alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.rows.operator import Array, Operator, block_rows
+from drfl.rows.parts import ClippedParts, is_sparse, transposed
+
+# What is not a linear map makes about so many arrays of the size of its block, which all together
+# should stay in cache too.
+COPIES = 12
+
+
+class Rows(Operator):
+    r"""Rows :math:`(x_i, y_i)` with masses :math:`p_i` that sum to 1.
+
+    Parameters
+    ----------
+    X : array, scipy sparse matrix or DataFrame of shape (N, n)
+        Dense float64 or float32 in any order (also memory-mapped) is used in place, never copied.
+    y : array of shape (N,)
+        Labels -1/+1 or targets.
+    weights : array of shape (N,), optional
+        Nonnegative; :math:`p_i` is proportional to them. Equal by default.
+    shift, scale : arrays of shape (n,), optional
+        The rows are :math:`(x-\mathrm{shift})/\mathrm{scale}`; folded into w, X is not rewritten.
+    """
+
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and mean square of every column: one pass."""
+        return self._moments(np.broadcast_to(self.mass(), (self.n_rows,)))
+
+    def gram_diagonal(self, d: Array) -> Array:
+        """The diagonal of `gram`, (n + 1,): one pass."""
+        return np.append(self._moments(d)[1], float(d.sum()))
+
+    def _moments(self, weights: Array) -> tuple[Array, Array]:
+        """Weighted sums of every column and of its square."""
+        first, second = np.zeros(self.n_features), np.zeros(self.n_features)
+        for block, part in zip(self.blocks(), self._parts, strict=True):
+            p = weights[block].astype(self.X.dtype, copy=False)
+            first += transposed(part) @ p
+            second += (part * part).T @ p
+        total = float(weights.sum())
+        shift = np.zeros(self.n_features) if self.shift is None else self.shift
+        scale = np.ones(self.n_features) if self.scale is None else self.scale
+        second = second - 2.0 * shift * first + total * shift**2
+        return (first - total * shift) / scale, second / scale**2
+
+    def gram(self, d: Array) -> Array:
+        r""":math:`\sum_i d_i (x_i,1)(x_i,1)^T` for :math:`d\ge0`, of shape (n+1, n+1)."""
+        H = np.zeros((self.n_features + 1, self.n_features + 1))
+        for block in self.blocks():
+            rows = np.flatnonzero(d[block]) + block.start
+            if len(rows):
+                A = self._with_ones(rows)
+                A *= np.sqrt(d[rows])[:, None]
+                H += A.T @ A
+        return H
+
+    def take(self, rows: NDArray[np.intp] | slice) -> Array:
+        """A few rows as a dense float64 array, scaled."""
+        picked = self._parts.clip(self.X[rows])
+        dense = picked.toarray() if is_sparse(picked) else picked
+        out = np.array(dense, dtype=np.float64)
+        if self.shift is not None:
+            out -= self.shift
+        if self.scale is not None:
+            out /= self.scale
+        return out
+
+    def column_range(self) -> tuple[Array, Array]:
+        """The least and the largest entry of every column, scaled."""
+        low, high = np.full(self.n_features, np.inf), np.full(self.n_features, -np.inf)
+        for part in self._parts:
+            least, most = part.min(axis=0), part.max(axis=0)
+            np.minimum(low, least.toarray() if is_sparse(least) else least, out=low)
+            np.maximum(high, most.toarray() if is_sparse(most) else most, out=high)
+        return self._unfold(low, 1.0)[0], self._unfold(high, 1.0)[0]
+
+    def clipped(
+        self, low: Array, high: Array, y_low: float = -np.inf, y_high: float = np.inf
+    ) -> Rows:
+        """The same rows moved to the nearest point of a box, block by block when they are read.
+
+        Parameters
+        ----------
+        low, high : arrays of shape (n,)
+            Bounds of the scaled columns.
+        y_low, y_high : float
+            Bounds of y.
+        """
+        scale = 1.0 if self.scale is None else self.scale
+        shift = 0.0 if self.shift is None else self.shift
+        low, high = low * scale + shift, high * scale + shift
+        if is_sparse(self.X) and not ((low <= 0.0) & (high >= 0.0)).all():
+            raise ValueError(
+                "sparse rows can only be clipped to a box that contains 0: "
+                "give dense rows, or a wider box"
+            )
+        rows = copy(self)
+        rows.y = np.clip(self.y, y_low, y_high)
+        rows._parts = ClippedParts(self._parts, low, high)
+        return rows
+
+    def dense_blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Blocks of rows as dense float64 arrays, scaled: for what is not a linear map of X."""
+        size = block_rows(COPIES * self.n_features, 16)
+        for start in range(0, self.n_rows, size):
+            block = slice(start, min(start + size, self.n_rows))
+            yield block, self.take(block)
+
+    def _with_ones(self, rows: NDArray[np.intp]) -> Array:
+        return np.column_stack([self.take(rows), np.ones(len(rows))])
