@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.losses import Array, Loss
-from drfl.rows import FEW
+from drfl.rows.operator import FEW
 from drfl.worst_case.escape import Atoms, spend
 from drfl.worst_case.oracle import Distribution, Oracle, WorstCase
 
