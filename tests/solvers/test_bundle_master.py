@@ -189,7 +189,7 @@ def test_the_smallest_model_within_a_level(norm):
     value, _, best = _program(terms, pool, np.zeros(n + 1), 1e-9 * np.eye(n + 1))
     assert value == pytest.approx(best, rel=1e-6)
     level = best + 0.05
-    solution = Master(terms).smallest(pool, pool.cuts, level)
+    solution, _ = Master(terms).smallest(pool, pool.cuts, level)
     assert solution.usable
     x = cp.Variable(n + 1)
     u = cp.Variable(len(pool.piece_share), nonneg=True)

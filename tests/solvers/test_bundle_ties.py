@@ -1,6 +1,7 @@
 """With radius 0 the optimum is often not unique: the smallest one is returned."""
 
 import math
+import warnings
 from dataclasses import replace
 
 import cvxpy as cp
@@ -52,17 +53,16 @@ def _smallest_norm(case, level):
         assert case.resolved.is_simplex
         objective = cp.maximum(*losses) if len(losses) > 1 else losses[0]
     problem = cp.Problem(cp.Minimize(cp.norm(w)), [objective <= level])
-    problem.solve(solver="CLARABEL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # levels near 0 are reached less exactly than it wants
+        problem.solve(solver="CLARABEL")
     return float(problem.value)
 
 
 @pytest.mark.parametrize("theta", [0.0, math.inf])
 @pytest.mark.parametrize("loss", ["hinge", "smooth_hinge", "epsilon_insensitive", "pinball"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_the_smallest_of_the_optimal_models_is_returned(loss, theta, fit_intercept, request):
-    if (loss, theta) == ("smooth_hinge", 0.0):
-        reason = "separable data, smooth hinge: 2 to 3 % above the smallest norm after 200 rounds"
-        request.applymarker(pytest.mark.xfail(reason=reason))
+def test_the_smallest_of_the_optimal_models_is_returned(loss, theta, fit_intercept):
     case = _case(loss, 1, theta=theta, fit_intercept=fit_intercept)
     result = case.solve(tol=TOL)
     assert result.status.kind in FINISHED
@@ -85,7 +85,8 @@ def test_the_answer_does_not_depend_on_the_order(loss, theta):
     rows = tuple((X[o], y[o]) for (X, y), o in zip(case.data, orders, strict=True))
     for data in (rows, case.data[::-1]):
         other = replace(case, data=data).solve(tol=TOL)
-        np.testing.assert_allclose(one.objective, other.objective, rtol=2 * TOL)
+        scale = max(one.objective, 1e-3 * case.exact(np.zeros(case.dimension)))
+        assert abs(one.objective - other.objective) <= 2 * TOL * scale
         difference = np.linalg.norm(one.coef - other.coef) / np.linalg.norm(one.coef)
         # Both norms are within 1 % of the same smallest one, hence both models near it.
         assert difference <= 0.15

@@ -87,20 +87,34 @@ class Master:
                 break
         return solution
 
-    def smallest(self, pool: Pool, cuts: Cuts, level: float) -> Solution:
-        r"""The smallest :math:`\|w\|_2` whose model is within the level; no multipliers."""
+    def smallest(
+        self, pool: Pool, cuts: Cuts, level: float, bend: tuple[Array, Array] | None = None
+    ) -> tuple[Solution, float]:
+        r"""The smallest :math:`\|w\|_2` whose model is within the level.
+
+        ``bend`` = (H, x) adds :math:`\tfrac12\|\cdot-x\|_H^2` to :math:`\tfrac12\|w\|_2^2`.
+
+        Returns
+        -------
+        tuple
+            The solution, without its multipliers, and the multiplier of the level.
+        """
         layout = self._layout(pool, cuts, np.zeros(self.terms.dimension))
         P = np.diag(np.where(np.arange(self.terms.dimension) < self.terms.n, 1.0, 1e-9))
+        zoom = 1.0 / max(abs(level), 1e-12)  # losses near the level have to be told apart
         for _ in range(REFINEMENTS):
             builder = self._complete(layout)
+            if bend is not None:
+                Q = bend[0] * np.outer(self.terms.scale, self.terms.scale)
+                builder.bend(Q, -Q @ (bend[1] / self.terms.scale))
             row = builder.rows(np.array([level]))
             builder.put(row, np.arange(builder.n_variables), builder.cost)
-            qp = builder.solve(P, 1e-10, costs=False)
+            qp = builder.solve(P, 1e-10, costs=False, zoom=zoom)
             if not qp.usable:
                 break
             if not [rows for rows in self.sets if rows.refine(layout, qp, 1e-12)]:
-                return layout.read(qp, level)
-        return layout.failed(np.zeros(self.terms.dimension))
+                return layout.read(qp, level), zoom * float(qp.multipliers[row[0]])
+        return layout.failed(np.zeros(self.terms.dimension)), 0.0
 
     def level_set(
         self, pool: Pool, cuts: Cuts, level: float

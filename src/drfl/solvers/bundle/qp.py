@@ -104,16 +104,22 @@ class Builder:
             A[rows, columns] += values
         return A
 
-    def solve(self, P: Array, eps: float, *, costs: bool = True) -> QPSolution:
-        """Minimise; P is the leading dense block of the quadratic term (the rest is 0)."""
+    def solve(self, P: Array, eps: float, *, costs: bool = True, zoom: float = 1.0) -> QPSolution:
+        """Minimise; P is the leading dense block of the quadratic term (the rest is 0).
+
+        With ``zoom`` all rows are multiplied by it, and all but the leading variables are too.
+        """
         P, cost = P.copy(), self.cost * costs
         for Q, linear in self._bends:
             P[: len(Q), : len(Q)] += Q
             cost[: len(Q)] += linear
+        zooms = np.where(np.arange(self.n_variables) < len(P), zoom, 1.0)
+        free = self.lower <= -INFINITY
+        lower = np.where(free, -INFINITY, self.lower * (zoom / zooms))
         dense = self.is_dense
         for form in (dense, not dense):  # if it fails: other elimination order, other rounding
-            A = self.dense() if form else self.sparse()
-            solution = _piqp(P, cost, A, self.right, self.lower, eps)
+            A = self.dense() * zooms if form else self.sparse() @ sparse.diags(zooms)
+            solution = _piqp(P, cost, A, zoom * self.right, lower, eps)
             if solution.usable:
                 break
         return solution

@@ -31,6 +31,7 @@ BOUND_AT = 1e-2  # predicted relative decrease at which a master is solved for i
 SECOND = 0.05  # the second point's metric, as a multiple of the first's
 ACTIVE = 1e-9  # a multiplier above this keeps a cut
 NEWTON_ROUNDS = 8  # a smooth loss that takes longer is treated as nonsmooth
+INSIDE = 0.1  # how far inside the level, relatively, a Newton step aims
 TINY = 1e-10  # the proximal term of a master that is solved for its bound
 
 
@@ -220,7 +221,7 @@ class BundleSession(Conversation):
         if self.gap <= self.tol and not (smooth and is_unique(self.metric, self.q)):
             scale = max(abs(self.upper), 1e-3 * self.at_zero)
             level = max(self.lower + self.tol * scale, self.upper)
-            self.ties = Ties(level, x, self.upper, self.n)
+            self.ties = Ties(level, x, self.upper, self.n, x)
             self.last_progress = self.round
             self._ask_smaller(self.ties, None)
 
@@ -235,11 +236,21 @@ class BundleSession(Conversation):
         self._ask_smaller(ties, refused if first.complete else None)
 
     def _ask_smaller(self, ties: Ties, refused: tuple[Array, float] | None) -> None:
-        tangent = self.pool.cuts.where(self.pool.cuts.tangent)
-        solution = self.master.smallest(self.pool, tangent, ties.level)
+        cuts = self.pool.cuts.where(self.pool.cuts.tangent)
+        solution, multiplier = self.master.smallest(self.pool, cuts, ties.level)
+        points = ties.next_points(solution, refused)
+        self.curious = self.settings.curvature == "auto" and not self.problem.loss.kinks
+        if self.curious and self.metric.known:
+            bend = (ties.nu or multiplier) * self.metric.curvature(self.q), ties.at
+            # A little inside, so that the step does not end just beyond the level.
+            aim = ties.level - INSIDE * (ties.level - self.lower)
+            newton, ties.nu = self.master.smallest(self.pool, cuts, aim, bend)
+            if newton.usable:
+                points.insert(0, Proposal(newton.x))
+                ties.at = newton.x
         self._forget_points()
-        self.curious, self.dual = False, {}
-        self._ask(ties.next_points(solution, refused))
+        self.dual = {}
+        self._ask(points)
 
 
 def _proposal(solution: Solution, centre: Array, M: Array) -> Proposal:

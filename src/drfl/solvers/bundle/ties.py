@@ -5,9 +5,11 @@ other data. So the session goes on with
 
 .. math:: \min_w \|w\|_2\quad\text{s.t.}\quad f(w,b)\le\mathrm{level},
 
-by cuts: z solves it over the model, so :math:`\|z\|` is a lower bound of the smallest norm. If z
-itself is not good enough, the point of the segment from the best model to z that must be (f is
-convex) is evaluated as well.
+by cuts: z solves it over the model, so :math:`\|z\|` is a lower bound of the smallest norm. If a
+point is not good enough, the one on the segment from the best model to it that must be (f is
+convex) is evaluated as well. Where f is smooth, its cuts near the level are nearly flat; there the
+Newton step of the Lagrangian, :math:`\tfrac12\|w\|^2+\tfrac\nu2\|x-x_k\|_H^2` over the cuts with
+:math:`\nu` the multiplier of the level, goes first.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ class Ties:
         The model of smallest norm with an objective within the level.
     n : int
         The intercept is not part of the norm.
+    at, nu : Array, float
+        Where the last Newton step led, and its multiplier.
     done : bool
         Whether the norm is within 1 % of the smallest.
     """
@@ -44,6 +48,8 @@ class Ties:
     x: Array
     objective: float
     n: int
+    at: Array
+    nu: float = 0.0
     least: float = 0.0
     done: bool = False
 
