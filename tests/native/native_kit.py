@@ -62,9 +62,9 @@ def exact(loss, mixture=None):
 class Plain:
     """F_s and its gradient at x = (w, b), from the formula."""
 
-    def __init__(self, loss):
+    def __init__(self, loss, data=None):
         self.loss = make_loss(loss)
-        data = make_data(self.loss.task)
+        data = data or make_data(self.loss.task)
         self.A = [np.column_stack([X, np.ones(len(X))]) for X, _ in data]
         self.y = [y for _, y in data]
         self.S, self.d = len(data), self.A[0].shape[1]
@@ -84,6 +84,9 @@ class Plain:
         if self.loss.task == "classification":
             slope = slope * self.y[s]
         return self.A[s].T @ slope / len(slope)
+
+    def gradients(self, x):
+        return np.array([self.gradient(s, x) for s in range(self.S)])
 
     def walk(self, s, x, steps, eta, extra=lambda v: 0.0):
         models = [x]

@@ -1,11 +1,13 @@
-"""Every update is the one of its paper, step by step; the known bugs of public code are absent."""
+"""Every update is the one of its paper, step by step."""
 
 import numpy as np
 import pytest
 from native_kit import SIMPLEX, Listening, Plain, model_of, run
+from scipy.optimize import minimize
 
 import drfl
 from drfl.native import AFL, DRFA, QFFL, WAFL, FedADMM, FedAvg, FedProx, Scaffold, ScaffPD
+from drfl.native.penalised import penalised
 
 LOSS, E, ETA, ROUNDS = "logistic", 4, 0.3, 12
 PLAIN = Plain(LOSS)
@@ -22,9 +24,9 @@ def after(method, steps, exchanges=1, mixture=None):
     return model_of(run(method, LOSS, mixture, 2 + exchanges * steps))
 
 
-def ends(x, extra=lambda s, v: 0.0, start=None):
+def ends(x, extra=lambda s, v: 0.0, start=None, eta=ETA):
     starts = [x] * S if start is None else start
-    return [PLAIN.walk(s, starts[s], E, ETA, lambda v, s=s: extra(s, v))[-1] for s in range(S)]
+    return [PLAIN.walk(s, starts[s], E, eta, lambda v, s=s: extra(s, v))[-1] for s in range(S)]
 
 
 def test_fedavg():
@@ -83,28 +85,109 @@ def test_afl():
     assert last == pytest.approx(x, rel=1e-12)
 
 
-def test_scaff_pd():
+@pytest.mark.parametrize("nu", [0.0, 0.3])
+@pytest.mark.parametrize("mu", [0.0, 0.2])
+def test_scaff_pd(nu, mu):
     x, lam, before = np.zeros(D), np.full(S, 0.25), PLAIN.values(np.zeros(D))
     simplex = drfl.Mixture(np.full(S, 0.25), np.inf)
+    eta, sigma, theta = ETA, 0.5, 1.0
     for _ in range(ROUNDS):
-        F, g = PLAIN.values(x), np.array([PLAIN.gradient(s, x) for s in range(S)])
-        lam, before = simplex.project(lam + 0.5 * (2.0 * F - before)), F
-        v = np.array(ends(x, lambda s, v, g=g, lam=lam: lam @ g - g[s]))
-        x = x + 0.9 * (lam @ v - x)
-    method = fixed(ScaffPD, local_steps=E, weight_step=0.5, server_step=0.9)
-    assert after(method, ROUNDS, 2, SIMPLEX) == pytest.approx(x, rel=1e-11)
+        F, g = PLAIN.values(x), PLAIN.gradients(x)
+        aim = (1.0 + theta) * F - theta * before
+        lam = simplex.project((lam + sigma * (aim + nu * 0.25)) / (1.0 + sigma * nu))
+        v = np.array(ends(x, lambda s, v, g=g, lam=lam: lam @ g - g[s], eta=eta))
+        x, before = x + 0.9 * (lam @ v - x), F
+        theta = 1.0 / np.sqrt(1.0 + mu * E * eta * 0.9)
+        eta, sigma = eta * theta, sigma / theta
+    steps = {"local_steps": E, "weight_step": 0.5, "server_step": 0.9}
+    method = fixed(ScaffPD, **steps, concavity=nu, strong_convexity=mu)
+    assert after(method, ROUNDS, 2, SIMPLEX) == pytest.approx(x, rel=1e-10)
 
 
-# ---------------------------------------------------------------------------- DRFA and its draws
-def drfa_rounds(method, max_rounds, lose=lambda name, round: False):
-    engine = Listening(lose)
-    result = run(method, LOSS, SIMPLEX, max_rounds, engine)
-    return result, engine.rounds
+def test_the_weights_of_scaff_pd_maximise_what_they_should():
+    # The step of the weights against a generic solver of the maximum that it is.
+    rng, simplex = np.random.default_rng(0), drfl.Mixture(np.full(S, 0.25), np.inf)
+    for nu, sigma in ((0.0, 0.5), (0.3, 2.0)):
+        lam, aim = rng.dirichlet(np.ones(S)), rng.normal(size=S)
+        found = simplex.project((lam + sigma * (aim + nu * 0.25)) / (1.0 + sigma * nu))
+
+        def cost(q, nu=nu, sigma=sigma, lam=lam, aim=aim):
+            near = ((q - lam) ** 2).sum() / (2.0 * sigma)
+            return -q @ aim + 0.5 * nu * ((q - 0.25) ** 2).sum() + near
+
+        sums = {"type": "eq", "fun": lambda q: q.sum() - 1.0}
+        best = minimize(
+            cost, lam, bounds=[(0.0, 1.0)] * S, constraints=[sums], options={"ftol": 1e-14}
+        )
+        assert found == pytest.approx(best.x, abs=1e-6)
+
+
+def test_wafl():
+    x, gamma = np.zeros(D), 3.0
+    for _ in range(ROUNDS):
+        moved = []
+        for s in range(S):
+            v = x
+            for _ in range(E):
+                _, slopes = penalised(PLAIN.loss, PLAIN.z(s, v), v[:-1] @ v[:-1] / gamma)
+                g = PLAIN.A[s].T @ (PLAIN.y[s] * slopes) / len(slopes)
+                g[:-1] += v[:-1] * (slopes**2).mean() / gamma
+                v = v - ETA * g
+            moved.append(v)
+        x = np.mean(moved, axis=0)
+    assert after(fixed(WAFL, local_steps=E, gamma=gamma), ROUNDS) == pytest.approx(x, rel=1e-11)
+
+
+# ---------------------------------------------------------------------------- draws
+def drawn(round, seed=5):
+    return np.sort(np.random.default_rng([seed, round]).choice(S, 2, replace=False))
+
+
+def test_scaffold_with_some_of_the_clients():
+    x, c, own = np.zeros(D), np.zeros(D), np.zeros((S, D))
+    for k in range(ROUNDS):
+        A = drawn(1 + k)
+        v = np.array(ends(x, lambda s, v, c=c, own=own: c - own[s]))[A]
+        new = own[A] - c + (x - v) / (E * ETA)
+        change = 2 / S * (new - own[A]).mean(axis=0)  # |A|/S of the mean
+        x, c = x + (v - x).mean(axis=0), c + change
+        own[A] = new
+    method = fixed(Scaffold, local_steps=E, participation=0.5, seed=5)
+    assert after(method, ROUNDS) == pytest.approx(x, rel=1e-11)
+
+
+def test_fedadmm_with_some_of_the_clients():
+    r, x, w, dual = 0.4, np.zeros(D), np.zeros((S, D)), np.zeros((S, D))
+    for k in range(ROUNDS):
+        A = drawn(1 + k)
+        v = np.array(ends(x, lambda s, v, x=x, a=dual: a[s] + r * (v - x), start=w))[A]
+        change = (v - w[A]) + (v - x)
+        w[A], dual[A] = v, dual[A] + r * (v - x)
+        x = x + 0.5 * change.mean(axis=0)  # half of the weights took part
+        assert x == pytest.approx((w + dual / r).mean(axis=0), abs=1e-12)
+    method = fixed(FedADMM, local_steps=E, penalty=r, participation=0.5, seed=5)
+    assert after(method, ROUNDS) == pytest.approx(x, rel=1e-11)
+
+
+def test_every_local_step_has_a_batch_of_its_own():
+    x = np.zeros(D)
+    for k in range(3):
+        moved = []
+        for s in range(S):
+            rng, v = np.random.default_rng([7, 1 + k, *f"c{s}".encode()]), x
+            for _ in range(E):
+                rows = rng.choice(len(PLAIN.y[s]), 6, replace=False)
+                slopes = PLAIN.loss.slope(PLAIN.z(s, v))[rows] * PLAIN.y[s][rows]
+                v = v - ETA * PLAIN.A[s][rows].T @ slopes / 6
+            moved.append(v)
+        x = np.mean(moved, axis=0)
+    assert after(fixed(FedAvg, local_steps=E, batch_size=6, seed=7), 3) == pytest.approx(x)
 
 
 def test_drfa_follows_its_draws():
     method = fixed(DRFA, local_steps=E, weight_step=0.1, participation=0.5, seed=5)
-    result, _rounds = drfa_rounds(method, 2 + 2 * ROUNDS)
+    engine = Listening()
+    result = run(method, LOSS, SIMPLEX, 2 + 2 * ROUNDS, engine)
     x, lam, seen = np.zeros(D), np.full(S, 0.25), []
     simplex = drfl.Mixture(np.full(S, 0.25), np.inf)
     for k in range(ROUNDS):
@@ -117,87 +200,11 @@ def test_drfa_follows_its_draws():
         x = np.mean([w[-1] for w in walks], axis=0)
         midway = np.mean([w[stop - 1] for w in walks], axis=0)
         uniform = np.random.default_rng([5, number + 1]).choice(S, 2, replace=False)
+        for s in uniform:
+            request = engine.rounds[number + 1][0][f"c{s}"].arrays
+            assert request["plan"][2] == 2
+            assert request["x"] == pytest.approx(midway, rel=1e-11)
         v = np.zeros(S)
         v[uniform] = S / 2 * PLAIN.values(midway)[uniform]
         lam = simplex.project(lam + E * 0.1 * v)
     assert model_of(result) == pytest.approx(np.mean(seen, axis=0), rel=1e-11)
-
-
-def steps_of(messages, step):
-    return [m.arrays for m in messages.values() if m.arrays["plan"][2] == step]
-
-
-def test_drfa_draws_one_stop_for_all_and_reaches_the_last_step():
-    _, rounds = drfa_rounds(fixed(DRFA, local_steps=3), 80)
-    walks = [steps_of(messages, 1) for messages, _ in rounds[1::2]]
-    assert all(len({int(a["stop"]) for a in asked}) == 1 for asked in walks if asked)
-    assert {int(asked[0]["stop"]) for asked in walks if asked} == {1, 2, 3}
-
-
-def test_drfa_asks_for_fresh_losses_at_the_midway_model_of_clients_drawn_uniformly():
-    _, rounds = drfa_rounds(fixed(DRFA, local_steps=3, participation=0.5), 60)
-    asked = []
-    for (_, ends), (losses, _) in zip(rounds[1::2], rounds[2::2], strict=False):
-        assert len(steps_of(losses, 2)) == 2
-        asked += [name for name, m in losses.items() if m.arrays["plan"][2] == 2]
-        midways = [r.arrays["midway"] for r in ends.values() if "midway" in r.arrays]
-        point = steps_of(losses, 2)[0]["x"]
-        low, high = np.min(midways, axis=0), np.max(midways, axis=0)
-        assert (low - 1e-12 <= point).all()
-        assert (point <= high + 1e-12).all()
-    counts = [asked.count(f"c{s}") for s in range(S)]
-    assert min(counts) > 5  # also clients whose weight is 0
-
-
-# ---------------------------------------------------------------------------- known bugs
-def test_every_client_moves_the_weights_of_afl():
-    for s in range(S):
-        start = drfl.Mixture(np.eye(S)[s] * 0.4 + 0.15, np.inf)
-        method = fixed(AFL, weight_step=1e-3)
-        session = method.start(
-            drfl.Problem(LOSS, mixture=start), ["a", "b", "c", "d"], D - 1, tol=1e-6, max_rounds=9
-        )
-        session.known = {
-            k: {"facts": np.array([1.0, 1.0, 2.0]), "value": np.array(0.5)} for k in range(S)
-        }
-        session._begin()
-        before = session.lam
-        session.requests()
-        answers = {k: {"loss": np.array(float(k == s)), "gradient": np.zeros(D)} for k in range(S)}
-        session.update(answers)
-        moved = session.lam - before
-        assert moved[s] > 0.0
-        assert (np.delete(moved, s) < 0.0).all()
-
-
-def test_control_variates_start_at_0_and_stay_during_a_walk():
-    engine = Listening()
-    run(fixed(Scaffold, local_steps=E), LOSS, None, 6, engine)
-    first = [m.arrays["correction"] for m in engine.rounds[1][0].values()]
-    assert not np.any(first)
-    later = {name: m.arrays["correction"] for name, m in engine.rounds[3][0].items()}
-    assert np.abs(list(later.values())).max() > 1e-3
-    # They add up to 0, and every local step has used the same one.
-    assert np.mean(list(later.values()), axis=0) == pytest.approx(np.zeros(D), abs=1e-12)
-    for s, (name, message) in enumerate(engine.rounds[3][0].items()):
-        correction = message.arrays["correction"]
-        v = PLAIN.walk(s, message.arrays["x"], E, ETA, lambda v, c=correction: c)[-1]
-        assert engine.rounds[3][1][name].arrays["model"] == pytest.approx(v, rel=1e-12)
-
-
-def test_qffl_squares_the_direction_and_not_its_scaled_one():
-    # With one step and small losses the two differ by a factor F^(2q) in h.
-    q, x = 3.0, np.zeros(D)
-    F, d = PLAIN.values(x), np.array([PLAIN.gradient(s, x) for s in range(S)])
-    right = (q * F ** (q - 1) * (d**2).sum(axis=1) + F**q / ETA).sum()
-    wrong = (q * F ** (q - 1) * ((F[:, None] ** q * d) ** 2).sum(axis=1) + F**q / ETA).sum()
-    found = after(fixed(QFFL, local_steps=1, q=q), 1)
-    assert found == pytest.approx(-(F**q) @ d / right, rel=1e-12)
-    assert np.abs(found + F**q @ d / wrong).max() > 1e-3
-
-
-@pytest.mark.parametrize("other", [{"step_size": 0.1}, {"local_steps": 3}, {"gamma": 2.0}])
-def test_the_step_options_of_wafl_reach_the_steps(other):
-    usual = {"step_size": 0.2, "local_steps": 2, "gamma": 5.0}
-    one, two = WAFL(**usual), WAFL(**{**usual, **other})
-    assert np.abs(after(one, 3) - after(two, 3)).max() > 1e-3

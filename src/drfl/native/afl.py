@@ -17,8 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.client import Handler, Site
-from drfl.native.base import NativeSession, weighted_mean
-from drfl.native.local import MODEL, NUMBER, REQUEST, Arrays, ClientLoss, Local, checked, respond
+from drfl.native.base import NativeSession
+from drfl.native.client_loss import ClientLoss
+from drfl.native.exchange import weighted_mean
+from drfl.native.local import (
+    MODEL,
+    NUMBER,
+    REQUEST,
+    Arrays,
+    Local,
+    checked,
+    gradients,
+    needed,
+    respond,
+)
 from drfl.native.saddle import SaddleMethod, SaddleSession
 from drfl.wire import Message, Schema
 
@@ -33,11 +45,10 @@ def answer(site: Site, message: Message) -> Arrays:
 
 def step(loss: ClientLoss, message: Message) -> Arrays:
     """Loss and gradient at x; with batches the gradient is that of one."""
-    x = message.arrays["x"]
+    x = needed(message, "x")
     value, gradient = loss.value_and_gradient(x)
-    local = Local.read(message)
-    if local.batch:
-        gradient = loss.sampled(local, message.round)(x)
+    if Local.read(message).batch:
+        gradient = gradients(loss, message)(x)
     return {"loss": np.array(value), "gradient": gradient}
 
 
@@ -54,8 +65,7 @@ class AFLSession(SaddleSession["AFL"]):
         if not replies:
             return
         self.take_into_average()
-        gradients = {s: arrays["gradient"] for s, arrays in replies.items()}
-        descent = weighted_mean(gradients, self.lam)
+        descent = weighted_mean({s: arrays["gradient"] for s, arrays in replies.items()}, self.lam)
         for s, arrays in replies.items():
             self.last[s] = arrays["loss"]  # who does not answer has the loss it told last
         self.climb(self.last)

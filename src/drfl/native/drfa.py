@@ -21,21 +21,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.client import Handler, Site
-from drfl.native.base import NativeSession, weighted_mean
+from drfl.native.base import NativeSession
+from drfl.native.client_loss import ClientLoss
+from drfl.native.exchange import weighted_mean
 from drfl.native.local import (
     MODEL,
     NUMBER,
     REQUEST,
     Arrays,
-    ClientLoss,
     Local,
     checked,
+    gradients,
+    needed,
     respond,
     walk,
 )
 from drfl.native.saddle import SaddleMethod, SaddleSession
 from drfl.native.settings import LocalMethod
-from drfl.wire import Field, Message, Schema
+from drfl.wire import Field, Message, Schema, WireError
 
 WALK, LOSS = 1, 2
 REPLIES: dict[int, Schema] = {WALK: {"model": MODEL, "midway": MODEL}, LOSS: {"loss": NUMBER}}
@@ -49,14 +52,16 @@ def answer(site: Site, message: Message) -> Arrays:
 
 def take_walk(loss: ClientLoss, message: Message) -> Arrays:
     """The last and the t'-th model of the local steps."""
-    local = Local.read(message)
-    models = list(walk(message.arrays["x"], local, loss.sampled(local, message.round)))
-    return {"model": models[-1], "midway": models[int(message.arrays["stop"]) - 1]}
+    local, stop = Local.read(message), int(needed(message, "stop"))
+    if not 1 <= stop <= local.steps:
+        raise WireError(f"the stop must be one of the {local.steps} steps, got {stop}")
+    models = list(walk(needed(message, "x"), local, gradients(loss, message)))
+    return {"model": models[-1], "midway": models[stop - 1]}
 
 
 def tell_loss(loss: ClientLoss, message: Message) -> Arrays:
     """The loss at x, which is the server's x' here."""
-    return {"loss": np.array(loss.value(message.arrays["x"]))}
+    return {"loss": np.array(loss.value(needed(message, "x")))}
 
 
 # ---------------------------------------------------------------------- the server's half
@@ -67,11 +72,6 @@ class DRFASession(SaddleSession["DRFA"]):
         super().begin()
         self.phase, self.midway = WALK, self.x
         self.drawn_from_lam = np.zeros(len(self.names), dtype=np.intp)
-
-    @property
-    def decay(self) -> float:
-        # The draws are noise even where the gradients are not.
-        return 0.5 if self.method.decay is None else self.method.decay
 
     @property
     def sampled(self) -> int:
@@ -122,6 +122,7 @@ class DRFA(SaddleMethod, LocalMethod):
     clients.
     """
 
+    noisy: ClassVar[bool] = True  # the draws are, even where the gradients are not
     name: ClassVar[str] = "drfa"
     handlers: ClassVar[Mapping[str, Handler]] = {
         "drfa": checked(answer, {**REQUEST, "stop": Field("int64", optional=True)}, REPLIES)

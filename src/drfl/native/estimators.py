@@ -20,6 +20,8 @@ from drfl.native.wafl import WAFL
 AGNOSTIC = {"mixture_center": "uniform", "mixture_radius": 0.2, "mixture_norm": 1}
 WHOLE_SIMPLEX = {**AGNOSTIC, "mixture_radius": math.inf}
 WORST_CLIENT = {**TRUST_ROWS, **WHOLE_SIMPLEX}
+# The average of AFL forgets its beginning slowly.
+LONG = 500
 NOTHING: Mapping[str, Any] = {}
 
 
@@ -88,6 +90,7 @@ class AFLClassifier(NativeClassifier):
     method = AFL
     _fixed = TRUST_ROWS
     _open = AGNOSTIC
+    _rounds = LONG
 
 
 class AFLRegressor(NativeRegressor):
@@ -96,6 +99,7 @@ class AFLRegressor(NativeRegressor):
     method = AFL
     _fixed = TRUST_ROWS
     _open = AGNOSTIC
+    _rounds = LONG
 
 
 class DRFAClassifier(NativeClassifier):

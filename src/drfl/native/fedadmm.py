@@ -19,17 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.client import Handler, Site
-from drfl.native.base import NativeSession, weighted_mean
+from drfl.native.base import NativeSession
+from drfl.native.client_loss import ClientLoss
+from drfl.native.exchange import weighted_mean
 from drfl.native.fedavg import REPLIES
 from drfl.native.local import (
     MODEL,
     NUMBER,
     REQUEST,
     Arrays,
-    ClientLoss,
     Local,
     checked,
     end,
+    gradients,
+    needed,
     optional,
     respond,
 )
@@ -48,10 +51,10 @@ def answer(site: Site, message: Message) -> Arrays:
 
 def step(loss: ClientLoss, message: Message) -> Arrays:
     """The local steps on the augmented loss."""
-    arrays, local = message.arrays, Local.read(message)
-    theta, dual, r = arrays["x"], arrays["dual"], float(arrays["penalty"])
-    gradient = loss.sampled(local, message.round)
-    return {"model": end(arrays["own"], local, lambda v: gradient(v) + dual + r * (v - theta))}
+    theta, own, dual = (needed(message, name) for name in ("x", "own", "dual"))
+    r, gradient = float(needed(message, "penalty")), gradients(loss, message)
+    local = Local.read(message)
+    return {"model": end(own, local, lambda v: gradient(v) + dual + r * (v - theta))}
 
 
 # ---------------------------------------------------------------------- the server's half
@@ -61,7 +64,7 @@ class FedADMMSession(NativeSession["FedADMM"]):
     def begin(self) -> None:
         self.own = np.zeros((len(self.names), self.d))
         self.dual = np.zeros((len(self.names), self.d))
-        scale = self.smoothness or self.steepness
+        scale = self.steps.smoothness or self.steps.steepness
         usual = PENALTY * scale if scale > 0.0 else 1.0
         self.penalty = usual if self.method.penalty is None else float(self.method.penalty)
 

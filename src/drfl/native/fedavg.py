@@ -16,8 +16,20 @@ from typing import Any, ClassVar, TypeVar
 from numpy.typing import NDArray
 
 from drfl.client import Handler, Site
-from drfl.native.base import NativeSession, weighted_mean
-from drfl.native.local import MODEL, REQUEST, Arrays, ClientLoss, Local, checked, end, respond
+from drfl.native.base import NativeSession
+from drfl.native.client_loss import ClientLoss
+from drfl.native.exchange import weighted_mean
+from drfl.native.local import (
+    MODEL,
+    REQUEST,
+    Arrays,
+    Local,
+    checked,
+    end,
+    gradients,
+    needed,
+    respond,
+)
 from drfl.native.settings import LocalMethod
 from drfl.wire import Message, Schema
 
@@ -32,8 +44,7 @@ def answer(site: Site, message: Message) -> Arrays:
 
 def step(loss: ClientLoss, message: Message) -> Arrays:
     """The local steps."""
-    local = Local.read(message)
-    return {"model": end(message.arrays["x"], local, loss.sampled(local, message.round))}
+    return {"model": end(needed(message, "x"), Local.read(message), gradients(loss, message))}
 
 
 # ---------------------------------------------------------------------- the server's half

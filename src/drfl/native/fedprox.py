@@ -15,8 +15,19 @@ from numpy.typing import NDArray
 
 from drfl.client import Handler, Site
 from drfl.native.base import NativeSession
+from drfl.native.client_loss import ClientLoss
 from drfl.native.fedavg import REPLIES, FedAvgSession
-from drfl.native.local import NUMBER, REQUEST, Arrays, ClientLoss, Local, checked, end, respond
+from drfl.native.local import (
+    NUMBER,
+    REQUEST,
+    Arrays,
+    Local,
+    checked,
+    end,
+    gradients,
+    needed,
+    respond,
+)
 from drfl.native.settings import LocalMethod, require
 from drfl.wire import Message, Schema
 
@@ -29,9 +40,8 @@ def answer(site: Site, message: Message) -> Arrays:
 
 def step(loss: ClientLoss, message: Message) -> Arrays:
     r"""The local steps on :math:`F_s(v)+\mu/2\|v-x\|^2`."""
-    x, mu, local = message.arrays["x"], float(message.arrays["mu"]), Local.read(message)
-    gradient = loss.sampled(local, message.round)
-    return {"model": end(x, local, lambda v: gradient(v) + mu * (v - x))}
+    x, mu, gradient = needed(message, "x"), float(message.arrays["mu"]), gradients(loss, message)
+    return {"model": end(x, Local.read(message), lambda v: gradient(v) + mu * (v - x))}
 
 
 # ---------------------------------------------------------------------- the server's half

@@ -1,7 +1,7 @@
-r"""What the client halves share: mean loss, its gradient, batches of rows, a walk of local steps.
+r"""What the client halves share: requests and replies, and a walk of local steps.
 
-A model is one vector x: (w, b) with an intercept, otherwise w. Clients keep nothing between
-rounds: whatever a method remembers of a client travels through the server.
+Clients keep nothing between rounds: whatever a method remembers of a client travels through the
+server. So a run can be resumed, and a site restarted.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 
 from drfl.client import Checked, Handler, Site
 from drfl.losses import Array
-from drfl.rows import Rows
-from drfl.wire import Field, Message, Schema
+from drfl.native.client_loss import ClientLoss, Gradient
+from drfl.native.facts import FACTS, spread
+from drfl.wire import Field, Message, Schema, WireError
 
 Arrays = Mapping[str, NDArray[Any]]
-Gradient = Callable[[Array], Array]
-Step = Callable[["ClientLoss", Message], Arrays]
+Step = Callable[[ClientLoss, Message], Arrays]
 
 MODEL = Field("float64", ("d",))
 NUMBER = Field("float64")
-FACTS = {"facts": Field("float64", (3,))}  # weight of the rows, largest eigenvalue, trace
 VALUE = {"value": NUMBER}
 
 REQUEST: Schema = {
@@ -35,12 +34,9 @@ REQUEST: Schema = {
     "step": replace(NUMBER, optional=True),  # size of a local step
 }
 
-# Enough for a step size, which may be wrong by a factor of two.
-POWER_STEPS = 20
-
 
 def optional(*schemas: Schema) -> dict[str, Field]:
-    """The fields of all these replies, none of them required."""
+    """The fields of all these schemas, none of them required."""
     merged = {name: field for schema in schemas for name, field in schema.items()}
     return {name: replace(field, optional=True) for name, field in merged.items()}
 
@@ -53,42 +49,24 @@ def checked(answer: Handler, request: Schema, replies: Mapping[int, Schema]) -> 
 def respond(site: Site, message: Message, loss: ClientLoss, steps: Mapping[int, Step]) -> Arrays:
     """What a plan asks for: facts about the rows, the loss at a point, a step of the method."""
     reply: dict[str, NDArray[Any]] = {}
-    facts, value, step = message.arrays["plan"]
+    facts, value, step = (int(entry) for entry in message.arrays["plan"])
     if facts:
         reply["facts"] = spread(site)
     if value:
-        at = "point" if "point" in message.arrays else "x"
-        reply["value"] = np.array(loss.value(message.arrays[at]))
+        point = needed(message, "point" if "point" in message.arrays else "x")
+        reply["value"] = np.array(loss.value(point))
+    if step and step not in steps:
+        raise WireError(f"step {step} is unknown: there are {sorted(steps)}")
     if step:
-        reply.update(steps[int(step)](loss, message))
+        reply.update(steps[step](loss, message))
     return reply
 
 
-def spread(site: Site) -> Array:
-    r"""Total weight of the rows, and largest eigenvalue and trace of their second moments.
-
-    With an intercept every row has one more entry, 1. The eigenvalue, by which a step size is
-    chosen, is second-order information: where the policy keeps that back, the trace stands for it.
-    """
-    rows = site.rows
-    trace = float(rows.moments()[1].sum()) + site.fit_intercept
-    largest = _largest_eigenvalue(rows, site.fit_intercept) if site.policy.curvature else trace
-    return np.array([rows.total, min(largest, trace), trace])
-
-
-def _largest_eigenvalue(rows: Rows, fit_intercept: bool) -> float:
-    """By the power method from a fixed start."""
-    v = np.random.default_rng(0).normal(size=rows.n_features)
-    b = float(fit_intercept)
-    size = 0.0
-    for _ in range(POWER_STEPS):
-        length = float(np.sqrt(v @ v + b * b))
-        if length == 0.0:
-            return 0.0
-        v, b = rows.combine(rows.mass() * rows.scores(v / length, b / length))
-        b *= fit_intercept
-        size = float(np.sqrt(v @ v + b * b))
-    return size
+def needed(message: Message, name: str) -> NDArray[Any]:
+    """An array that this step cannot do without, though others can."""
+    if name not in message.arrays:
+        raise WireError(f"array {name!r} is missing")
+    return message.arrays[name]
 
 
 @dataclass(frozen=True)
@@ -120,89 +98,17 @@ class Local:
     @classmethod
     def read(cls, message: Message) -> Local:
         """What `arrays` wrote."""
-        steps, batch, seed = (int(entry) for entry in message.arrays["local"])
-        return cls(steps, float(message.arrays["step"]), batch, seed)
+        steps, batch, seed = (int(entry) for entry in needed(message, "local"))
+        size = float(needed(message, "step"))
+        if steps < 1 or batch < 0 or seed < 0 or not size > 0.0:
+            raise WireError("the local steps are impossible")
+        return cls(steps, size, batch, seed)
 
 
-class ClientLoss:
-    r"""The mean loss of one client, :math:`F_s(x) = \sum_i p_i L_i(x)`, and its gradient.
-
-    Where the loss has a kink, "gradient" means one of its subgradients.
-    """
-
-    def __init__(self, site: Site) -> None:
-        self.name, self.rows, self.loss = site.name, site.rows, site.oracle.loss
-        self.fit_intercept, self.is_margin = site.fit_intercept, site.oracle.is_margin
-
-    def value(self, x: Array) -> float:
-        """F(x)."""
-        w, b = self.split(x)
-        values, _ = self.pointwise(self._arguments(self.rows.scores(w, b), self.rows.y), w)
-        return self.rows.mean(values)
-
-    def value_and_gradient(self, x: Array) -> tuple[float, Array]:
-        """F(x) and a gradient, in one pass over the rows."""
-        w, b = self.split(x)
-        value = square = 0.0
-
-        def visit(block: slice, z: Array) -> Array:
-            nonlocal value, square
-            y = self.rows.y[block]
-            values, slopes = self.pointwise(self._arguments(z, y), w)
-            value += self.rows.mean(values, block)
-            square += self.rows.mean(slopes**2, block)
-            weights = self.rows.mass(block) * slopes
-            return np.asarray(weights * y if self.is_margin else weights)
-
-        g, total = self.rows.sweep(w, b, visit)
-        return value, self._joined(g + self.shrinkage(w, square), total)
-
-    def gradient(self, x: Array) -> Array:
-        """A gradient of F at x."""
-        return self.value_and_gradient(x)[1]
-
-    def batch_gradient(self, x: Array, chosen: NDArray[np.intp]) -> Array:
-        """The gradient of the chosen rows: right on average if all are equally likely."""
-        w, b = self.split(x)
-        X, y = self.rows.take(chosen), self.rows.y[chosen]
-        _, slopes = self.pointwise(self._arguments(X @ w + b, y), w)
-        masses = self.rows.masses(chosen) * (self.rows.n_rows / len(chosen))
-        weights = masses * slopes * y if self.is_margin else masses * slopes
-        g = weights @ X + self.shrinkage(w, float(masses @ slopes**2))
-        return self._joined(g, float(weights.sum()))
-
-    def sampled(self, local: Local, round: int) -> Gradient:
-        """Gradients of one walk: on all rows, or every time on a fresh batch."""
-        n_rows = self.rows.n_rows
-        if not 0 < local.batch < n_rows:
-            return self.gradient
-        rng = np.random.default_rng([local.seed, round, *self.name.encode()])
-
-        def gradient(x: Array) -> Array:
-            chosen = rng.choice(n_rows, local.batch, replace=False)
-            return self.batch_gradient(x, chosen)
-
-        return gradient
-
-    # ------------------------------------------------------------------ what WAFL changes
-    def pointwise(self, z: Array, w: Array) -> tuple[Array, Array]:
-        """Loss and slope of every row, from the margins or residuals z."""
-        return self.loss.value_and_slope(z)
-
-    def shrinkage(self, w: Array, mean_square: float) -> Array | float:
-        """What the gradient has beside the rows; ``mean_square`` is that of the slopes."""
-        return 0.0
-
-    # ------------------------------------------------------------------ internals
-    def split(self, x: Array) -> tuple[Array, float]:
-        """W and b of a model."""
-        return (x[:-1], float(x[-1])) if self.fit_intercept else (x, 0.0)
-
-    def _joined(self, g: Array, b: float) -> Array:
-        return np.append(g, b) if self.fit_intercept else g
-
-    def _arguments(self, z: Array, y: Array) -> Array:
-        return y * z if self.is_margin else z - y
+def gradients(loss: ClientLoss, message: Message) -> Gradient:
+    """The gradients that the request's local steps use: of all rows, or of batches."""
+    local = Local.read(message)
+    return loss.sampled(local.batch, local.seed, message.round)
 
 
 def walk(start: Array, local: Local, direction: Gradient) -> Iterator[Array]:
@@ -215,5 +121,7 @@ def walk(start: Array, local: Local, direction: Gradient) -> Iterator[Array]:
 
 def end(start: Array, local: Local, direction: Gradient) -> Array:
     """The last of them."""
-    *_, v = walk(start, local, direction)
+    v = start
+    for v in walk(start, local, direction):  # noqa: B007  (the last one is wanted)
+        pass
     return v

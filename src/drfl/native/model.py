@@ -42,6 +42,7 @@ class NativeModel:
     _open: ClassVar[Mapping[str, Any]] = {"mixture_center": "uniform"}
     _first: ClassVar[Mapping[str, Any]]
     _last: ClassVar[Mapping[str, Any]] = {}
+    _rounds: ClassVar[int] = 200
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -80,7 +81,7 @@ def _parameters(cls: type[NativeModel]) -> dict[str, Any]:
         **cls._open,
         "fit_intercept": True,
         **settings,
-        "max_rounds": 200,
+        "max_rounds": cls._rounds,
         "engine": None,
         **cls._last,
         "random_state": None,

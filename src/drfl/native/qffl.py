@@ -23,16 +23,9 @@ from numpy.typing import NDArray
 from drfl.client import Handler, Site
 from drfl.losses import Array
 from drfl.native.base import NativeSession
+from drfl.native.client_loss import ClientLoss
 from drfl.native.fedavg import step as walk_from_x
-from drfl.native.local import (
-    MODEL,
-    NUMBER,
-    REQUEST,
-    Arrays,
-    ClientLoss,
-    checked,
-    respond,
-)
+from drfl.native.local import MODEL, NUMBER, REQUEST, Arrays, checked, needed, respond
 from drfl.native.settings import LocalMethod, require
 from drfl.wire import Message, Schema
 
@@ -48,10 +41,7 @@ def answer(site: Site, message: Message) -> Arrays:
 
 def step(loss: ClientLoss, message: Message) -> Arrays:
     """The local steps, and the loss where they start."""
-    return {
-        **walk_from_x(loss, message),
-        "loss": np.array(loss.value(message.arrays["x"])),
-    }
+    return {**walk_from_x(loss, message), "loss": np.array(loss.value(needed(message, "x")))}
 
 
 # ---------------------------------------------------------------------- the server's half

@@ -49,6 +49,7 @@ class SaddleSession(NativeSession[M]):
     def begin(self) -> None:
         self.lam = self.center
         self.last = self.losses.copy()  # by client, the loss that it told last
+        self.mean_at_zero = float(self.center @ self.losses)
         self.average = np.zeros(self.d)
 
     @property
@@ -61,12 +62,14 @@ class SaddleSession(NativeSession[M]):
 
     def climb(self, losses: Array) -> None:
         r""":math:`\lambda\leftarrow P_Q(\lambda+\eta_\lambda F)`."""
-        self.lam = self.mix.project(self.lam + self.weight_step * self.fading * losses)
+        self.lam = self.mix.project(
+            self.lam + self.weight_step * self.steps.fading(self.t) * losses
+        )
 
     @property
     def weight_step(self) -> float:
         """The step of the weights before it fades."""
         if self.method.weight_step is not None:
             return self.method.weight_step
-        mean = float(self.center @ [float(self.known[s]["value"]) for s in range(len(self.names))])
-        return (FADING if self.decay > 0.0 else STEADY) / mean if mean > 0.0 else 1.0
+        usual = FADING if self.steps.decay > 0.0 else STEADY
+        return usual / self.mean_at_zero if self.mean_at_zero > 0.0 else 1.0

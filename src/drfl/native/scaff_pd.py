@@ -1,34 +1,43 @@
 r"""SCAFF-PD (Yu, Karimireddy, Ma, Jordan, 2023, arXiv 2307.13381): a primal-dual SCAFFOLD.
 
+.. math:: \min_x\max_{\lambda\in Q}\ \sum_s\lambda_sF_s(x) - \psi(\lambda),\qquad
+          \psi(\lambda) = \tfrac\nu2\|\lambda-\hat q\|_2^2
+
 No code is public: this is a reconstruction from the paper. Each of its rounds is two exchanges, so
 two rounds of a run. After the first, in which all clients tell loss and gradient at x,
 
-.. math:: \lambda \leftarrow P_Q\big(\lambda + \eta_\lambda[2F(x) - F(x_{\text{before}})]\big);
+.. math:: \lambda \leftarrow \arg\max_{\lambda'\in Q}\
+          \langle\lambda', (1+\theta)F(x) - \theta F(x_{\text{before}})\rangle
+          - \psi(\lambda') - \tfrac1{2\sigma}\|\lambda'-\lambda\|_2^2;
 
 in the second, the clients whose weight is not 0 make E local steps without drift,
 
 .. math:: v_s \leftarrow v_s - \eta\Big(g_s(v_s) - g_s(x) + \sum_s\lambda_sg_s(x)\Big),\qquad
           x \leftarrow x - \eta_g\sum_s\lambda_s(x - v_s).
 
-The last x is returned, or their average. The paper's acceleration needs strong convexity, which a
-mean loss lacks: extrapolation and steps stay the same in all rounds.
+Where :math:`F_s` is known to be :math:`\mu`-strongly convex, steps are accelerated: after each
+round :math:`\eta` is multiplied and :math:`\sigma` divided by
+:math:`(1+\mu E\eta\eta_g)^{-1/2}`, the next :math:`\theta`. Otherwise :math:`\theta=1`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drfl.client import Handler, Site
+from drfl.losses import Array
 from drfl.native.afl import REPLIES as LOSS_AND_GRADIENT
 from drfl.native.afl import step as loss_and_gradient
-from drfl.native.base import NativeSession, weighted_mean
+from drfl.native.base import NativeSession
+from drfl.native.client_loss import ClientLoss
+from drfl.native.exchange import weighted_mean
 from drfl.native.fedavg import REPLIES as END
-from drfl.native.local import MODEL, REQUEST, Arrays, ClientLoss, checked, optional, respond
+from drfl.native.local import MODEL, REQUEST, Arrays, Local, checked, optional, respond
 from drfl.native.saddle import SaddleMethod, SaddleSession
 from drfl.native.scaffold import corrected
 from drfl.native.settings import require, require_whole
@@ -52,13 +61,18 @@ class ScaffPDSession(SaddleSession["ScaffPD"]):
         super().begin()
         self.phase = TELL
         self.before = self.last.copy()
-        self.gradients: dict[int, NDArray[np.float64]] = {}
+        self.gradients: dict[int, Array] = {}
         self.coupling = 0.0  # how strongly weights move the gradient, the largest seen
+        self.rate = self.theta = 1.0
+
+    @property
+    def walk(self) -> Local:
+        """The local steps: a whole round is one step of the primal-dual method, whatever E is."""
+        steady = self.local(self.method.local_steps, shorter=self.method.local_steps)
+        return replace(steady, step=steady.step * self.rate)
 
     def requests(self) -> tuple[int, dict[int, dict[str, NDArray[Any]]]]:
-        E = self.method.local_steps
-        # A whole round is one step of the primal-dual method, whatever E is.
-        asked = {"x": self.x, **self.local(E, shorter=E).arrays()}
+        asked = {"x": self.x, **self.walk.arrays()}
         if self.phase == TELL:
             return TELL, {s: dict(asked) for s in range(len(self.names))}
         mean = weighted_mean(self.gradients, self.lam)
@@ -79,7 +93,7 @@ class ScaffPDSession(SaddleSession["ScaffPD"]):
             self.coupling = max(
                 self.coupling, float(np.linalg.norm(spread - spread.mean(axis=0), 2))
             )
-            self.climb(2.0 * self.last - self.before)
+            self.climb(self.last + self.theta * (self.last - self.before))
             self.before = self.last.copy()
             self.phase = WALK
         else:
@@ -87,20 +101,46 @@ class ScaffPDSession(SaddleSession["ScaffPD"]):
             move = weighted_mean(ends, self.lam) - self.x
             self.x = self.x + self.method.server_step * move
             self.take_into_average()
+            length = self.walk.steps * self.walk.step * self.method.server_step
+            self.theta = (1.0 + self.method.strong_convexity * length) ** -0.5
+            self.rate *= self.theta
             self.t += 1
             self.phase = TELL
 
+    def climb(self, losses: Array) -> None:
+        sigma = self.weight_step * self.steps.fading(self.t) / self.rate
+        nu = self.method.concavity
+        aim = (self.lam + sigma * (losses + nu * self.center)) / (1.0 + sigma * nu)
+        self.lam = self.mix.project(aim)
+
     @property
     def weight_step(self) -> float:
-        steady = self.method.weight_step is None and self.smoothness > 0.0
-        if steady and self.coupling > 0.0:
-            return self.smoothness / self.coupling**2
+        smoothness = self.steps.smoothness
+        if self.method.weight_step is None and smoothness > 0.0 and self.coupling > 0.0:
+            return smoothness / self.coupling**2
         return super().weight_step
+
+    def value(self, losses: Array) -> float:
+        weights, nu = self.worst_weights(losses), self.method.concavity
+        return float(weights @ losses - 0.5 * nu * ((weights - self.center) ** 2).sum())
+
+    def worst_weights(self, losses: Array) -> Array:
+        r""":math:`\arg\max_{\lambda\in Q}\ \langle\lambda, F\rangle - \psi(\lambda)`."""
+        nu = self.method.concavity
+        if nu == 0.0:
+            return self.mix.worst_weights(losses)
+        return self.mix.project(self.center + losses / nu)
+
+    @property
+    def weights(self) -> Array:
+        return super().weights if self.mixture is None else self.worst_weights(self.losses)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaffPD(SaddleMethod):
-    r"""SCAFF-PD, for :math:`\min_x\max_{\lambda\in Q}\sum_s\lambda_sF_s(x)`, Q being the mixture.
+    r"""SCAFF-PD, for :math:`\min_x\max_{\lambda\in Q}\sum_s\lambda_sF_s(x)-\psi(\lambda)`.
+
+    Q is the mixture, and the objective of its results is that maximum.
 
     By default the local step is 1/E of what `drfl.native.settings.Native` says, and, for a
     smooth loss, the step of the weights is the largest curvature of a client's loss over the
@@ -112,6 +152,10 @@ class ScaffPD(SaddleMethod):
         E.
     server_step : float
         :math:`\eta_g`.
+    concavity : float
+        :math:`\nu`: how much :math:`\psi` holds the weights at their centre; 0: no :math:`\psi`.
+    strong_convexity : float
+        :math:`\mu`; 0 if nothing is known, and then there is no acceleration.
 
     The others are those of `drfl.native.saddle.SaddleMethod`; ``averaged`` is False by default,
     because the last model is usually much better here.
@@ -119,6 +163,8 @@ class ScaffPD(SaddleMethod):
 
     local_steps: int = 5
     server_step: float = 1.0
+    concavity: float = 0.0
+    strong_convexity: float = 0.0
     averaged: bool = False
     name: ClassVar[str] = "scaff_pd"
     handlers: ClassVar[Mapping[str, Handler]] = {
@@ -131,3 +177,5 @@ class ScaffPD(SaddleMethod):
         super().__post_init__()
         require_whole("local_steps", self.local_steps, 1)
         require("server_step", self.server_step, above=0.0)
+        require("concavity", self.concavity, least=0.0)
+        require("strong_convexity", self.strong_convexity, least=0.0)

@@ -19,16 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.client import Handler, Site
-from drfl.native.base import NativeSession, weighted_mean
+from drfl.native.base import NativeSession
+from drfl.native.client_loss import ClientLoss
+from drfl.native.exchange import weighted_mean
 from drfl.native.fedavg import REPLIES
 from drfl.native.local import (
     MODEL,
     REQUEST,
     Arrays,
-    ClientLoss,
     Local,
     checked,
     end,
+    gradients,
+    needed,
     optional,
     respond,
 )
@@ -49,9 +52,9 @@ def answer(site: Site, message: Message) -> Arrays:
 
 def corrected(loss: ClientLoss, message: Message) -> Arrays:
     """The local steps: the correction c - c_s is the same in all of them."""
-    local, correction = Local.read(message), message.arrays["correction"]
-    gradient = loss.sampled(local, message.round)
-    return {"model": end(message.arrays["x"], local, lambda v: gradient(v) + correction)}
+    x, correction = needed(message, "x"), needed(message, "correction")
+    gradient = gradients(loss, message)
+    return {"model": end(x, Local.read(message), lambda v: gradient(v) + correction)}
 
 
 # ---------------------------------------------------------------------- the server's half

@@ -51,6 +51,8 @@ class Native(Solver):
 
     robust: ClassVar[bool] = False
     """Whether it minimises the worst mixture of the losses, rather than that of the centre."""
+    noisy: ClassVar[bool] = False
+    """Whether the method draws what its steps depend on, so that they fade by default."""
     replies: ClassVar[Mapping[int, Schema]]
     """What a client answers to each of the method's steps, numbered from 1."""
     session: ClassVar[type[NativeSession[Any]]]
@@ -74,7 +76,7 @@ class Native(Solver):
         max_rounds: int,
     ) -> Session:
         self.refuse(problem, names)
-        return self.session(self, problem, names, n_features)
+        return self.session(self, problem, names, n_features, max_rounds)
 
     def refuse(self, problem: Problem, names: Sequence[str]) -> None:
         """Raise unless the problem is one of this method."""

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from drfl.client import Handler, Site
 from drfl.losses import Array
 from drfl.native.base import NativeSession
+from drfl.native.client_loss import ClientLoss
 from drfl.native.fedavg import REPLIES, FedAvgSession, step
-from drfl.native.local import NUMBER, REQUEST, Arrays, ClientLoss, Local, checked, respond
+from drfl.native.local import NUMBER, REQUEST, Arrays, Local, checked, respond
 from drfl.native.penalised import penalised
 from drfl.native.settings import LocalMethod, require
-from drfl.wire import Message, Schema
+from drfl.wire import Message, Schema, WireError
 
 
 # ---------------------------------------------------------------------- the client's half
@@ -47,8 +48,10 @@ class PenalisedLoss(ClientLoss):
 
 def answer(site: Site, message: Message) -> Arrays:
     """Walk from x, every row where it hurts most."""
-    loss = PenalisedLoss(site, float(message.arrays["gamma"]))
-    return respond(site, message, loss, {1: step})
+    gamma = float(message.arrays["gamma"])
+    if not gamma > 0.0:
+        raise WireError(f"gamma must be positive, got {gamma}")
+    return respond(site, message, PenalisedLoss(site, gamma), {1: step})
 
 
 # ---------------------------------------------------------------------- the server's half
