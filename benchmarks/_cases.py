@@ -38,6 +38,9 @@ class Case:
         Whether the server's time is compared with X @ w of the pooled rows.
     against
         The number of clients whose server time, over the same first rounds, is the unit of growth.
+    rivals
+        Whether Algorithm 1 (with the best step size of a grid), its tight version and consensus
+        ADMM are run as well.
     """
 
     data: str | tuple[int, int]
@@ -59,6 +62,7 @@ class Case:
     reference: bool = True
     products: bool = False
     against: int | None = None
+    rivals: bool = False
 
     def label(self, data: str) -> str:
         words = [
@@ -149,6 +153,12 @@ GRID = [
         (1, 2, math.inf),
     )
 ]
+STEP_SIZES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+ADMM = [
+    Case("heart", 10, tol=1e-4, max_rounds=600, rivals=True),
+    Case("heart", 3, tol=1e-4, max_rounds=600, rivals=True),
+    Case("libsvm", 3, tol=1e-4, max_rounds=200, rivals=True),
+]
 SECTIONS = {
     "table": TABLE,
     "norms": NORMS,
@@ -157,4 +167,5 @@ SECTIONS = {
     "server": SERVER,
     "many": MANY,
     "grid": GRID,
+    "admm": ADMM,
 }

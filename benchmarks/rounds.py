@@ -17,24 +17,26 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Iterator
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is loaded
 os.environ["MKL_NUM_THREADS"] = "1"
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np
-from _cases import GRID, SECTIONS, SHAPES, Case
+from _cases import GRID, SECTIONS, SHAPES, STEP_SIZES, Case
 from _data import Data, MissingFileError, add_arguments, load, split
 
 import drfl
 from drfl.solvers import SOLVERS, Solver, make_solver
+from drfl.solvers.admm import AdLpmm, Admm
 
 TRUE = {"true 1e-2": 1e-2, "true 1e-3": 1e-3, "true 1e-4": 1e-4, "true 1e-6": 1e-6}
 OPTIMUM_TOL = 1e-8
 # Later rounds have more cuts: server times of runs of unequal length are compared on these.
 EARLY = 5
 HEAD = (
-    f"| {'data, S, split, loss, label cost':44} | {'solver':7} | {'true 1e-2/-3/-4/-6':18} "
+    f"| {'data, S, split, loss, label cost':44} | {'solver':20} | {'true 1e-2/-3/-4/-6':18} "
     f"| {'cert. 1e-4/tol':14} | {'kB':>7} | {'server s':>8} | {'clients s':>9} | target |"
 )
 Measures = dict[str, float]
@@ -115,7 +117,7 @@ class Report:
         print(f"\n{name}\n\n{HEAD}\n|{'---|' * 8}", flush=True)
         for case in SECTIONS[name]:
             data = self._data(case)
-            for solver in self._solvers(case) if data else ():
+            for solver in self._solvers(case, data) if data else ():
                 self._row(case, solver, data)
 
     def grid(self) -> None:
@@ -140,9 +142,24 @@ class Report:
                 return None
         return self.loaded[case.data]
 
-    def _solvers(self, case: Case) -> list[Solver]:
-        others = [name for name in self.options.solver if name in SOLVERS]
-        return [case.bundle, *map(make_solver, others)]
+    def _solvers(self, case: Case, data: Data) -> Iterator[Solver]:
+        yield case.bundle
+        yield from (make_solver(name) for name in self.options.solver if name in SOLVERS)
+        if case.rivals:
+            yield self._tuned(case, data, tight=False)
+            yield self._tuned(case, data, tight=True)
+            yield Admm()
+
+    def _tuned(self, case: Case, data: Data, *, tight: bool) -> AdLpmm:
+        """Algorithm 1 with the step size that needs the fewest rounds on the first seed."""
+
+        def rounds(solver: AdLpmm) -> tuple[float, ...]:
+            row, _ = measure(case, solver, data, 0)
+            if self.options.each:
+                print(f"    {_title(solver)}: {_numbers(row)}", flush=True)
+            return tuple(row[name] for name in ("true 1e-4", "true 1e-3", "true 1e-2"))
+
+        return min((AdLpmm(c=c, tight=tight) for c in STEP_SIZES), key=rounds)
 
     def _row(self, case: Case, solver: Solver, data: Data) -> None:
         label = case.label(self._name(case))
@@ -162,7 +179,7 @@ class Report:
         remarks = [self._judge(label, row, case)] if ours else []
         remarks += sorted({end for end in ends if end != "certified"})
         print(
-            f"| {label:44} | {solver.name:7} | {true:18} | {proved:14} | {row['kB']:7.2f} "
+            f"| {label:44} | {_title(solver):20} | {true:18} | {proved:14} | {row['kB']:7.2f} "
             f"| {row['server s']:8.3f} | {row['clients s']:9.3f} | {', '.join(remarks)} |",
             flush=True,
         )
@@ -195,6 +212,12 @@ class Report:
                 word += f" ({row[name]:.3g})"
             words.append(word)
         return ", ".join(words)
+
+
+def _title(solver: Solver) -> str:
+    if not isinstance(solver, AdLpmm):
+        return solver.name
+    return f"{solver.name}{' tight' if solver.tight else ''} c={solver.c:g}"
 
 
 def _whole(rounds: float) -> str:

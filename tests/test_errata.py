@@ -11,6 +11,7 @@ import pytest
 
 import drfl
 from drfl import Box, worst_case_loss
+from drfl.datasets import load_heart, partition
 from drfl.losses import LOSSES, make_loss
 from drfl.norms import NORMS
 from drfl.solvers.admm import AdLpmm, Admm
@@ -118,7 +119,7 @@ def test_the_update_of_t_with_entries_of_both_signs_is_the_prox(p):
     """Three points are enough to refute a prox: nothing near it may have a smaller value."""
     rng = np.random.default_rng(0)
     t_old, z_old, eta, sigma, center = (*rng.normal(size=(4, 4)), np.full(4, 0.25))
-    theta, c, c1, dual = 0.5, 0.3, 0.6, {1: math.inf, 2: 2, math.inf: 1}[p]
+    theta, c, c1, dual = 0.1, 0.3, 0.6, {1: math.inf, 2: 2, math.inf: 1}[p]
     t = update_t(t_old, z_old, eta, 0.1, sigma, center, theta, p, c, c1)
     linear = center + sigma + c * (t_old - z_old - 0.1 - eta)
 
@@ -154,15 +155,19 @@ def test_the_proximal_constants_are_larger_than_need_be(S):
     assert min(printed_constants(0.3, S)) >= max(tight_constants(0.3, S)) - 1e-12
 
 
+@pytest.mark.slow
 def test_the_printed_constants_cost_rounds():
+    heart = load_heart()
+    parts = partition.random(270, 10, np.random.default_rng(0))
+    made = [drfl.Client(f"c{s}", heart.data[i], heart.target[i]) for s, i in enumerate(parts)]
+    ball, mixture = drfl.Ball(0.01, "l1", 1e3), drfl.Mixture(radius=0.1)
+    problem = drfl.Problem("hinge", ball, mixture, fit_intercept=False)
+    level = drfl.solve(problem, made).objective * 1.001
     rounds = []
     for tight in (True, False):
-        solver = AdLpmm(c=0.1, tight=tight)
-        result = drfl.solve(
-            game(radius=0.2), three_clients(), solver=solver, tol=1e-3, max_rounds=600
-        )
-        assert result.status.kind == "certified"
-        rounds.append(result.rounds)
+        solver = AdLpmm(c=0.01, tight=tight)
+        result = drfl.solve(problem, made, solver=solver, tol=1e-6, max_rounds=250)
+        rounds.append(next(r.round for r in result.history if r.objective <= level))
     assert 1.5 * rounds[0] <= rounds[1]
 
 
@@ -234,18 +239,15 @@ def test_batches_hover_and_their_average_is_better():
     problem, made = game(radius=0.2), three_clients(60)
     best = drfl.solve(problem, made).objective
     solver = AdLpmm(c=0.1, tight=True, batch_size=20, seed=1)
-    result = drfl.solve(problem, made, solver=solver, tol=1e-6, max_rounds=160)
+    result = drfl.solve(problem, made, solver=solver, tol=1e-6, max_rounds=120)
     assert result.status.kind == "max_rounds"
-    late = [record.info for record in result.history[80:] if "at_average" in record.info]
+    late = [record.info for record in result.history[60:] if "at_average" in record.info]
     iterate = [info["at_iterate"] / best - 1.0 for info in late]
     average = [info["at_average"] / best - 1.0 for info in late]
     assert len(late) >= 10
     assert min(iterate) > 3e-4  # it hovers
     assert np.median(average) < 0.3 * np.median(iterate)
     assert result.objective <= best * (1.0 + 2.0 * min(average))
-    # The whole client instead of a sample: the same method converges.
-    whole = drfl.solve(problem, made, solver=AdLpmm(c=0.1, tight=True), tol=1e-3, max_rounds=400)
-    assert whole.status.kind == "certified"
 
 
 # ---------------------------------------------------------------------- flips, and no effect

@@ -1,11 +1,11 @@
 """The client step is the projection onto the epigraph of F: KKT conditions, and the paper's QP."""
 
-import math
 from itertools import product
 
 import cvxpy as cp
 import numpy as np
 import pytest
+from admm_kit import KAPPAS, NORMS, POLYHEDRA, TRIPLES, assert_projection, oracle_of, value_of
 
 from drfl import Ball, Box
 from drfl.losses import LOSSES, make_loss
@@ -14,53 +14,8 @@ from drfl.reference.programs import client_program
 from drfl.rows import Rows
 from drfl.solvers.admm.client_step import ClientStep
 from drfl.worst_case import make_oracle
-from kit.checks import assert_subgradient
-from kit.problems import box_around, polyhedron_around, rows
-
-NORMS = ("l1", "l2", "linf")
-
-
-def _supports(loss, norm):
-    return ["whole"] + ["box"] * (bool(make_loss(loss).pieces) or norm == "l1")
-
-
-TRIPLES = [(loss, n, place) for loss, n in product(LOSSES, NORMS) for place in _supports(loss, n)]
-POLYHEDRA = [(loss, norm) for loss, norm in product(LOSSES, NORMS) if make_loss(loss).pieces]
-KAPPAS = (math.inf, 2.0, 0.3)
-
-
-def oracle_of(loss, norm, place, kappa, *, rho=0.1, N=30, n=3, seed=0, weights=None):
-    rng = np.random.default_rng([seed, N, n])
-    loss = make_loss(loss)
-    X, y = rows(loss.task, rng, N=N, n=n)
-    if place == "polyhedron":
-        support = polyhedron_around(rng, loss.task, X, y)
-    else:
-        support = box_around(rng, loss.task, X, y) if place == "box" else None
-    return make_oracle(Rows(X, y, weights=weights), loss, Ball(rho, norm, kappa, support))
-
-
-def value_of(oracle, d):
-    n = oracle.rows.n_features
-    return lambda x: oracle.evaluate(x[:n], float(x[n]) if d > n else 0.0).value
-
-
-def assert_projection(oracle, a, e, found, stiffness=1.0, tol=1e-7, trials=6):
-    """p >= F(v), complementarity, and w(a-v) = (p-e) g for a subgradient g of F at v."""
-    F = value_of(oracle, len(a))
-    here = F(found.v)
-    scale = max(1.0, abs(here), abs(e))
-    assert found.value >= here - 1e-10 * scale, "the point is below the graph"
-    q = found.value - e
-    assert q >= 0.0
-    if q <= 1e-12 * scale:  # (a, e) is in the epigraph
-        np.testing.assert_allclose(found.v, a, atol=1e-9)
-        assert here <= e + 1e-10 * scale
-        return
-    assert abs(found.value - here) <= 1e-8 * q, "above the graph in spite of a price"
-    g = stiffness * (a - found.v) / q
-    rng = np.random.default_rng(0)
-    assert_subgradient(F, found.v, g, rng, distances=(1e-3, 0.1, 5.0), tol=tol, trials=trials)
+from drfl.worst_case.gains import GainOracle
+from kit.problems import rows
 
 
 # ---------------------------------------------------------------------------- KKT conditions
@@ -132,37 +87,59 @@ def test_a_point_of_the_epigraph_stays():
         np.testing.assert_allclose(found.value, e, rtol=1e-12)
 
 
-# ---------------------------------------------------------------------------- warm starts
-@pytest.mark.parametrize(
-    ("loss", "norm", "place"),
-    [("hinge", "l1", "box"), ("hinge", "l2", "whole"), ("logistic", "linf", "whole")],
-)
-def test_warm_starts_change_time_only(loss, norm, place):
-    oracle, rng = oracle_of(loss, norm, place, 2.0, N=200, n=5), np.random.default_rng(1)
-    warm, a, e = ClientStep(oracle, 6), rng.normal(size=6), 0.2
-    passes = np.zeros(2)
-    for _ in range(12):
-        a, e = a + 0.01 * rng.normal(size=6), e + 0.001 * rng.normal()
-        one, other = warm.project(a, e), ClientStep(oracle, 6).project(a, e)
-        np.testing.assert_allclose(one.v, other.v, atol=2e-6)
-        np.testing.assert_allclose(one.value, other.value, atol=1e-8)
-        passes += one.passes, other.passes
-    assert passes[0] < 0.7 * passes[1]
+@pytest.mark.parametrize("loss", [name for name in LOSSES if make_loss(name).task == "regression"])
+def test_kkt_where_targets_may_go_anywhere(loss):
+    # The price then has a floor that does not depend on w.
+    rng, loss = np.random.default_rng(6), make_loss(loss)
+    X, y = rows("regression", rng, N=30, n=3)
+    box = Box(X.min(axis=0), X.max(axis=0))
+    oracle = make_oracle(Rows(X, y), loss, Ball(0.1, "l1", 1.0, box))
+    step, F = ClientStep(oracle, 3), value_of(oracle, 3)
+    for a in (np.zeros(3), np.array([0.1, 0.0, -0.1]), np.array([2.0, -1.0, 0.5])):
+        found = step.project(a, F(a) - 0.4)
+        assert_projection(oracle, a, F(a) - 0.4, found)
+        assert found.gap <= 1e-12
 
 
-def test_old_cuts_are_forgotten():
-    oracle, rng = oracle_of("hinge", "l1", "whole", 2.0, N=200, n=5), np.random.default_rng(1)
-    step = ClientStep(oracle, 6)
-    for _ in range(40):
-        step.project(3.0 * rng.normal(size=6), 0.1)
-    assert len(step.right) < 120
+# ---------------------------------------------------------------------------- a shared price
+@pytest.mark.parametrize("place", ["whole", "box"])
+@pytest.mark.parametrize(("loss", "norm"), [*product(("hinge", "pinball"), NORMS), ("huber", "l1")])
+def test_kkt_where_the_multiplier_is_everybodys(loss, norm, place):
+    r"""x = (w, lambda), F the mean of the rows' suprema: infinite below the least price."""
+    kappa = 0.8
+    oracle = oracle_of(loss, norm, place, kappa)
+    step, rng = ClientStep(oracle, 4, shared=True), np.random.default_rng(3)
 
+    def least(x):
+        floor = 0.0 if oracle.is_margin else 1.0 / kappa
+        return max(oracle.ball.norm.dual(x[:3]), floor) if place == "whole" else 0.0
 
-def test_one_pass_suffices_where_nothing_changed():
-    oracle = oracle_of("hinge", "l1", "box", 2.0, N=100, n=4)
-    step, a = ClientStep(oracle, 5), np.array([1.0, -1.0, 0.5, 0.0, 0.2])
-    assert step.project(a, 0.1).passes > 1
-    assert step.project(a, 0.1).passes == 1
+    def value(x):
+        if x[3] < least(x) - 1e-12:
+            return 1e300
+        if place == "whole":
+            z = oracle.arguments(oracle.rows.scores(x[:3], 0.0), oracle.rows.y)
+            here, there = oracle.loss.value(z), oracle.loss.value(-z) - kappa * x[3]
+            return float((np.maximum(here, there) if oracle.is_margin else here).mean())
+        at = GainOracle(oracle.rows, oracle.loss, oracle.ball).at_price(x[:3], 0.0, float(x[3]))
+        return at.value - oracle.ball.radius * float(x[3])
+
+    for lam, stiffness in ((2.5, 1.0), (0.1, 1.0), (-0.5, 0.3)):  # the last ones are infeasible
+        a = np.append(rng.normal(size=3), lam)
+        feasible = np.append(a[:3], max(lam, least(a)))
+        e = value(feasible) - 0.3
+        found = step.project(a, e, stiffness)
+        assert found.v[3] >= least(found.v) - 1e-12
+        assert found.value == pytest.approx(max(value(found.v), e), abs=1e-9)
+        assert found.gap <= 1e-12
+        # Nothing else in the epigraph is nearer.
+        best = stiffness * ((found.v - a) ** 2).sum() + (found.value - e) ** 2
+        for size in (1e-4, 1e-2, 0.3):
+            for move in rng.normal(size=(30, 4)):
+                x = found.v + size * move
+                x[3] = max(x[3], least(x), 0.0)
+                other = stiffness * ((x - a) ** 2).sum() + max(value(x) - e, 0.0) ** 2
+                assert other >= best - 1e-9
 
 
 # ---------------------------------------------------------------------------- the paper's QP
@@ -184,41 +161,3 @@ def test_it_is_the_papers_program(loss, kappa, place):
     found = ClientStep(oracle, 2).project(w + psi / c, z - zeta / c)
     np.testing.assert_allclose(found.v, w_hat.value, atol=1e-5)
     np.testing.assert_allclose(found.value, pi.value, atol=1e-6)
-
-
-# ---------------------------------------------------------------------------- frames
-@pytest.mark.parametrize(("loss", "norm", "place"), TRIPLES)
-def test_cuts_of_a_frame_are_valid_and_tight(loss, norm, place):
-    oracle = oracle_of(loss, norm, place, 0.8, N=8, n=2)
-    step, F, rng = ClientStep(oracle, 3), value_of(oracle, 3), np.random.default_rng(2)
-    frame = step.frame
-    touches = [frame.touch(frame.start(rng.normal(size=3))) for _ in range(10)]
-    for _ in range(10):
-        x = 2.0 * rng.normal(size=3)
-        y = frame.start(x)
-        y[3] = frame.touch(y).value
-        assert y[3] >= F(x) - 1e-9
-        assert (frame.A @ y <= frame.b + 1e-9).all(), "the start violates the exact rows"
-        for touch in touches:
-            assert (touch.rows @ y <= touch.right + 1e-9).all(), "a cut is above F"
-        # The frame's minimum over its extra variables is F: project from far below.
-        found = step.project(x, F(x) - 1.0, 1e8)
-        np.testing.assert_allclose(found.value, F(x), atol=1e-5)
-
-
-def test_a_box_frame_knows_the_price_of_the_oracle():
-    # At the optimal multiplier the value is F itself: the box binds in this case.
-    rng = np.random.default_rng(0)
-    X, y = rows("classification", rng, N=60, n=4)
-    X = np.clip(X, -1.0, 1.0)
-    oracle = make_oracle(Rows(X, y), make_loss("hinge"), Ball(0.3, "l1", math.inf, Box(-1.0, 1.0)))
-    frame = ClientStep(oracle, 4).frame
-    bound = 0
-    for _ in range(20):
-        w = 2.0 * rng.normal(size=4)
-        worst = oracle.evaluate(w, 0.0)
-        point = frame.start(w)
-        point[frame.lam] = worst.multiplier
-        np.testing.assert_allclose(frame.touch(point).value, worst.value, rtol=1e-10)
-        bound += worst.multiplier < np.abs(w).max() - 1e-9
-    assert bound >= 5

@@ -35,7 +35,7 @@ class State:
 
 def argmin(objective, variable, constraints=()):
     problem = cp.Problem(cp.Minimize(objective), list(constraints))
-    problem.solve(solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    problem.solve(solver="CLARABEL", tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
     return variable.value
 
 
@@ -107,6 +107,10 @@ def test_w_minimises_what_equation_operator_w_says():
     s, w = State(7), cp.Variable(D)
     objective = sum(s.psi[k] @ w + C / 2 * cp.sum_squares(w - s.w_hat[k]) for k in range(S))
     np.testing.assert_allclose(update_w(s.w_hat, s.psi, C), argmin(objective, w), atol=1e-7)
+    # One ball around the mixture: its multiplier is the last entry of w and costs the radius.
+    price = np.array([0.0, 0.0, 0.4])
+    priced = argmin(objective + price @ w, w)
+    np.testing.assert_allclose(update_w(s.w_hat, s.psi, C, price), priced, atol=1e-7)
 
 
 @pytest.mark.parametrize("p", DUAL)

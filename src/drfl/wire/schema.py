@@ -97,7 +97,7 @@ def validate_arrays(
 
 def _check_array(name: str, array: NDArray[Any], field: Field, sizes: dict[str, int]) -> None:
     """Check one array; symbols that are not known yet enter ``sizes``."""
-    if array.dtype.name != field.dtype:
+    if array.dtype != DTYPES[field.dtype]:
         raise WireError(f"array {name!r} must be {field.dtype}, got {array.dtype.name}")
     if array.ndim == len(field.shape):
         for length, symbol in zip(array.shape, field.shape, strict=True):

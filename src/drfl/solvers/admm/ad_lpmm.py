@@ -8,7 +8,6 @@ converge; their average is evaluated as well and is usually much better.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -29,6 +28,7 @@ from drfl.solvers.admm.operators import (
     update_z,
 )
 from drfl.solvers.admm.session import AdmmSession, Rounds
+from drfl.solvers.admm.settings import require_count, require_positive
 from drfl.solvers.base import Session, Solver
 
 
@@ -62,14 +62,13 @@ class AdLpmm(Solver):
     shared_ball: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.c < math.inf:
-            raise ValueError(f"c must be a finite number > 0, got {self.c!r}")
-        for name in ("batch_size", "certify_every"):
-            value = getattr(self, name)
-            if not (value is None and name == "batch_size") and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value!r}")
-        if self.seed < 0:
-            raise ValueError(f"seed must be >= 0, got {self.seed!r}")
+        require_positive("c", self.c)
+        if not isinstance(self.tight, bool):
+            raise TypeError(f"tight must be True or False, got {self.tight!r}")
+        require_count("certify_every", self.certify_every)
+        require_count("seed", self.seed, least=0)
+        if self.batch_size is not None:
+            require_count("batch_size", self.batch_size)
 
     def start(
         self,

@@ -16,14 +16,13 @@ import numpy as np
 from drfl.losses import Array
 from drfl.problem import Problem
 from drfl.solvers.admm.lower_bound import LowerBound
-from drfl.solvers.base import Status, relative_gap
+from drfl.solvers.base import relative_gap
 from drfl.solvers.bundle.consistency import require_consistent
 from drfl.solvers.bundle.cuts import Pool
 from drfl.solvers.bundle.evaluated import Evaluated, Point
 from drfl.solvers.bundle.exchange import KIND, Request
 from drfl.solvers.bundle.reply import Reply, read_reply
 from drfl.solvers.bundle.terms import Terms, lifted, make_terms
-from drfl.solvers.bundle.verdict import CONTRADICTION
 from drfl.wire import Message, WireError, reply_kind
 
 
@@ -187,16 +186,3 @@ class Certifier:
     def gap(self) -> float:
         """The relative gap between the bounds."""
         return relative_gap(self.upper, self.lower, self.at_zero)
-
-    def verdict(self, tol: float) -> Status | None:
-        """What can be said once the gap is small enough, or if the answers cannot be true."""
-        if self.lower > self.upper + CONTRADICTION * max(abs(self.upper), self.at_zero):
-            return Status.failed(
-                f"the answers contradict each other, the lower bound {self.lower:.6g} is above "
-                f"the objective {self.upper:.6g}: a client's values or cuts are wrong"
-            )
-        if self.gap > tol:
-            return None
-        if self.proof.everywhere:
-            return Status.certified(self.gap)
-        return Status.local(self.gap, self.proof.radius)

@@ -37,6 +37,7 @@ from drfl.worst_case.oracle import Oracle
 from drfl.worst_case.whole_space import WholeSpaceOracle
 
 KEEP = 4  # steps for which a cut is kept that had a multiplier at the end of one
+NEWEST = 8  # cuts of a step that are kept for the next one in any case
 ACTIVE = 1e-9  # a multiplier above this makes a cut matter
 PASSES = 500
 
@@ -98,6 +99,7 @@ class ClientStep:
             search.judge(y, touch)
             if not search.done:  # otherwise the cuts at hand say all that the new one says
                 self._add(touch)
+        self.used[-NEWEST:] = np.maximum(self.used[-NEWEST:], self.steps - KEEP + 1)
         self.used[np.flatnonzero(search.multipliers[len(frame.b) :] > ACTIVE)] = self.steps
         return Projection(search.v, search.value, passes, search.gap, search.multipliers)
 

@@ -32,6 +32,7 @@ from drfl.solvers.admm.client import HANDLERS
 from drfl.solvers.admm.exchange import Penalty
 from drfl.solvers.admm.operators import update_w
 from drfl.solvers.admm.session import AdmmSession, Rounds
+from drfl.solvers.admm.settings import require_count, require_positive
 from drfl.solvers.base import Session, Solver
 
 IMBALANCE = 3.0  # of the residuals, at which a penalty changes
@@ -65,12 +66,11 @@ class Admm(Solver):
     shared_ball: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.relaxation < 2.0:
-            raise ValueError(f"relaxation must lie between 0 and 2, got {self.relaxation!r}")
-        if not 0.0 < self.penalty < np.inf:
-            raise ValueError(f"penalty must be a finite number > 0, got {self.penalty!r}")
-        if self.certify_every < 1:
-            raise ValueError(f"certify_every must be at least 1, got {self.certify_every!r}")
+        require_positive("relaxation", self.relaxation, below=2.0)
+        require_positive("penalty", self.penalty)
+        if not isinstance(self.adaptive, bool):
+            raise TypeError(f"adaptive must be True or False, got {self.adaptive!r}")
+        require_count("certify_every", self.certify_every)
 
     def start(
         self,

@@ -9,7 +9,7 @@ both have seen, so each computes them for itself, by the same function and hence
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -106,16 +106,3 @@ def _signs(point: Array) -> Array:
     signs = np.ones(len(point))
     signs[-1] = -1.0  # the constraints are w - w_hat = 0 but pi - z = 0
     return signs
-
-
-@dataclass
-class Window:
-    """What a client has been told since it started afresh: it could repeat all of it."""
-
-    start: State
-    steps: list[tuple[Array, Penalty]] = field(default_factory=list)
-
-    @property
-    def penalty(self) -> Penalty | None:
-        """The penalties that the client knows."""
-        return self.steps[-1][1] if self.steps else None

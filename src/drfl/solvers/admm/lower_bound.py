@@ -6,12 +6,14 @@ to speak of, and its multipliers are turned into a bound.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from drfl.ball import Ball
 from drfl.losses import Array, Loss
+from drfl.solvers.base import Status
 from drfl.solvers.bundle.anchors import AnchorBox, Anchors, make_anchors
 from drfl.solvers.bundle.certificate import Certificate
 from drfl.solvers.bundle.cuts import Pool
@@ -57,10 +59,9 @@ class LowerBound:
         """Whether it holds for every w and b."""
         return self.region is None or self.region.proved
 
-    @property
-    def radius(self) -> float:
-        """How far from the model it holds, if not everywhere."""
-        return float(self.region.radius.max()) if self.region is not None else np.inf
+    def local(self, gap: float) -> Status:
+        """What is proved if it does not hold everywhere."""
+        return Status.local(gap, float(self.region.radius.max()) if self.region else math.inf)
 
     def improve(self, pool: Pool, best: Array, upper: float, now: int) -> None:
         """Solve the master for its bound; ``now`` counts the evaluations."""

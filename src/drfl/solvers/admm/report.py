@@ -1,4 +1,4 @@
-"""What everyone reads of an ADMM's session."""
+"""What everyone reads of an ADMM's session, and when it ends."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ import numpy as np
 from drfl.losses import Array
 from drfl.solvers.admm.certify import Certifier
 from drfl.solvers.base import Session, Status
+from drfl.solvers.bundle.verdict import CONTRADICTION
+
+PATIENCE = 10  # rounds to wait for a first answer
 
 
 class CertifiedSession(Session):
     """A session whose model, bounds and losses are those of its certifier."""
 
-    def __init__(self, certifier: Certifier) -> None:
+    def __init__(self, certifier: Certifier, tol: float, max_rounds: int) -> None:
         self.certifier, self.names, self.n = certifier, certifier.names, certifier.n
+        self.tol, self.max_rounds, self.round = tol, max_rounds, 0
         self._rejected: dict[str, str] = {}
         self._status: Status | None = None
         self._info: dict[str, float] = {}
@@ -67,3 +71,46 @@ class CertifiedSession(Session):
     @property
     def info(self) -> Mapping[str, Any]:
         return self._info
+
+    # ------------------------------------------------------------------ the end
+    def _asked(self) -> list[int]:
+        """Everyone; at first, whoever has not introduced itself."""
+        everyone = range(len(self.names))
+        if self.certifier.begun:
+            return list(everyone)
+        return [s for s in everyone if s not in self.certifier.introductions]
+
+    def _judge(self) -> None:
+        """Stop on the proved gap, or with the rounds."""
+        if not self.certifier.begun:
+            if self.round >= min(PATIENCE, self.max_rounds):
+                self._status = Status.failed(self._silence())
+            return
+        self._status = self._verdict()
+        if self._status is None and self.round >= self.max_rounds:
+            self._status = Status.max_rounds(self.gap, self.tol)
+
+    def _verdict(self) -> Status | None:
+        """What can be said once the gap is small enough, or if the answers cannot be true."""
+        lower, upper, proof = self.lower_bound, self.objective, self.certifier.proof
+        if lower > upper + CONTRADICTION * max(abs(upper), self.certifier.at_zero):
+            return Status.failed(
+                f"the answers contradict each other, the lower bound {lower:.6g} is above the "
+                f"objective {upper:.6g}: a client's values or cuts are wrong"
+            )
+        if self.gap > self.tol:
+            return None
+        return Status.certified(self.gap) if proof.everywhere else proof.local(self.gap)
+
+    def _silence(self) -> str:
+        reasons = [
+            f"{self.names[s]}: {self._rejected.get(self.names[s], 'no answer')}"
+            for s in self._asked()
+        ]
+        return f"no usable first answer from {'; '.join(reasons)}"
+
+    def _objectives(self) -> dict[str, float]:
+        """The objective at the last w that was evaluated, and at the average, once known."""
+        found = self.certifier.objectives
+        names = zip(self.certifier.opened, ("at_iterate", "at_average"), strict=False)
+        return {name: found[i] for i, name in names if i in found}

@@ -20,14 +20,11 @@ from numpy.typing import NDArray
 from drfl.losses import Array
 from drfl.problem import Problem
 from drfl.solvers.admm.certify import Certifier
-from drfl.solvers.admm.exchange import KIND, RECALL_KIND, REPLY, Penalty, State, Window
+from drfl.solvers.admm.exchange import KIND, RECALL_KIND, REPLY, Penalty
+from drfl.solvers.admm.ledger import Ledger
 from drfl.solvers.admm.report import CertifiedSession
-from drfl.solvers.base import Status
 from drfl.solvers.bundle.reply import Reply
 from drfl.wire import Message, WireError, reply_kind, validate
-
-PATIENCE = 10  # rounds to wait for a first answer
-AFRESH = 50  # steps after which a client is told its multipliers again and drops old cuts
 
 
 @dataclass(frozen=True)
@@ -46,8 +43,8 @@ class AdmmSession(CertifiedSession):
     ----------
     w, z : arrays of shape (d,) and (S,)
         The server's point.
-    dual, last : arrays of shape (S, d + 1)
-        The multipliers (psi_s, zeta_s) and the last answers (w_hat_s, pi_s).
+    ledger : Ledger
+        The clients' multipliers and last answers.
     average : array of shape (d,)
         The mean of all w so far, the k-th one counted k times.
     """
@@ -64,14 +61,12 @@ class AdmmSession(CertifiedSession):
         tol: float,
         max_rounds: int,
     ) -> None:
-        super().__init__(Certifier(problem, names, n_features))
-        self.rounds, self.tol, self.max_rounds = rounds, tol, max_rounds
+        super().__init__(Certifier(problem, names, n_features), tol, max_rounds)
+        self.rounds = rounds
         S, d = len(self.names), self.certifier.dimension
         self.w, self.z = np.zeros(d), np.zeros(S)
-        self.dual, self.last = np.zeros((S, d + 1)), np.zeros((S, d + 1))
-        self.windows: list[Window | None] = [None] * S  # None: the client has to start afresh
+        self.ledger = Ledger(S, d, rounds.batch_size, rounds.seed)
         self.average, self.total = np.zeros(d), 0.0
-        self.round = 0
 
     # ------------------------------------------------------------------ the subclass's part
     @property
@@ -92,15 +87,18 @@ class AdmmSession(CertifiedSession):
         return {self.names[s]: self._message(s) for s in self._asked()}
 
     def recall(self) -> dict[str, Message]:
-        told = {s: window for s, window in enumerate(self.windows) if window is not None}
-        return {self.names[s]: self._repetition(s, window) for s, window in told.items()}
+        told = self.ledger.repetitions(self.penalty)
+        return {self.names[s]: Message(RECALL_KIND, self.round, steps) for s, steps in told.items()}
 
-    def _asked(self) -> list[int]:
-        """Everyone; at first, whoever has not introduced itself."""
-        everyone = range(len(self.names))
-        if self.certifier.begun:
-            return list(everyone)
-        return [s for s in everyone if s not in self.certifier.introductions]
+    @property
+    def dual(self) -> Array:
+        """The multipliers (psi_s, zeta_s), (S, d + 1)."""
+        return self.ledger.dual
+
+    @property
+    def last(self) -> Array:
+        """The last answers (w_hat_s, pi_s), (S, d + 1)."""
+        return self.ledger.last
 
     @property
     def _steps(self) -> bool:
@@ -109,12 +107,8 @@ class AdmmSession(CertifiedSession):
     def _message(self, s: int) -> Message:
         arrays: dict[str, NDArray[Any]] = {"x": self.w}
         if self._steps:
-            window = self.windows[s]
             arrays["z"] = np.array(self.z[s])
-            if window is None:
-                arrays |= self._afresh(State(self.dual[s], self.last[s]))
-            elif window.penalty != self.penalty:
-                arrays["penalty"] = self.penalty.array
+            arrays |= self.ledger.news(s, self.penalty)
         request = self.certifier.request(s)
         if request is not None:
             here = int(np.array_equal(request.points[0], self.w))
@@ -124,28 +118,12 @@ class AdmmSession(CertifiedSession):
                 arrays["also"] = request.points[here:]
         return Message(KIND, self.round, arrays)
 
-    def _afresh(self, state: State) -> dict[str, NDArray[Any]]:
-        arrays = state.arrays | {"penalty": self.penalty.array}
-        if self.rounds.batch_size:
-            arrays["batch"] = np.array([self.rounds.batch_size, self.rounds.seed])
-        return arrays
-
-    def _repetition(self, s: int, window: Window) -> Message:
-        """Let a client repeat its steps; with a batch size it has no cuts to make again."""
-        steps, start = window.steps, window.start
-        if self.rounds.batch_size:
-            steps, start = [], State(self.dual[s], self.last[s])
-        points = np.array([point for point, _ in steps]).reshape(len(steps), len(self.w) + 1)
-        penalties = np.array([penalty.array for _, penalty in steps]).reshape(len(steps), 3)
-        arrays = {"x": points[:, :-1], "z": points[:, -1], "penalties": penalties}
-        return Message(RECALL_KIND, self.round, self._afresh(start) | arrays)
-
     # ------------------------------------------------------------------ answers
     def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
         steps, cuts = self._read(replies)
         if self._steps:
             for s in self._asked():
-                self._take_step(s, steps.get(s))
+                self.ledger.take(s, np.append(self.w, self.z[s]), steps.get(s), self.penalty)
         first = not self.certifier.begun
         if cuts:
             self.certifier.take(cuts)
@@ -154,7 +132,8 @@ class AdmmSession(CertifiedSession):
                 self.begin()
             if cuts:
                 self.certifier.bound(self.tol)
-            self._info = self._measures()
+            apart = float(np.abs(self.last[:, :-1] - self.w).max())
+            self._info = {"disagreement": apart, **self._objectives()}
             self._average()
             self.move()
         self.round += 1
@@ -167,21 +146,6 @@ class AdmmSession(CertifiedSession):
         self.total += self.round
         if self.total > 0.0:
             self.average = self.average + self.round / self.total * (self.w - self.average)
-
-    def _take_step(self, s: int, answer: Array | None) -> None:
-        """Both sides update the multipliers; after a miss nobody knows what the client did."""
-        if answer is None:
-            self.windows[s] = None
-            return
-        state, point = State(self.dual[s].copy(), self.last[s].copy()), self._point(s)
-        after = state.after(state.target(point, self.penalty), answer, self.penalty)
-        window = self.windows[s] or Window(state)
-        window.steps.append((point, self.penalty))
-        self.windows[s] = window if len(window.steps) < AFRESH else None
-        self.dual[s], self.last[s] = after.dual, after.last
-
-    def _point(self, s: int) -> Array:
-        return np.append(self.w, self.z[s])
 
     def _read(self, replies: Mapping[str, Message]) -> tuple[dict[int, Array], dict[int, Reply]]:
         """The usable answers; a bad one counts as missing, with its reason."""
@@ -211,27 +175,3 @@ class AdmmSession(CertifiedSession):
             step = np.append(model, pi)
         cut = None if self.certifier.request(s) is None else self.certifier.read(s, arrays)
         return step, cut
-
-    def _judge(self) -> None:
-        """Stop on the proved gap, or with the rounds."""
-        if not self.certifier.begun:
-            if self.round >= min(PATIENCE, self.max_rounds):
-                self._status = Status.failed(self._silence())
-            return
-        self._status = self.certifier.verdict(self.tol)
-        if self._status is None and self.round >= self.max_rounds:
-            self._status = Status.max_rounds(self.gap, self.tol)
-
-    def _silence(self) -> str:
-        reasons = [
-            f"{self.names[s]}: {self._rejected.get(self.names[s], 'no answer')}"
-            for s in self._asked()
-        ]
-        return f"no usable first answer from {'; '.join(reasons)}"
-
-    def _measures(self) -> dict[str, float]:
-        """How far models disagree; the objective at w (and at the average), if evaluated now."""
-        found = self.certifier.objectives
-        names = zip(self.certifier.opened, ("at_iterate", "at_average"), strict=False)
-        values = {name: found[i] for i, name in names if i in found}
-        return {"disagreement": float(np.abs(self.last[:, :-1] - self.w).max()), **values}

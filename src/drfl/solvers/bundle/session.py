@@ -27,11 +27,13 @@ from drfl.wire import Message
 SCHEDULE = frozenset((0, 1, 2, 3, 4, 6, 8, 11, 15, 20, 26, 33, 41, 50, 60, 71, 83, 96))
 DROP_AFTER, MANY_CUTS, DROP_SOON = 8, 4000, 2  # rounds without a multiplier; fewer for big pools
 REGROUP_AT = 1e-2  # predicted relative decrease at which the rows are split into groups
-BOUND_AT = 1e-2  # predicted relative decrease at which a master is solved for its bound alone
+BOUND_AT = 1e-2  # predicted relative decrease at which a master is solved for its bound alone,
+BOUND_EVERY = 3  # in every so many rounds; in every round once it may prove the tolerance
 SECOND = 0.05  # the second point's metric, as a multiple of the first's
 ACTIVE = 1e-9  # a multiplier above this keeps a cut
 NEWTON_ROUNDS = 8  # a smooth loss that takes longer is treated as nonsmooth
 INSIDE = 0.1  # how far inside the level, relatively, a Newton step aims
+ROUGH, FINE, SHARP = 1e-6, 1e-9, 1e-11  # accuracy of masters: bolder point, next point, bound
 TINY = 1e-10  # the proximal term of a master that is solved for its bound
 
 
@@ -142,11 +144,11 @@ class BundleSession(Conversation):
                 break
         self.q = self.terms.mixture.pull(near.weights)
         proposals = [_proposal(near, x, M)]
-        if descent.decrease < BOUND_AT:
+        if self._bound_is_due():
             D = np.diag(self.metric.diagonal)
-            self._solve(self.pool.cuts, x, TINY * D, at_centre, sharp=True)
+            self._solve(self.pool.cuts, x, TINY * D, at_centre, eps=SHARP, sharp=True)
         if self.settings.second_point and not descent.smooth:
-            far = self._solve(tangent, x, SECOND * M, at_centre)
+            far = self._solve(tangent, x, SECOND * M, at_centre, eps=ROUGH)
             proposals.append(_proposal(far, x, SECOND * M))
         self.dual = {}
         if self.settings.dual_cuts and not self.problem.loss.kinks:
@@ -162,11 +164,22 @@ class BundleSession(Conversation):
         else:
             self._ask(warm or proposals, second_curvature=bool(warm) and self.curious)
 
+    def _bound_is_due(self) -> bool:
+        """Whether a master should be solved for its bound; the gap cannot be below the decrease."""
+        decrease = self.descent.decrease
+        return decrease <= 2.0 * self.tol or (decrease < BOUND_AT and self.round % BOUND_EVERY == 0)
+
     def _solve(
-        self, cuts: Cuts, x: Array, M: Array, reference: float, *, sharp: bool = False
+        self,
+        cuts: Cuts,
+        x: Array,
+        M: Array,
+        reference: float,
+        *,
+        eps: float = FINE,
+        sharp: bool = False,
     ) -> Solution:
         """A master, whose multipliers also give a bound and keep cuts alive."""
-        eps = 1e-11 if sharp else 1e-9
         solution = self.master.solve(self.pool, cuts, x, M, eps=eps, reference=reference)
         if solution.usable:
             self.pool.touch(cuts.serial[solution.cuts > ACTIVE], self.round)
@@ -216,7 +229,7 @@ class BundleSession(Conversation):
         if region is not None:
             self.region, self.lower = region, 0.0
             D = np.diag(self.metric.diagonal)
-            self._solve(self.pool.cuts, x, TINY * D, self.upper, sharp=True)
+            self._solve(self.pool.cuts, x, TINY * D, self.upper, eps=SHARP, sharp=True)
         smooth = not self.problem.loss.kinks
         if self.gap <= self.tol and not (smooth and is_unique(self.metric, self.q)):
             scale = max(abs(self.upper), 1e-3 * self.at_zero)

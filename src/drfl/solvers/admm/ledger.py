@@ -1,0 +1,89 @@
+r"""What the server and each client both know: multipliers, and the steps since they were sent.
+
+Both sides update the multipliers by the same function, so they agree to the last bit and need not
+send them. After a missing answer nobody knows what the client did: it is told its multipliers and
+starts afresh. So it does after `AFRESH` steps, which bounds what it would have to repeat after a
+crash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.losses import Array
+from drfl.solvers.admm.exchange import Penalty, State
+
+AFRESH = 50  # steps after which a client is told its multipliers again and drops old cuts
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass
+class Window:
+    """What a client has been told since it started afresh: it could repeat all of it."""
+
+    start: State
+    steps: list[tuple[Array, Penalty]] = field(default_factory=list)
+
+
+class Ledger:
+    """The server's copy of every client's state.
+
+    Attributes
+    ----------
+    dual, last : arrays of shape (S, d + 1)
+        The multipliers (psi_s, zeta_s) and the last answers (w_hat_s, pi_s); all start at 0.
+    windows : list of Window or None
+        By client; None: it has to start afresh.
+    """
+
+    def __init__(self, n_clients: int, dimension: int, batch_size: int, seed: int) -> None:
+        self.dual = np.zeros((n_clients, dimension + 1))
+        self.last = np.zeros((n_clients, dimension + 1))
+        self.windows: list[Window | None] = [None] * n_clients
+        self.batch = np.array([batch_size, seed])
+
+    def state(self, s: int) -> State:
+        """A copy of a client's state."""
+        return State(self.dual[s].copy(), self.last[s].copy())
+
+    def take(self, s: int, point: Array, answer: Array | None, penalty: Penalty) -> None:
+        """The multipliers after a step from (w, z_s); without an answer everything stays."""
+        if answer is None:
+            self.windows[s] = None
+            return
+        state = self.state(s)
+        after = state.after(state.target(point, penalty), answer, penalty)
+        window = self.windows[s] or Window(state)
+        window.steps.append((point, penalty))
+        self.windows[s] = window if len(window.steps) < AFRESH else None
+        self.dual[s], self.last[s] = after.dual, after.last
+
+    def news(self, s: int, penalty: Penalty) -> Arrays:
+        """What a client has to be told before its next step: often nothing."""
+        window = self.windows[s]
+        if window is None:
+            return self._afresh(self.state(s), penalty)
+        return {} if window.steps[-1][1] == penalty else {"penalty": penalty.array}
+
+    def repetitions(self, penalty: Penalty) -> dict[int, Arrays]:
+        """For each client that has not to start afresh, the steps that it repeats."""
+        told = {s: window for s, window in enumerate(self.windows) if window is not None}
+        return {s: self._repetition(s, window, penalty) for s, window in told.items()}
+
+    def _afresh(self, state: State, penalty: Penalty) -> Arrays:
+        arrays = state.arrays | {"penalty": penalty.array}
+        return arrays | ({"batch": self.batch} if self.batch[0] else {})
+
+    def _repetition(self, s: int, window: Window, penalty: Penalty) -> Arrays:
+        """With a batch size a client has no cuts to make again, so there is nothing to repeat."""
+        steps, start = window.steps, window.start
+        if self.batch[0]:
+            steps, start = [], self.state(s)
+        points = np.array([point for point, _ in steps]).reshape(len(steps), len(start.dual))
+        penalties = np.array([c.array for _, c in steps]).reshape(len(steps), 3)
+        arrays = {"x": points[:, :-1], "z": points[:, -1], "penalties": penalties}
+        return self._afresh(start, penalty) | arrays
