@@ -5,22 +5,8 @@ import os
 # Before NumPy is loaded: one thread, so that sums are added in one order on every machine.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import pytest
 from hypothesis import settings
 
 # The same examples on every run and machine; no timing assertions.
 settings.register_profile("drfl", derandomize=True, deadline=None, max_examples=50)
 settings.load_profile("drfl")
-
-
-# Not settled yet: they run with `make test-all` until they are.
-UNSETTLED = (
-    "tests/estimators/",
-)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if item.nodeid.startswith(UNSETTLED):
-            item.add_marker(pytest.mark.slow)

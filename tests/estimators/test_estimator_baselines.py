@@ -14,7 +14,11 @@ from drfl.solvers.bundle import Bundle
 from drfl.supports import Box
 
 TOL = 1e-6
-TASKS = [("Classifier", "hinge"), ("Regressor", "huber"), ("Regressor", "pinball")]
+TASKS = [
+    ("Classifier", "hinge"),
+    ("Regressor", "huber"),
+    pytest.param("Regressor", "pinball", marks=pytest.mark.slow),
+]
 
 
 def model(method, task, loss, **params):
@@ -86,13 +90,12 @@ def test_drfl_is_afl_with_a_price_on_the_norm(hospitals, label_cost, norm):
     assert fit.objective_ == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("solver", ["auto", "local"])
 @pytest.mark.parametrize("center", ["uniform", "proportional", [0.2, 0.3, 0.5]])
 @pytest.mark.parametrize("support", [None, Box(-5.0, 5.0)])
-def test_wafl_where_labels_move(hospitals, solver, center, support):
+def test_wafl_where_labels_move(hospitals, center, support):
     X, y, clients = rows(hospitals, "Classifier")
     params = {"radius": 0.05, "label_cost": 0.5, "support": support}
-    wafl = baselines.WAFLClassifier(solver=solver, mixture_center=center, **params)
+    wafl = baselines.WAFLClassifier(mixture_center=center, **params)
     wafl.fit(X, y, clients)
     truth = reference.solve(
         "hinge", by_client(hospitals, "Classifier"), center=center, shared=True, **params

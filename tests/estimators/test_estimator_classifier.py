@@ -15,7 +15,7 @@ import drfl
 from drfl import reference
 from drfl.engines import SerialEngine
 from drfl.estimators import DRFLClassifier
-from drfl.estimators.path import make_solver
+from drfl.estimators.path import make_solver, solver_name
 from drfl.losses import Logistic
 from drfl.result import Result
 from drfl.solvers import Status
@@ -185,6 +185,40 @@ def test_without_clients_the_local_solver_runs_and_agrees(hospitals):
     assert local.client_names_.tolist() == ["all"]
     assert bundle.client_names_.tolist() == [1]
     assert local.objective_ == pytest.approx(bundle.objective_, rel=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("params", "named", "name"),
+    [
+        ({}, False, "local"),
+        ({}, True, "bundle"),
+        ({"engine": "serial"}, False, "bundle"),
+        ({"support": drfl.Box(-9.0, 9.0)}, False, "bundle"),
+        ({"solver": "admm"}, False, "admm"),
+        ({"solver": "local"}, True, "local"),
+    ],
+)
+def test_the_solver_that_runs(params, named, name):
+    assert solver_name(DRFLClassifier(**params)._choices(), named=named) == name
+
+
+@pytest.mark.parametrize("params", [{}, {"label_cost": 0.5}, {"loss": "logistic", "norm": "l2"}])
+def test_the_local_solver_takes_several_clients(hospitals, params):
+    X, y, _, clients = hospitals
+    local = DRFLClassifier(radius=[0.02, 0.1, 0.05], solver="local", **params).fit(X, y, clients)
+    bundle = DRFLClassifier(radius=[0.02, 0.1, 0.05], **params).fit(X, y, clients)
+    assert local.objective_ == pytest.approx(bundle.objective_, rel=2e-6)
+    assert local.client_names_.tolist() == ["north", "south", "west"]
+    np.testing.assert_allclose(local.client_weights_.sum(), 1.0)
+    assert local.gap_ <= 1e-6
+
+
+def test_rows_in_one_place_have_no_curvature_to_withhold(hospitals):
+    X, y, _, _ = hospitals
+    alone = DRFLClassifier(curvature="never").fit(X, y)
+    assert alone.objective_ == DRFLClassifier().fit(X, y).objective_
+    with pytest.raises(ValueError, match="the solver 'local' uses no curvature: leave curvature="):
+        DRFLClassifier(curvature="never", solver="local").fit(X, y)
 
 
 @pytest.mark.parametrize("engine", ["serial", SerialEngine(debug=True)])

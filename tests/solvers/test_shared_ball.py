@@ -73,3 +73,34 @@ def test_the_two_differ_where_labels_flip():
     each = solve("hinge", clients, ball, shared=False)
     one = solve("hinge", clients, ball, shared=True)
     assert one.lower_bound > each.objective * (1.0 + 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("loss", "label_cost", "support"),
+    [
+        ("hinge", 1.0, drfl.Box(-3.0, math.inf)),
+        ("pinball", 1.0, drfl.Box(-3.0, 3.0)),
+        ("hinge", 1.0, drfl.Polyhedron([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]], [3.0, 3.0])),
+    ],
+)
+def test_supports_with_open_sides_are_refused(loss, label_cost, support):
+    with pytest.raises(ValueError, match="finite sides"):
+        drfl.Problem(loss, drfl.Ball(0.1, "l1", label_cost, support), shared_ball=True)
+
+
+def test_bounded_polyhedra_are_taken():
+    box = drfl.Polyhedron(np.vstack([np.eye(3), -np.eye(3)]), np.full(6, 3.0))
+    clients = data("hinge")
+    as_box, as_rows = (
+        solve("hinge", clients, drfl.Ball(0.1, "l1", 1.0, support), shared=True)
+        for support in (drfl.Box(-3.0, 3.0), box)
+    )
+    assert as_rows.objective == pytest.approx(as_box.objective, rel=3e-6)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "pinball"])
+def test_a_shared_ball_of_radius_0_is_no_ball(loss):
+    clients = data(loss)
+    shared, own = (solve(loss, clients, drfl.Ball(0.0), shared=flag) for flag in (True, False))
+    np.testing.assert_array_equal(shared.coef, own.coef)
+    assert shared.status.kind == own.status.kind

@@ -52,6 +52,14 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         return np.asarray(X @ self.coef_.T + self.intercept_)
 
     @abstractmethod
+    def _read(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> Table:
+        """Check the data of a fit; the table has numbers for y."""
+
+    @abstractmethod
+    def _targets(self, codes: Array) -> list[Array]:
+        """The target of every model, from the numbers in a table: -1 and +1 for classes."""
+
+    @abstractmethod
     def _set_model(self, results: list[Result]) -> None:
         """Set ``coef_`` and ``intercept_``."""
 

@@ -91,6 +91,13 @@ def engine_of(engine: Any) -> str | Engine | None:
     return lookup("engine", engine, {name: name for name in ENGINES})
 
 
+def curvature_of(curvature: Any) -> str:
+    """Whether clients are asked for second-order information."""
+    if curvature not in ("auto", "never"):
+        raise ValueError(f"curvature must be 'auto' or 'never', got {curvature!r}")
+    return str(curvature)
+
+
 def seed_of(random_state: Any) -> int:
     """A seed; None is 0, for nothing here depends on the global state of a generator."""
     if random_state is None or isinstance(random_state, Integral):

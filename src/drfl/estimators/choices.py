@@ -74,7 +74,7 @@ class Choices:
             mixture=checks.mixture_of(params),
             fit_intercept=checks.flag("fit_intercept", params["fit_intercept"]),
             solver=params["solver"],
-            curvature=params["curvature"],
+            curvature=checks.curvature_of(params["curvature"]),
             tol=checks.number("tol", params["tol"]),
             max_rounds=checks.whole("max_rounds", params["max_rounds"]),
             engine=checks.engine_of(params["engine"]),

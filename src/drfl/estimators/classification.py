@@ -45,6 +45,11 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
             Weights of the rows: a weight 2 is a row that occurs twice.
         """
         choices = self._choices()
+        table = self._read(X, y, clients, sample_weight)
+        self._fit(choices, table, self._targets, named=clients is not None)
+        return self
+
+    def _read(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> Table:
         X, y = self._validated(X, y)
         check_classification_targets(y)
         table = Table.of(X, y, clients, sample_weight).present()
@@ -53,9 +58,7 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
             only = self.classes_.tolist()[0]
             raise ValueError(f"y has one class only, {only!r}: two are needed at least")
         self.class_weight_ = _class_weights(self.class_weight, self.classes_, codes, table.weight)
-        table = table.coded(codes.astype(np.float64), self.class_weight_[codes])
-        self._fit(choices, table, self._signs, named=clients is not None)
-        return self
+        return table.coded(codes.astype(np.float64), self.class_weight_[codes])
 
     def _set_model(self, results: list[Result]) -> None:
         self.coef_ = np.array([result.coef for result in results])
@@ -121,12 +124,11 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         table = table.coded(codes.astype(np.float64), self.class_weight_[codes])
         worst = [
             self._worst_cases(table, target, self.coef_[k], float(self.intercept_[k]))
-            for k, target in enumerate(self._signs(table.y))
+            for k, target in enumerate(self._targets(table.y))
         ]
         return worst[0] if len(worst) == 1 else {n: [case[n] for case in worst] for n in worst[0]}
 
-    def _signs(self, codes: Array) -> list[Array]:
-        """The targets -1 and +1 of every model."""
+    def _targets(self, codes: Array) -> list[Array]:
         positive = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         return [np.where(codes == k, 1.0, -1.0) for k in positive]
 

@@ -44,7 +44,8 @@ class DRFLClassifier(RobustClassifier):
     fit_intercept : bool
         Whether there is an intercept b.
     solver : {"auto", "bundle", "ad_lpmm", "admm", "local"}
-        "auto" is "local" if neither clients nor an engine are named, otherwise "bundle".
+        "auto" is "local" if neither clients, nor an engine, nor a support are named, otherwise
+        "bundle".
     curvature : {"auto", "never"}
         Whether clients are asked for second-order information.
     tol : float

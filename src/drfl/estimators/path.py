@@ -16,7 +16,7 @@ from drfl.problem import Problem
 from drfl.result import Record, Result
 from drfl.run import solve
 from drfl.solvers import SOLVERS, Solver, StatusKind, solver_class
-from drfl.solvers.bundle import Bundle
+from drfl.supports import WholeSpace
 
 logger = logging.getLogger("drfl")
 
@@ -24,7 +24,7 @@ LOCAL = "local"
 
 
 def solver_name(choices: Choices, *, named: bool) -> str:
-    """The solver that runs: "auto" is local if neither clients nor an engine are named.
+    """The solver that runs: "auto" is local if neither clients, an engine nor a support are named.
 
     Parameters
     ----------
@@ -33,22 +33,20 @@ def solver_name(choices: Choices, *, named: bool) -> str:
     named : bool
         Whether the rows have clients.
     """
-    name = lookup("solver", choices.solver, {s: s for s in ("auto", LOCAL, *SOLVERS)})
+    name = lookup("solver", choices.solver, {s: s for s in ("auto", *SOLVERS)})
     if name == LOCAL and choices.engine is not None:
         raise ValueError("solver='local' takes no engine: leave engine=None, or name a solver")
     if name != "auto":
         return name
-    return "bundle" if named or choices.engine is not None else LOCAL
+    alone = not named and choices.engine is None
+    return LOCAL if alone and isinstance(choices.ball.support, WholeSpace) else "bundle"
 
 
 def make_solver(name: str, choices: Choices) -> Solver:
     """The solver of a name, with the curvature and the seed if it knows such settings."""
-    if name == LOCAL:
-        # The federated method serves here too: messages in memory cost next to nothing.
-        return Bundle(curvature=choices.curvature, warm_start=False)
     kind = solver_class(name)
     known = {field.name for field in fields(kind)} if is_dataclass(kind) else set[str]()
-    if "curvature" not in known and choices.curvature != "auto":
+    if "curvature" not in known and "auto" not in (choices.curvature, choices.solver):
         raise ValueError(f"the solver {name!r} uses no curvature: leave curvature='auto'")
     wishes = {"curvature": choices.curvature, "seed": choices.seed}
     return kind(**{key: wishes[key] for key in wishes if key in known})

@@ -35,10 +35,16 @@ class RobustRegressor(RegressorMixin, RobustModel):  # type: ignore[misc]
             Weights of the rows: a weight 2 is a row that occurs twice.
         """
         choices = self._choices()
-        X, y = self._validated(X, y, y_numeric=True)
-        table = Table.of(X, y.astype(np.float64), clients, sample_weight).present()
-        self._fit(choices, table, lambda y: [y], named=clients is not None)
+        table = self._read(X, y, clients, sample_weight)
+        self._fit(choices, table, self._targets, named=clients is not None)
         return self
+
+    def _read(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> Table:
+        X, y = self._validated(X, y, y_numeric=True)
+        return Table.of(X, y.astype(np.float64), clients, sample_weight).present()
+
+    def _targets(self, codes: Array) -> list[Array]:
+        return [codes]
 
     def _set_model(self, results: list[Result]) -> None:
         self.coef_, self.intercept_ = results[0].coef, results[0].intercept

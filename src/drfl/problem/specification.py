@@ -6,6 +6,7 @@ r"""The problem: a loss, a ball for every client, a mixture. A specification wit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
@@ -83,6 +84,10 @@ class Problem:
         set_field(self, "shared_ball", _instance("shared_ball", shared_ball, bool))
         if self.shared_ball and not isinstance(self.ball, Ball):
             raise ValueError("shared_ball=True means one ball for all clients: give one Ball")
+        if self.shared_ball and _any_ball(self.ball).radius == 0.0:
+            set_field(self, "shared_ball", False)  # nothing is moved: there is no multiplier
+        if self.shared_ball:
+            _require_finite_way(_any_ball(self.ball), self.loss)
 
     def ball_of(self, name: str) -> Ball:
         """The ball of a client."""
@@ -160,3 +165,13 @@ def _instance(name: str, value: object, kind: type[T]) -> T:
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be a {kind.__name__}, got {type(value).__name__}")
     return value
+
+
+def _require_finite_way(ball: Ball, loss: Loss) -> None:
+    """One multiplier for all has a closed domain only where rows cannot go to infinity."""
+    targets = loss.task == "regression" and math.isfinite(ball.label_cost)
+    if ball.support.name != "whole space" and not ball.support.is_bounded(targets=targets):
+        raise ValueError(
+            "shared_ball=True is solved on the whole space and on bounded supports: "
+            f"give the {ball.support.name} finite sides{' (y_low, y_high too)' if targets else ''}"
+        )

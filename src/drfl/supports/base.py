@@ -43,6 +43,10 @@ class Support(ABC):
         """
 
     @abstractmethod
+    def is_bounded(self, *, targets: bool) -> bool:
+        """Whether rows, and with ``targets`` their targets too, cannot go to infinity."""
+
+    @abstractmethod
     def widened(self, x: Array, y: Array) -> Support:
         """The support with its sides moved out just far enough to hold these rows."""
 
@@ -58,6 +62,9 @@ class WholeSpace(Support):
 
     def distance(self, x: Array, y: Array, tolerance: float) -> Array:
         return np.zeros(len(x))
+
+    def is_bounded(self, *, targets: bool) -> bool:
+        return False
 
     def widened(self, x: Array, y: Array) -> WholeSpace:
         return self

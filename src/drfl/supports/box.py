@@ -77,6 +77,12 @@ class Box(Support):
         beyond = _beyond(x, low, high, tolerance).max(axis=1, initial=0.0)
         return np.asarray(np.maximum(beyond, _beyond(y, self.y_low, self.y_high, tolerance)))
 
+    def is_bounded(self, *, targets: bool) -> bool:
+        sides = [*np.atleast_1d(self.low), *np.atleast_1d(self.high)]
+        if targets:
+            sides += [self.y_low, self.y_high]
+        return bool(np.isfinite(sides).all())
+
     def widened(self, x: Array, y: Array) -> Box:
         low, high = self.bounds(x.shape[1])
         # Labels are never outside: their sides are infinite and stay so.

@@ -69,6 +69,15 @@ class Polyhedron(Support):
         outside = np.where(beyond > rounding, beyond, 0.0) / np.where(length > 0.0, length, 1.0)
         return np.asarray(outside.max(axis=1))
 
+    def is_bounded(self, *, targets: bool) -> bool:
+        r"""Whether no direction u with :math:`Cu\le0` but 0 exists; y, if held, moves with x."""
+        from scipy.optimize import linprog
+
+        zero, columns = np.zeros(len(self.d)), self.C.shape[1]
+        costs = (sign * row for row in np.eye(columns) for sign in (1.0, -1.0))
+        found = (linprog(c, self.C, zero, bounds=(-1.0, 1.0), method="highs").x for c in costs)
+        return all(u is not None and float(np.abs(u).max()) < 1e-9 for u in found)
+
     def widened(self, x: Array, y: Array) -> Polyhedron:
         return Polyhedron(self.C, np.maximum(self.d, self._left(x, y).max(axis=0)))
 

@@ -37,8 +37,9 @@ class Region:
         return cls(x, np.full(len(x), reach))
 
     def least(self, constant: float, g: Array) -> float:
-        r"""The minimum of :math:`\mathrm{constant}+g^\top x` over the region."""
-        return constant + float(g @ self.centre - np.abs(g) @ self.radius)
+        r"""The minimum of :math:`\mathrm{constant}+g^\top x` over the region, in leading entries."""
+        k = len(g)
+        return constant + float(g @ self.centre[:k] - np.abs(g) @ self.radius[:k])
 
 
 def proved_region(master: Master, pool: Pool, upper: float, centre: Array) -> Region | None:

@@ -1,0 +1,143 @@
+"""The grid: which points there are, and which of them state the same problem."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from drfl.ball import Ball
+from drfl.estimators.base import RobustModel
+from drfl.estimators.choices import Choices
+from drfl.estimators.table import Table
+from drfl.losses import Array
+from drfl.mixture import Mixture
+from drfl.problem import Problem
+
+FACTORS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+"""The default radii are these over the root of the clients' mean number of rows."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A grid point: parameters, checked, and the problem that they state for all clients."""
+
+    params: dict[str, Any]
+    choices: Choices
+    problem: Problem
+    radius: float  # the mean over the clients: how cautious it is
+    key: str  # candidates with the same key have the same solutions
+
+    @property
+    def shell(self) -> Problem:
+        """What clients are placed for: radius, label cost and weights come with the messages."""
+        ball = Ball(0.0, self.choices.ball.norm, math.inf, self.choices.ball.support)
+        return Problem(
+            self.choices.loss,
+            ball,
+            fit_intercept=self.choices.fit_intercept,
+            shared_ball=self.choices.shared_ball,
+        )
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Along the path radii ascend; everything else changes more rarely."""
+        mixture, cost = self.problem.mixture, self.choices.ball.label_cost
+        return str(mixture.center), mixture.p, mixture.radius, cost, self.radius
+
+
+def grid_points(grid: Mapping[str, Sequence[Any]] | None, totals: Array) -> list[dict[str, Any]]:
+    """The parameters of every grid point; the last name varies fastest."""
+    if grid is None:
+        grid = {"radius": default_radii(totals)}
+    if not isinstance(grid, Mapping) or not grid:
+        raise TypeError("grid must be a mapping from parameters to the values to try, or None")
+    for name, values in grid.items():
+        if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
+            raise TypeError(f"grid must give a list of values for {name!r}, got {values!r}")
+        if name == "class_weight":
+            raise ValueError(
+                "class_weight cannot be in the grid: rows weigh in the scores as they do in the "
+                "fit, and such scores do not compare"
+            )
+        if len(values) == 0:
+            raise ValueError(f"grid has no value for {name!r}: give at least one")
+    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+
+
+def default_radii(totals: Array) -> list[float]:
+    """From 0 to three over the root of a client's number of rows, to two digits."""
+    root = math.sqrt(float(np.mean(totals)))
+    return [float(f"{factor / root:.2g}") for factor in FACTORS]
+
+
+def with_params(estimator: RobustModel, params: Mapping[str, Any]) -> RobustModel:
+    """A fresh estimator with some parameters changed; an engine among them stays the same one."""
+    fresh: RobustModel = type(estimator)(**estimator.get_params(deep=False))
+    fresh.set_params(**params)
+    return fresh
+
+
+def candidate(estimator: RobustModel, params: Mapping[str, Any], table: Table) -> Candidate:
+    """Check one grid point against the estimator and the clients."""
+    choices = with_params(estimator, params)._choices()
+    problem = choices.problem(table.names.tolist(), table.totals)
+    radii = [problem.ball_of(label).radius for label in table.labels]
+    key = json.dumps(essential(problem, table).to_dict(), sort_keys=True)
+    return Candidate(dict(params), choices, problem, float(np.mean(radii)), key)
+
+
+def essential(problem: Problem, table: Table) -> Problem:
+    """The same problem without parameters that have no effect.
+
+    With radius 0 there are no norm, label cost and support to speak of; one client has one
+    weight, and weights without a radius have no norm.
+    """
+    balls = {label: _essential_ball(problem.ball_of(label)) for label in table.labels}
+    if all(ball.radius == 0.0 for ball in balls.values()):
+        balls = dict.fromkeys(balls, Ball())
+    mixture, shared = problem.mixture, problem.shared_ball
+    if len(table.labels) == 1:
+        mixture, shared = Mixture(), False
+    elif mixture.radius == 0.0:
+        mixture = replace(mixture, p=1.0)
+    elif mixture.resolve(table.totals).is_simplex:
+        mixture = Mixture(radius=math.inf)
+    if shared and problem.ball_of(table.labels[0]).radius > 0.0:
+        return Problem(
+            problem.loss,
+            problem.ball,
+            mixture,
+            fit_intercept=problem.fit_intercept,
+            shared_ball=True,
+        )
+    return Problem(problem.loss, balls, mixture, fit_intercept=problem.fit_intercept)
+
+
+def _essential_ball(ball: Ball) -> Ball:
+    return ball if ball.radius > 0.0 else Ball(0.0, ball.norm, math.inf, ball.support)
+
+
+def for_clients(
+    problem: Problem, table: Table, kept: Sequence[int], names: Sequence[str]
+) -> Problem:
+    """The problem of some of the clients, under other names; weights keep their proportions."""
+    mixture, ball = problem.mixture, problem.ball
+    if not isinstance(mixture.center, str):
+        weights = np.array(mixture.center)[list(kept)]
+        uniform = np.full(len(kept), 1.0 / len(kept))
+        mixture = replace(mixture, center=weights / weights.sum() if weights.any() else uniform)
+    if not isinstance(ball, Ball):
+        ball = {name: ball[table.labels[s]] for s, name in zip(kept, names, strict=True)}
+    return Problem(
+        problem.loss,
+        ball,
+        mixture,
+        fit_intercept=problem.fit_intercept,
+        shared_ball=problem.shared_ball,
+    )

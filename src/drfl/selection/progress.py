@@ -1,0 +1,58 @@
+"""What is seen while a selection runs: one line on the standard error stream."""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+from types import TracebackType
+from typing import Self
+
+
+class Progress:
+    """Counts fits, rounds and seconds; on a terminal the line is rewritten in place.
+
+    Parameters
+    ----------
+    verbose : int
+        0: nothing is shown.
+    trials : int
+        How many parts the work has.
+    word : str
+        What a part is called: "fold" or "client left out".
+    """
+
+    def __init__(self, verbose: int, trials: int, word: str) -> None:
+        self.verbose, self.trials, self.word = verbose, trials, word
+        self.fits = self.rounds = 0
+        self._start, self._rewrites = perf_counter(), sys.stderr.isatty()
+
+    def solved(self, trial: int, rounds: int) -> None:
+        """A fit of a trial is done."""
+        self.fits, self.rounds = self.fits + 1, self.rounds + rounds
+        if self._rewrites:
+            self._write(trial, "\r")
+
+    def scored(self, trial: int) -> None:
+        """All models of a trial have their scores."""
+        if not self._rewrites:
+            self._write(trial, "\n")
+
+    def _write(self, trial: int, end: str) -> None:
+        if self.verbose:
+            line = (
+                f"select: {self.word} {trial + 1} of {self.trials}, {self.fits} fits in "
+                f"{self.rounds} rounds, {perf_counter() - self._start:.1f} s"
+            )
+            print(line, end=end, file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.verbose and self._rewrites:
+            print(file=sys.stderr, flush=True)

@@ -1,0 +1,113 @@
+"""The rules: which grid point is taken, and why, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from drfl.selection.table import GridPoint
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a rule looks at.
+
+    Attributes
+    ----------
+    points : sequence of GridPoint
+        The table.
+    radii : sequence of float
+        How cautious each point is: the mean radius of the clients.
+    noise : float
+        The scale of the noise on held-out rows.
+    erm : int
+        The number of the point that is plain ERM; -1: there is none.
+    """
+
+    points: Sequence[GridPoint]
+    radii: Sequence[float]
+    noise: float = 0.0
+    erm: int = -1
+
+    def best(self, value: Callable[[GridPoint], Any], among: Sequence[int] | None = None) -> int:
+        """The number of the first point with the largest value."""
+        numbers = range(len(self.points)) if among is None else among
+        return max(numbers, key=lambda k: (value(self.points[k]), -k))
+
+
+def by_mean(evidence: Evidence) -> tuple[int, str]:
+    """The largest mean score: plain cross-validation."""
+    k = evidence.best(lambda point: point.mean)
+    return k, f"{_has(evidence, k)} the best mean score, {_mean(evidence.points[k])}"
+
+
+def by_one_standard_error(evidence: Evidence) -> tuple[int, str]:
+    """The largest radius within one standard error of the largest mean score."""
+    top = evidence.points[evidence.best(lambda point: point.mean)]
+    least = top.mean - top.standard_error
+    # Rounding in sums of equal scores must not decide.
+    near = [k for k, p in enumerate(evidence.points) if p.mean >= least - 1e-12 * abs(least)]
+    largest = max(evidence.radii[k] for k in near)
+    k = evidence.best(lambda point: point.mean, [k for k in near if evidence.radii[k] == largest])
+    return k, (
+        f"{_has(evidence, k)} the largest radius within one standard error of the best mean score, "
+        f"{_mean(evidence.points[k])} against {_mean(top)} of {top.describe()}"
+    )
+
+
+def by_worst_client(evidence: Evidence) -> tuple[int, str]:
+    """The largest score of the client that is worst off; the mean score decides ties."""
+    k = evidence.best(lambda point: (point.worst_score, point.mean))
+    point = evidence.points[k]
+    return k, (
+        f"{_has(evidence, k)} the best worst client: {point.worst_client!r} scores "
+        f"{point.worst_score:.4g}"
+    )
+
+
+def by_noise(evidence: Evidence) -> tuple[int, str]:
+    """The largest mean score on held-out rows with noise."""
+    k = evidence.best(lambda point: point.mean)
+    return k, (
+        f"{_has(evidence, k)} the best mean score, {_mean(evidence.points[k])}, on rows with noise "
+        f"of standard deviation {evidence.noise:g} in every feature"
+    )
+
+
+def by_new_client(evidence: Evidence) -> tuple[int, str]:
+    """The largest mean score on clients that were left out, unless ERM does better."""
+    erm = evidence.points[evidence.erm]
+    robust = [k for k in range(len(evidence.points)) if k != evidence.erm]
+    k = evidence.best(lambda point: point.mean, robust or [evidence.erm])
+    best = evidence.points[k]
+    if best.mean < erm.mean:
+        return evidence.erm, (
+            f"on clients left out of the training ERM scores {_mean(erm)} and the best robust "
+            f"point, {best.describe()}, {_mean(best)}: ERM is taken"
+        )
+    return k, (
+        f"{_has(evidence, k)} the best mean score on clients left out of the training, "
+        f"{_mean(best)}; ERM scores {_mean(erm)}"
+    )
+
+
+RULES: Mapping[str, Callable[[Evidence], tuple[int, str]]] = {
+    "mean": by_mean,
+    "one_se": by_one_standard_error,
+    "worst_client": by_worst_client,
+    "noise": by_noise,
+    "new_client": by_new_client,
+}
+
+
+def _has(evidence: Evidence, k: int) -> str:
+    count = len(evidence.points)
+    return f"of {count} grid points {evidence.points[k].describe()} has"
+
+
+def _mean(point: GridPoint) -> str:
+    error = point.standard_error
+    return f"{point.mean:.4g}" + (f" (standard error {error:.2g})" if np.isfinite(error) else "")
