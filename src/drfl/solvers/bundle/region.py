@@ -37,7 +37,7 @@ class Region:
         return cls(x, np.full(len(x), reach))
 
     def least(self, constant: float, g: Array) -> float:
-        r"""The minimum of :math:`\mathrm{constant}+g^\top x` over the region, in leading entries."""
+        r"""The minimum over the region of :math:`\mathrm{constant}+g^\top x` in leading entries."""
         k = len(g)
         return constant + float(g @ self.centre[:k] - np.abs(g) @ self.radius[:k])
 
