@@ -11,6 +11,7 @@ SOLVERS: dict[str, str] = {
     "bundle": "drfl.solvers.bundle:Bundle",
     "ad_lpmm": "drfl.solvers.admm:AdLpmm",
     "admm": "drfl.solvers.admm:Admm",
+    "local": "drfl.solvers.local:Local",
 }
 """Name to "module:class", so that `import drfl` need not import every method."""
 

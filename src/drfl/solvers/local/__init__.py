@@ -1,0 +1,60 @@
+"""The local solver: an interior-point method for data that sit in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+from drfl.client import Handler
+from drfl.problem import Problem
+from drfl.solvers.base import Session, Solver
+from drfl.solvers.bundle import Bundle
+from drfl.solvers.local.desk import KIND, Desk
+from drfl.solvers.local.session import LocalSession
+from drfl.supports import WholeSpace
+
+LARGEST = 2000  # more coefficients make the linear systems too dear
+
+
+@dataclass(frozen=True)
+class Local(Solver):
+    """All losses, norms, label costs and mixtures on the whole space, rows at hand.
+
+    The result is that of any solver, with a lower bound that holds for every model. ``rounds``
+    counts iterations of the interior-point method, up to 5000 rows tens of them. In the first the
+    clients hand over their rows, which needs the engine of this process; after that no message is
+    sent, and a policy about what may leave a client has nothing to refuse.
+
+    Two kinds of problems go to the bundle method, in this process: those without any radius,
+    where equally good models have to be told apart by their norm, and those with more than 2000
+    coefficients. It also takes over should rounding keep the interior-point method from ``tol``;
+    rounds and bytes are then those of both.
+    """
+
+    name: ClassVar[str] = "local"
+    handlers: ClassVar[Mapping[str, Handler]] = Bundle.handlers
+
+    def __post_init__(self) -> None:
+        # Each solver has a desk of its own: what a handler keeps must not be found by others.
+        object.__setattr__(self, "handlers", {**Bundle.handlers, KIND: Desk()})
+
+    def start(
+        self,
+        problem: Problem,
+        names: Sequence[str],
+        n_features: int,
+        *,
+        tol: float,
+        max_rounds: int,
+    ) -> Session:
+        if problem.support_kind is not WholeSpace:
+            raise ValueError(
+                "solver='local' knows the whole space only: use solver='bundle' with a support"
+            )
+        bundle = Bundle().start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
+        radii = [problem.ball_of(name).radius for name in names]
+        if not any(radii) or not 0 < n_features <= LARGEST:
+            return bundle
+        desk = cast(Desk, self.handlers[KIND])
+        return LocalSession(problem, names, n_features, tol, desk, bundle)

@@ -1,0 +1,183 @@
+"""A point of the interior-point method: variables, rows and cones, and where it begins."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Self, TypeVar
+
+import numpy as np
+
+from drfl.losses import Array
+from drfl.solvers.local.bounds import BOUNDS
+from drfl.solvers.local.cones import Orthant, SecondOrder
+from drfl.solvers.local.entropy import Entropy
+from drfl.solvers.local.fixed import Fixed
+from drfl.solvers.local.lines import Kernel, make_kernels
+from drfl.solvers.local.stack import Ints, Stack
+from drfl.solvers.local.terms import Terms
+from drfl.solvers.local.weights import Weights
+from drfl.worst_case.whole_space import flip_gain
+
+Part = Orthant | SecondOrder | Kernel
+Values = TypeVar("Values", Array, Array | float)
+
+LOOSER = 0.05  # by this share t grows when other rows are looked at
+FARTHEST = 5.0  # t at the start, in units in which a coefficient is about 1
+ROOM, WARM = 2.0, 0.3  # of a first guess: t in units of the norm, products in units of the losses
+RIDGE = 1e-6  # of the least-squares guess
+
+
+class Point:
+    """The state of the method.
+
+    Attributes
+    ----------
+    xi, q : arrays
+        The variables (w, b, t, lambda) and the weights.
+    z, P : arrays
+        Margins and masses of the rows.
+    """
+
+    def __init__(
+        self, terms: Terms, stack: Stack, fixed: Fixed, flipping: Ints | None = None
+    ) -> None:
+        self.terms, self.stack, self.fixed = terms, stack, fixed
+        self.kernels = make_kernels(terms, stack, flipping)
+        self.bound = BOUNDS[terms.norm.name](terms.n, terms.t)
+        self.Z, self.least = terms.links
+        self.weights = None if terms.certain else Weights(terms.mixture)
+        self.q = terms.mixture.weights if self.weights is None else self.weights.q
+        # A loss with curvature ties primal and dual steps to each other.
+        self.tied = any(isinstance(k, Entropy) or k.curved for k in self.kernels)
+        self.xi = np.zeros(terms.size)
+        self.z, self.P = np.zeros(len(stack.mass)), stack.mass
+        self.links: Orthant
+
+    # ------------------------------------------------------------------ where it begins
+    def start(self) -> None:
+        """An interior point at 0, or at a least-squares fit if that is better."""
+        terms, xi = self.terms, self.xi
+        self._set_rows()
+        room, price = self._room(), float(self.q @ terms.rho)
+        guess = self._least_squares()
+        norm = terms.norm.dual(guess[: terms.n])
+        fitted = self._loss(self.stack.margins(guess)) + price * norm < self._loss(self.z)
+        if fitted:
+            xi[: terms.d] = guess
+            self.z, t = self.stack.margins(guess), ROOM * norm
+        else:  # t as far from its bound as the rows from theirs
+            usual = 2 * terms.n * room / (3.0 * len(self.z) * max(price, 1e-300))
+            t = max(1.0, min(usual, FARTHEST))
+        xi[terms.t :] = t + float(terms.floor.max())
+        xi[terms.t + 1 :] *= 2.0
+        if fitted and terms.flips:
+            self._raise_to_flips()
+        lam, mu = self.lam(xi), WARM * room * float(self.P.mean())
+        for kernel in self.kernels:
+            z, P = self.gather(kernel, self.z), self.gather(kernel, self.P)
+            if fitted:
+                kernel.centre(z, self.gather(kernel, lam), P, mu)
+            else:
+                kernel.start(z, self.gather(kernel, lam), P, room)
+        self.bound.start(xi, max(price, 1e-12 * room))
+        slack = np.maximum(self.Z @ xi - self.least, 1e-3 * xi[terms.t])
+        self.links = Orthant(slack, mu / slack)
+        if self.weights is not None:
+            self.weights.start(0.1 * room if fitted else room)
+
+    def resume(self, other: Self, mu: float) -> None:
+        """Go on from another problem's point, with other rows whose products are mu."""
+        self.xi, self.q = other.xi.copy(), other.q
+        # The other one may be needed again.
+        self.bound, self.links, self.weights = deepcopy((other.bound, other.links, other.weights))
+        self.bound.loosen(self.xi, LOOSER * float(self.xi[self.terms.t]))
+        self._set_rows()
+        lam = self.lam(self.xi)
+        for kernel in self.kernels:
+            z, P = self.gather(kernel, self.z), self.gather(kernel, self.P)
+            kernel.centre(z, self.gather(kernel, lam), P, mu)
+
+    def _set_rows(self) -> None:
+        self.P = self.stack.mass * self.stack.spread(self.q)
+        self.z = self.stack.margins(self.x)
+
+    def _room(self) -> float:
+        """How far apart the lines of a row are, typically."""
+        if self.terms.margin:
+            return 1.0
+        return max(float(np.abs(self.z) @ self.P), 1e-6) * self.terms.loss.lipschitz
+
+    def _loss(self, z: Array) -> float:
+        return float(self.P @ self.terms.loss.value(z))
+
+    def _least_squares(self) -> Array:
+        """The model whose margins are nearest to 1, or whose residuals are smallest."""
+        stack, d = self.stack, self.terms.d
+        H = stack.gram(self.P)
+        H[np.arange(d), np.arange(d)] += RIDGE * np.trace(H) / d + 1e-300
+        target = stack.offset + 1.0 if self.terms.margin else stack.offset
+        return np.asarray(np.linalg.solve(H, stack.products(self.P * target)), dtype=np.float64)
+
+    def _raise_to_flips(self) -> None:
+        """Multipliers at which about as many rows flip as the radius allows."""
+        terms, gain = self.terms, flip_gain(self.terms.loss, self.z)
+        for s in np.flatnonzero(np.isfinite(terms.kappa) & (self.stack.sizes > 0)):
+            own = gain[slice(*self.stack.starts[s : s + 2])]
+            k = min(int(len(own) * terms.rho[s] / terms.kappa[s]), len(own) - 1)
+            level = 1.1 * float(np.partition(own, len(own) - 1 - k)[len(own) - 1 - k])
+            xi = self.xi
+            xi[terms.index[s]] = max(0.6 * xi[terms.index[s]], level / terms.kappa[s])
+        self.xi[terms.t + 1 :] = np.maximum(self.xi[terms.t + 1 :], 1.1 * self.xi[terms.t])
+
+    # ------------------------------------------------------------------ what is where
+    @property
+    def x(self) -> Array:
+        """(w, b)."""
+        return self.xi[: self.terms.d]
+
+    @property
+    def parts(self) -> list[Part]:
+        """Where slacks move with xi and multipliers with alpha."""
+        return [*self.kernels, *self.bound.parts, self.links]
+
+    @property
+    def weight_parts(self) -> tuple[Orthant | SecondOrder, ...]:
+        """Where it is the other way round."""
+        return () if self.weights is None else self.weights.parts
+
+    @property
+    def all_parts(self) -> list[Part]:
+        """Both."""
+        return [*self.parts, *self.weight_parts]
+
+    def gap(self, primal: float = 0.0, dual: float = 0.0) -> float:
+        """The sum of all products after steps of these lengths."""
+        own = sum(part.gap(primal, dual) for part in self.parts)
+        return own + sum(part.gap(dual, primal) for part in self.weight_parts)
+
+    def lam(self, xi: Array) -> Array | float:
+        """Every row's multiplier."""
+        return self.stack.spread(xi[self.terms.index]) if self.terms.flips else 0.0
+
+    def gather(self, kernel: Kernel, values: Values) -> Values:
+        """The values of a kernel's rows."""
+        if kernel.at is None or isinstance(values, float):
+            return values
+        return np.asarray(values[kernel.at])
+
+    def scatter(self, kernel: Kernel, values: Array) -> Array:
+        """Values of a kernel's rows for all rows."""
+        if kernel.at is None:
+            return values
+        out = np.zeros(len(self.z))
+        out[kernel.at] = values
+        return out
+
+    def losses(self) -> Array:
+        """F_s as the method sees it."""
+        terms, fixed, lam = self.terms, self.fixed, self.xi[self.terms.index]
+        worth = np.zeros(len(self.z))
+        for kernel in self.kernels:
+            worth += self.scatter(kernel, kernel.values(self.gather(kernel, self.z)))
+        rows = self.stack.sums(self.stack.mass * worth)
+        return rows + terms.rho * lam + fixed.constant + fixed.g @ self.x + fixed.pull * lam
