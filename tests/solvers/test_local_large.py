@@ -80,7 +80,7 @@ def test_rows_sorted_by_label_and_far_from_the_kinks():
 
 def test_a_wrong_first_choice_of_rows_is_made_good(monkeypatch, stages):
     """With hardly any row left free the choice has to be repeated, until the proof succeeds."""
-    monkeypatch.setattr(search, "SHARES", (0.02, 0.02))
+    monkeypatch.setattr(search, "UNSURE", 0.1)
     X, y = rows(Hinge(), seed=2)
     problem = drfl.Problem("hinge", drfl.Ball(0.02, "l1"))
     result = drfl.solve(problem, [drfl.Client("a", X, y)], solver="local", tol=1e-6)

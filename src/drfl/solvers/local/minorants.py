@@ -10,9 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from drfl.losses import Array
+from drfl.solvers.local.certificate import Minorants, Whole
 from drfl.solvers.local.entropy import Entropy, entropy
 from drfl.solvers.local.interior import Interior
+from drfl.solvers.local.lines import line_table
 from drfl.solvers.local.pieces import Pieces
+from drfl.solvers.local.selection import ACTIVE, Selection
+from drfl.solvers.local.terms import Terms
 
 
 def row_minorants(core: Interior, q: Array) -> tuple[Array, Array, Array]:
@@ -41,3 +45,18 @@ def _pieces(kernel: Pieces, P: Array) -> tuple[Array, Array, Array]:
         constant = constant - 0.5 * net * net / np.maximum(total, np.finfo(np.float64).tiny)
     pull = (kernel.e * alpha).sum(axis=0) if kernel.flips else np.zeros(len(P))
     return constant, slope, pull
+
+
+def fixed_minorants(terms: Terms, whole: Whole, selection: Selection, q: Array) -> Minorants:
+    """The lines of the rows that the method did not see; 0 for the others."""
+    constant, slope, pull = (np.zeros(whole.size) for _ in range(3))
+    for s, rows in enumerate(whole.clients):
+        part = whole.part(s)
+        line = selection.line[part]
+        chosen = np.flatnonzero(line != ACTIVE)
+        table = line_table(terms, s)[line[chosen]]
+        mass = q[s] * rows.masses(chosen)
+        slope[part][chosen] = mass * table[:, 0]
+        constant[part][chosen] = mass * table[:, 1]
+        pull[part][chosen] = mass * table[:, 2]
+    return Minorants(q, constant, slope, pull)

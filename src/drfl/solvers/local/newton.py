@@ -42,7 +42,8 @@ class Newton(Point):
             h += self.scatter(kernel, kernel.hzz)
         self.bound.measure(self.xi)
         self.links.second = np.zeros_like(self.links.s)
-        self.values = self.losses()
+        self.values, self.slopes = self.losses(), np.zeros(terms.size)
+        self.bound.gradient(self.slopes)
         H = np.zeros((terms.size, terms.size))
         H[:d, :d] = stack.gram(np.maximum(h, 0.0))
         for kernel in self.kernels:
@@ -93,9 +94,7 @@ class Newton(Point):
     def solve(self, target: float) -> None:
         """All steps towards products that equal the target."""
         terms, stack, fixed, d = self.terms, self.stack, self.fixed, self.terms.d
-        rhs = np.zeros(terms.size)
-        self.bound.gradient(rhs)
-        rhs = -rhs
+        rhs = -self.slopes
         pull = np.zeros(len(self.z))
         own = self.q * (terms.rho + fixed.pull)
         for kernel in self.kernels:

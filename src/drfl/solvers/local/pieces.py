@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.losses import Array
+from drfl.solvers.local.central import curved_share, curved_value, line_shares
 from drfl.solvers.local.cones import off_centre, reach
-
-CENTRING = 4  # steps that find a row's point on the central path
 
 
 class Pieces:
@@ -68,12 +67,12 @@ class Pieces:
         """The point at z whose products are all mu."""
         tau, lines = mu / P, self.lines(z, lam)
         if self.curved:
-            bent = _value(self.a, lines, _curved_share(self.a, lines, tau))
-            weight = _line_shares(np.vstack([bent, lines[self.curved :]]), tau)
-            share = _curved_share(self.a, lines, tau / weight[0])
+            bent = curved_value(self.a, lines, curved_share(self.a, lines, tau))
+            weight = line_shares(np.vstack([bent, lines[self.curved :]]), tau)
+            share = curved_share(self.a, lines, tau / weight[0])
             weight = np.vstack([weight[0] * share, weight[0] * (1.0 - share), weight[1:]])
         else:
-            weight = _line_shares(lines, tau)
+            weight = line_shares(lines, tau)
         self.alpha = P * weight
         self.s = mu / self.alpha
         self.u = (weight * (lines - self._bend() + self.s)).sum(axis=0)
@@ -125,19 +124,19 @@ class Pieces:
             self.d[: self.curved] = self.a[: self.curved] - v
             self.Dd = self.D * self.d
             self.bent = 1.0 / (total + (self.d * self.Dd).sum(axis=0))
-        self.omega = self._inverse(np.ones_like(self.alpha))
+        self.omega = self._inverse(1.0)
         self.per_mass = 1.0 / self.omega.sum(axis=0)
-        Wa = self._inverse(np.broadcast_to(self.a, self.alpha.shape))
+        Wa = self._inverse(self.a)
         self.jz = (self.omega * self.a).sum(axis=0) * self.per_mass
         # About the mean slope, a'Wa - (1'Wa)^2/1'W1 has no cancellation left.
         self.hzz = ((self.a - self.jz) * Wa).sum(axis=0)
         if self.flips:
             self.jl = (self.omega * self.e).sum(axis=0) * self.per_mass
             self.hzl = ((self.e - self.jl) * Wa).sum(axis=0)
-            We = self._inverse(np.broadcast_to(self.e, self.alpha.shape))
+            We = self._inverse(self.e)
             self.hll = ((self.e - self.jl) * We).sum(axis=0)
 
-    def _inverse(self, x: Array) -> Array:
+    def _inverse(self, x: Array | float) -> Array:
         """(1/D + T'')^-1 x."""
         y = self.D * x
         if self.curved:
@@ -196,45 +195,3 @@ class Pieces:
         self.s = self.s + primal * self.ds
         self.u = self.u + primal * self.du
         self.alpha = self.alpha + dual * self.dalpha
-
-
-def _line_shares(lines: Array, tau: Array) -> Array:
-    r"""Shares with equal products: :math:`\tau/(u-\mathrm{line}_k)`, which sum to 1."""
-    if len(lines) == 1:
-        return np.ones_like(lines)
-    u = lines.max(axis=0) + tau
-    for _ in range(CENTRING):  # convex and decreasing in u: Newton's method stays on the left
-        inverse = 1.0 / (u - lines)
-        u += (inverse.sum(axis=0) * tau - 1.0) / ((inverse**2).sum(axis=0) * tau)
-    shares = tau / (u - lines)
-    return np.asarray(shares / shares.sum(axis=0))
-
-
-def _curved_share(a: Array, lines: Array, tau: Array) -> Array:
-    r"""The share x of the first of two lines with curvature between them.
-
-    It solves :math:`Dx+k=\tau/x-\tau/(1-x)`, whose sides are monotone. The roots without the one
-    or the other term on the right give a guess that is good everywhere.
-    """
-    jump = a[0] - a[1]
-    D, k = jump * jump, jump * a[1] - (lines[0] - lines[1])
-    low, high = (np.minimum(_root(D, b, tau), 1.0) for b in (k, -k - D))
-    x = low / (low + high)
-    for _ in range(CENTRING):
-        rest = 1.0 - x
-        value = D * x + k - tau / x + tau / rest
-        step = -value / (D + tau / x**2 + tau / rest**2)
-        x = np.clip(x + step, 0.1 * x, 1.0 - 0.1 * rest)
-    return np.asarray(x)
-
-
-def _root(D: Array, k: Array, tau: Array) -> Array:
-    """The positive root of D x^2 + k x = tau."""
-    root = np.sqrt(k * k + 4.0 * D * tau)
-    return np.where(k > 0.0, 2.0 * tau / (k + root), (root - k) / (2.0 * D))
-
-
-def _value(a: Array, lines: Array, share: Array) -> Array:
-    """What two lines with curvature between them are worth at this share."""
-    v = a[0] * share + a[1] * (1.0 - share)
-    return np.asarray(share * lines[0] + (1.0 - share) * lines[1] - 0.5 * v * v)

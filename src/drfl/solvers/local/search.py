@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -11,23 +12,20 @@ from drfl.losses import Array
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.solvers.base import relative_gap
-from drfl.solvers.local.certificate import Minorants, Whole
+from drfl.solvers.local.certificate import Model, Whole
 from drfl.solvers.local.interior import Interior
-from drfl.solvers.local.lines import line_table
-from drfl.solvers.local.minorants import row_minorants
-from drfl.solvers.local.selection import ACTIVE, Selection, everything, select, select_flips
-from drfl.solvers.local.stack import Ints, stack
+from drfl.solvers.local.minorants import fixed_minorants, row_minorants
+from drfl.solvers.local.samples import sample, strides, typical_size
+from drfl.solvers.local.selection import Selection, everything, select, select_flips
+from drfl.solvers.local.stack import stack
 from drfl.solvers.local.terms import make_terms
 
 PROMISING = 5.0  # a duality gap of so many tolerances is worth a proof
 LONGEST = 150  # iterations, after which rounding must be in the way
 SHORT, STUCK = 0.02, 4  # so many short steps in a row get nowhere
 SOUND = 0.1  # of the first imbalance; a point with more is no start for others
-FIRST = 1500  # rows of the first sample, at least
-PER_COLUMN = 25  # and so many for each coefficient
-FACTOR = 5  # samples grow by this
 ROUGH, SMOOTHLY = 0.02, 0.002  # the relative gap to which a sample is solved; smooth losses
-SHARES = (0.6, 0.2)  # of the rows are variables: in a sample, among all rows
+UNSURE, LEAST_SHARE = 3.3, 0.03  # how many rows are variables, see Search._share
 FLIP_SHARES = (0.15, 0.05)  # of the rows of a smooth loss may flip or not
 SMOOTH_WIDTH = 0.1  # the same for rows of a smooth loss
 WARM = 0.3  # where the path goes on, in units of the distance of the farthest active row
@@ -52,7 +50,7 @@ class Search:
         self.clients, self.tol = clients, tol
         n = clients[0].n_features
         sizes = np.array([rows.total for rows in clients])
-        self.terms = make_terms(problem, names, n, sizes, _unit(clients))
+        self.terms = make_terms(problem, names, n, sizes, typical_size(clients))
         self.whole = Whole(problem, names, clients)
         self.best = self.whole.evaluate(self.terms, np.zeros(n), 0.0, self.whole.at_zero())
         self.at_zero, self.lower = self.best.objective, 0.0
@@ -65,15 +63,15 @@ class Search:
 
     def iterations(self) -> Iterator[None]:
         """Iterate until the tolerance is proved or nothing helps any more."""
-        strides = self._strides()
-        selection = everything(self.terms, self.whole, self._samples(strides[0]))
+        share, steps = 1.0, strides(self.terms, self.whole.size)
+        selection = everything(self.terms, self.whole, sample(self.terms, self.clients, steps[0]))
         core = base = self._core(selection)
         core.start()
-        for stride in strides[1:]:
+        for before, stride in pairwise(steps):
             yield from self._roughly(core)
             base = core if core.unmet <= SOUND else base
-            core, selection = self._next(base, stride, self._shares[stride == 1])
-        share = self._shares[1]
+            share = self._share(self.whole.size / before, stride == 1)
+            core, selection = self._next(base, stride, share)
         while True:
             yield from self._until_proved(core, selection)
             if self.gap <= self.tol or selection.complete:
@@ -83,34 +81,11 @@ class Search:
             core, selection = self._next(base, 1, share)
 
     # ------------------------------------------------------------------ samples
-    @property
-    def _shares(self) -> tuple[float, float]:
-        return SHARES if self.terms.loss.pieces else FLIP_SHARES
-
-    def _strides(self) -> list[int]:
-        """Every so many rows are looked at, then more, in the end all."""
-        first = max(FIRST, PER_COLUMN * self.terms.d)
-        strides, stride = [1], FACTOR
-        while self.whole.size > first * stride:
-            strides.append(stride)
-            stride *= FACTOR
-        if self.terms.loss.pieces or self.terms.flips:
-            return strides[::-1]
-        return strides[1::-1]
-
-    def _samples(self, stride: int) -> list[Ints]:
-        """The rows of every client that are looked at: evenly spread, and those that count."""
-        mixture, samples = self.terms.mixture, []
-        for s, rows in enumerate(self.clients):
-            step = max(1, min(stride, rows.n_rows // 200))
-            some = np.arange(step // 2, rows.n_rows, step)
-            if rows.p is not None:
-                some = some[rows.p[some] > 0.0]
-                some = some if len(some) else np.flatnonzero(rows.p)
-            if mixture.radius == 0.0 and mixture.weights[s] == 0.0:
-                some = some[:0]
-            samples.append(some)
-        return samples
+    def _share(self, seen: float, last: bool) -> float:
+        """How many rows to leave free: margins are off by about sqrt(d / rows of the sample)."""
+        if not self.terms.loss.pieces:
+            return FLIP_SHARES[last]
+        return max(LEAST_SHARE, UNSURE * math.sqrt(self.terms.d / seen))
 
     def _core(self, selection: Selection) -> Interior:
         terms = self.terms
@@ -126,7 +101,7 @@ class Search:
 
     def _next(self, core: Interior, stride: int, share: float) -> tuple[Interior, Selection]:
         """The same problem with more rows, or with other ones fixed."""
-        terms, whole, samples = self.terms, self.whole, self._samples(stride)
+        terms, whole, samples = self.terms, self.whole, sample(self.terms, self.clients, stride)
         smooth = not terms.loss.pieces
         if share >= 1.0 or (smooth and not terms.flips):
             selection, width = everything(terms, whole, samples), SMOOTH_WIDTH
@@ -138,20 +113,23 @@ class Search:
         if selection.complete and not smooth:
             following.start()  # other choices of rows were in vain
         else:
-            following.resume(core, WARM * width / sum(len(sample) for sample in samples))
+            following.resume(core, WARM * width / sum(len(some) for some in samples))
         return following, selection
 
     def _model(self, x: Array) -> tuple[Array, float]:
         terms = self.terms
         return x[: terms.n] / terms.unit, float(x[terms.n]) if terms.d > terms.n else 0.0
 
-    def _objective(self, core: Interior) -> float:
-        w, b = self._model(core.x)
+    def _evaluate(self, x: Array) -> Model | None:
+        """The exact objective; None at a model so far away that margins overflow."""
+        w, b = self._model(x)
         with np.errstate(all="ignore"):
             z = self.whole.margins(w, b)
-        if not np.isfinite(z).all():
-            return math.inf
-        return self.whole.evaluate(self.terms, w, b, z).objective
+        return self.whole.evaluate(self.terms, w, b, z) if np.isfinite(z).all() else None
+
+    def _objective(self, core: Interior) -> float:
+        model = self._evaluate(core.x)
+        return math.inf if model is None else model.objective
 
     # ------------------------------------------------------------------ iterations
     def _step(self, core: Interior) -> bool:
@@ -189,16 +167,15 @@ class Search:
     def _prove(self, core: Interior, selection: Selection) -> None:
         """Both bounds at the present point."""
         terms, whole = self.terms, self.whole
-        w, b = self._model(core.full if core.tied else core.x)
-        model = whole.evaluate(terms, w, b, whole.margins(w, b))
-        if model.objective < self.best.objective:
+        # With curvature a whole step is better than the part of it that stays in the interior.
+        x, q = (core.full, core.full_q) if core.tied else (core.x, core.q)
+        model = self._evaluate(x[: terms.d])
+        if model is not None and model.objective < self.best.objective:
             self.best = model
-        q = terms.mixture.weights
-        if not terms.certain:
-            q = np.maximum(
-                terms.mixture.pull(np.maximum(core.full_q if core.tied else core.q, 0.0)), 0.0
-            )
-        minorants = self._fixed_minorants(selection, q)
+        if not (terms.certain or np.isfinite(q).all()):
+            return
+        q = terms.mixture.weights if terms.certain else np.maximum(terms.mixture.pull(q), 0.0)
+        minorants = fixed_minorants(terms, whole, selection, q)
         at = np.concatenate([some + whole.starts[s] for s, some in enumerate(selection.active)])
         own = row_minorants(core, q)
         for target, values in zip(
@@ -206,25 +183,3 @@ class Search:
         ):
             target[at] += values  # a flip for good adds to the logistic loss of a row
         self.lower = max(self.lower, whole.lower_bound(terms, minorants))
-
-    def _fixed_minorants(self, selection: Selection, q: Array) -> Minorants:
-        """The lines of the rows that the method did not see."""
-        constant, slope, pull = (np.zeros(self.whole.size) for _ in range(3))
-        for s, rows in enumerate(self.clients):
-            part = self.whole.part(s)
-            line = selection.line[part]
-            chosen = np.flatnonzero(line != ACTIVE)
-            table = line_table(self.terms, s)[line[chosen]]
-            mass = q[s] * rows.masses(chosen)
-            slope[part][chosen] = mass * table[:, 0]
-            constant[part][chosen] = mass * table[:, 1]
-            pull[part][chosen] = mass * table[:, 2]
-        return Minorants(q, constant, slope, pull)
-
-
-def _unit(clients: Sequence[Rows]) -> float:
-    """The typical size of a feature in a sample: the geometric mean over the columns."""
-    parts = [rows.take(slice(None, None, 1 + rows.n_rows // FIRST)) for rows in clients]
-    second = np.mean([np.einsum("ij,ij->j", part, part) / len(part) for part in parts], axis=0)
-    second = second[second > 0.0]
-    return math.exp(0.5 * float(np.log(second).mean())) if len(second) else 1.0
