@@ -279,7 +279,11 @@ TWO = [Client("a", frame(X, "age", "dose"), y), Client("b", frame(X, "dose", "ag
             ValueError,
             "the mixture has 2 weights, but 3 clients exist",
         ),
-        ({"problem": Problem(shared_ball=True)}, ValueError, "'cutting_plane' has no shared ball"),
+        (
+            {"problem": Problem(ball=Ball(0.1), shared_ball=True)},
+            ValueError,
+            "'cutting_plane' has no shared ball",
+        ),
     ],
 )
 def test_bad_input_is_refused_before_any_work(changes, error, why):

@@ -36,7 +36,9 @@ class Candidate:
     @property
     def shell(self) -> Problem:
         """What clients are placed for: radius, label cost and weights come with the messages."""
-        ball = Ball(0.0, self.choices.ball.norm, math.inf, self.choices.ball.support)
+        # A shared ball has a multiplier only where its radius is positive.
+        radius = 1.0 if self.choices.shared_ball else 0.0
+        ball = Ball(radius, self.choices.ball.norm, math.inf, self.choices.ball.support)
         return Problem(
             self.choices.loss,
             ball,

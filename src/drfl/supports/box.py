@@ -58,15 +58,19 @@ class Box(Support):
 
     def bounds(self, n_features: int) -> tuple[Array, Array]:
         """The two sides as arrays of shape (n,)."""
+        self._require_columns(n_features)
         return np.full(n_features, self.low), np.full(n_features, self.high)
 
-    def check(self, n_features: int, task: Task) -> None:
+    def _require_columns(self, n_features: int) -> None:
         for side in (self.low, self.high):
             if isinstance(side, tuple) and len(side) != n_features:
                 raise ValueError(
                     f"the box has {len(side)} columns but the data have {n_features} features: "
                     "give one number, or one bound per feature"
                 )
+
+    def check(self, n_features: int, task: Task) -> None:
+        self._require_columns(n_features)
         if task == "classification" and (self.y_low, self.y_high) != (-math.inf, math.inf):
             raise ValueError(
                 "y_low and y_high bound the target of a regression: leave them out for labels"
