@@ -30,7 +30,7 @@ REGROUP_AT = 1e-2  # predicted relative decrease at which the rows are split int
 BOUND_AT = 1e-2  # predicted relative decrease at which a master is solved for its bound alone,
 BOUND_EVERY = 3  # in every so many rounds; in every round once it may prove the tolerance
 SECOND = 0.05  # the second point's metric, as a multiple of the first's
-ACTIVE = 1e-9  # a multiplier above this keeps a cut
+ACTIVE = 10.0  # a multiplier above so many times the accuracy of its master keeps a cut
 NEWTON_ROUNDS = 8  # a smooth loss that takes longer is treated as nonsmooth
 INSIDE = 0.1  # how far inside the level, relatively, a Newton step aims
 ROUGH, FINE, SHARP = 1e-6, 1e-9, 1e-11  # accuracy of masters: bolder point, next point, bound
@@ -182,7 +182,7 @@ class BundleSession(Conversation):
         """A master, whose multipliers also give a bound and keep cuts alive."""
         solution = self.master.solve(self.pool, cuts, x, M, eps=eps, reference=reference)
         if solution.usable:
-            self.pool.touch(cuts.serial[solution.cuts > ACTIVE], self.round)
+            self.pool.touch(cuts.serial[solution.cuts > ACTIVE * eps], self.round)
             self._certify(cuts, solution, sharp)
         return solution
 
