@@ -5,12 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from drfl import Ball, Box, DRFLClassifier, DRFLRegressor, Mixture, Problem, solve
+from drfl import Ball, Box, DRFLClassifier, DRFLRegressor, Mixture, Problem
 from drfl.baselines import WAFLClassifier
-from drfl.client import Client
 from drfl.estimators.table import Table
 from drfl.selection.grid import candidate, default_radii, for_clients, grid_points
-from drfl.selection.path import Fit, unmoved
 
 X = np.array([[-1.0, 0.3], [1.0, 0.5], [-0.4, 0.2], [0.8, -0.1], [-1.2, 0.1], [0.3, 0.9]])
 TABLE = Table.of(X, np.array([-1.0, 1.0] * 3), ["a", "b", "c"] * 2, [1, 1, 1, 3, 1, 1])
@@ -90,56 +88,6 @@ def test_the_problem_of_some_of_the_clients():
     assert [some.ball_of(name).radius for name in ("b/0", "c/0")] == [0.2, 0.3]
     certain = Problem("hinge", mixture=Mixture([1.0, 0.0, 0.0]))
     assert for_clients(certain, TABLE, [1, 2], ["b", "c"]).mixture.center == (0.5, 0.5)
-
-
-def solved(problem):
-    rng = np.random.default_rng(3)
-    rows = rng.normal(size=(2, 25, 2))
-    target = 0.4 * rows[:, :, 0] + 0.2 * rng.normal(size=(2, 25))
-    clients = [Client(f"c{s}", rows[s], target[s]) for s in range(2)]
-    return solve(problem, clients)
-
-
-def regression(rho, kappa, **other):
-    return Problem("huber", Ball(rho, label_cost=kappa), Mixture(radius=0.3), **other)
-
-
-@pytest.mark.parametrize("rho", [0.0, 0.2])
-def test_a_small_model_stays_when_a_common_radius_grows(rho):
-    # ||w||_* is about 0.4, 1/kappa is 2: the radius adds a constant to the objective.
-    before = regression(rho, 0.5)
-    fit = Fit(solved(before), 12, source=4)
-    for larger in (0.3, 5.0):
-        after = regression(larger, 0.5)
-        same = unmoved(before, fit, after, 1e-6)
-        truth = solved(after)
-        assert same.result.objective == pytest.approx(truth.objective, rel=2e-6)
-        assert same.result.lower_bound <= truth.objective * (1.0 + 1e-9)
-        assert (same.rounds, same.source, same.unmoved) == (0, 4, True)
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (regression(0.1, 5.0), regression(0.2, 5.0)),  # the norm binds
-        (regression(0.2, 0.5), regression(0.1, 0.5)),  # the radius falls
-        (regression(0.1, 0.5), regression(0.2, 0.4)),  # the label cost changes
-        (regression(0.1, 0.5), regression(0.2, 0.5, epsilon=1.0)),  # another loss
-        (
-            regression(0.1, 0.5),
-            Problem("huber", {"c0": Ball(0.1), "c1": Ball(0.4)}, Mixture(radius=0.3)),
-        ),
-    ],
-)
-def test_otherwise_it_is_solved_again(before, after):
-    assert unmoved(before, Fit(solved(before), 9, source=0), after, 1e-6) is None
-
-
-def test_a_fit_short_of_its_tolerance_is_not_carried_on():
-    before = regression(0.0, 0.5)
-    result = solved(before)
-    short = Fit(result.__class__(**{**vars(result), "gap": 1.0, "lower_bound": 0.0}), 2, source=0)
-    assert unmoved(before, short, regression(0.3, 0.5), 1e-6) is None
 
 
 def test_the_order_of_the_path():

@@ -1,27 +1,25 @@
-r"""One path over the grid on one part of the rows: every problem once, each from the last.
+"""One path over the grid on one part of the rows: every problem once, each from the last.
 
-Where a common radius costs every client the same, :math:`\rho\,\mathrm{Lip}(L)\max(\|w\|_*,
-1/\kappa)`, a model with :math:`\|w\|_*\le1/\kappa` that is optimal stays so when the radius grows:
-both bounds rise by :math:`\Delta\rho\,\mathrm{Lip}(L)/\kappa`. It is then not solved again.
+A model that is proved to be optimal at another grid point as well, see `drfl.selection.carry`, is
+taken over and not computed again.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from drfl.ball import Ball
 from drfl.client import Client
 from drfl.engines import Engine
 from drfl.estimators.path import find_model
 from drfl.estimators.shared import solvable
 from drfl.problem import Problem
 from drfl.result import Result
+from drfl.selection.carry import Prices, carry, prices
 from drfl.selection.grid import Candidate
-from drfl.selection.parts import replace_ball
-from drfl.solvers import Solver, StatusKind, relative_gap
-from drfl.supports import WholeSpace
+from drfl.solvers import Solver, StatusKind
+
+SAME_PROBLEM = "they state the same problem"
 
 
 @dataclass(frozen=True)
@@ -36,19 +34,51 @@ class Fit:
         What it cost; 0 if it was known already.
     source : int
         The grid point that it was computed for.
-    unmoved : bool
-        Whether it is the model of a smaller radius, which this one does not change.
+    reason : str
+        Why the source's model is this one's, if it is another grid point.
     """
 
     result: Result
     rounds: int
     source: int
-    unmoved: bool = False
+    reason: str = ""
 
     @property
     def short(self) -> bool:
         """Whether it stopped before its tolerance."""
         return self.result.status.kind not in (StatusKind.CERTIFIED, StatusKind.LOCAL)
+
+
+class Known:
+    """The models of one path so far, by what they may serve.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Who takes part.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        self._fits: dict[Hashable, list[tuple[Prices, Fit]]] = {}
+
+    def add(self, problem: Problem, fit: Fit) -> None:
+        """Remember a model that was computed for this problem."""
+        own = prices(problem, self.names)
+        if own is not None and not fit.short:
+            self._fits.setdefault(own.kind, []).append((own, fit))
+
+    def serving(self, problem: Problem, tol: float) -> Fit | None:
+        """The model that is proved to be best for a problem, if it is to the tolerance."""
+        new = prices(problem, self.names)
+        if new is None:
+            return None
+        best: Fit | None = None
+        for old, fit in self._fits.get(new.kind, []):
+            found = carry(old, fit.result, problem, new, tol)
+            if found is not None and (best is None or found.result.gap < best.result.gap):
+                best = Fit(found.result, 0, fit.source, found.reason)
+        return best
 
 
 def follow(
@@ -76,51 +106,19 @@ def follow(
     """
     fits: dict[int, Fit] = {}
     by_key: dict[str, Fit] = {}
-    last: tuple[Problem, Fit] | None = None
+    known = Known([client.name for client in clients])
     for number, candidate, stated in candidates:
-        known = by_key.get(candidate.key)
-        if known is not None:
-            fits[number] = replace(known, rounds=0, unmoved=False)
+        twin = by_key.get(candidate.key)
+        if twin is not None:
+            fits[number] = replace(twin, rounds=0, reason=twin.reason or SAME_PROBLEM)
             continue
         choices = replace(candidate.choices, engine=engine, verbose=0)
         problem = solvable(stated, len(clients), solver)
-        carried = None if last is None else unmoved(*last, problem, choices.tol)
-        if carried is None:
+        fit = known.serving(problem, choices.tol)
+        if fit is None:
             result = find_model(problem, clients, choices, solver)
-            carried = Fit(result, result.rounds, number)
+            fit = Fit(result, result.rounds, number)
+            known.add(problem, fit)
             solved(result.rounds)
-        last = problem, carried
-        fits[number] = by_key[candidate.key] = carried
+        fits[number] = by_key[candidate.key] = fit
     return fits
-
-
-def unmoved(before: Problem, fit: Fit, problem: Problem, tol: float) -> Fit | None:
-    """The same model for a larger radius, if it is proved to be as good there; None if not."""
-    old, new = before.ball, problem.ball
-    if not (isinstance(old, Ball) and isinstance(new, Ball) and old.radius <= new.radius):
-        return None
-    if (
-        not (_same_price(before) and _same_price(problem))
-        or replace_ball(old, new.radius, old.label_cost) != new
-    ):
-        return None
-    same = (before.loss, before.mixture, before.fit_intercept)
-    if same != (problem.loss, problem.mixture, problem.fit_intercept):
-        return None
-    result, floor = fit.result, 1.0 / new.label_cost
-    step = (new.radius - old.radius) * problem.loss.lipschitz
-    upper = result.objective + step * max(new.norm.dual(result.coef), floor)
-    lower = result.lower_bound + step * floor
-    gap = relative_gap(upper, lower, math.nan)
-    if fit.short or gap > tol:
-        return None
-    better = replace(result, objective=upper, lower_bound=lower, gap=gap)
-    return Fit(better, 0, fit.source, unmoved=True)
-
-
-def _same_price(problem: Problem) -> bool:
-    """Whether a common radius costs every client the same, whatever its rows."""
-    assert isinstance(problem.ball, Ball)
-    fixed = problem.loss.task == "regression" or math.isinf(problem.ball.label_cost)
-    whole = isinstance(problem.ball.support, WholeSpace)
-    return whole and fixed and not problem.shared_ball

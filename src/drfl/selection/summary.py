@@ -66,13 +66,8 @@ def _note(k: int, candidates: Sequence[Candidate], fits: Sequence[Fit], erm: int
     notes = ["ERM"] if k == erm else []
     sources = {fit.source for fit in fits}
     if k not in sources:
-        if all(fit.unmoved for fit in fits):
-            notes.append(
-                f"as {_describe(candidates, sources)}: its models have so small a norm that a "
-                "larger common radius has no effect"
-            )
-        else:
-            notes.append(f"as {_describe(candidates, sources)}: they state the same problem")
+        reasons = " or ".join(sorted({fit.reason for fit in fits}))
+        notes.append(f"as {_describe(candidates, sources)}: {reasons}")
     short = [fit for fit in fits if fit.short]
     if short:
         gap = max(fit.result.gap for fit in short)

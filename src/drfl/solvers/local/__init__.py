@@ -52,9 +52,12 @@ class Local(Solver):
             raise ValueError(
                 "solver='local' knows the whole space only: use solver='bundle' with a support"
             )
-        bundle = Bundle().start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
+
+        def bundle() -> Session:
+            return Bundle().start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
+
         radii = [problem.ball_of(name).radius for name in names]
         if not any(radii) or not 0 < n_features <= LARGEST:
-            return bundle
+            return bundle()
         desk = cast(Desk, self.handlers[KIND])
         return LocalSession(problem, names, n_features, tol, desk, bundle)

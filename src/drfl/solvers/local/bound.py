@@ -32,7 +32,7 @@ class Bound(ABC):
     def measure(self, x: Array) -> None:
         """Forget the corrections of the last step."""
         for part in self.parts:
-            part.second = np.zeros_like(part.s)
+            part.second = np.zeros(part.s.shape)
 
     def loosen(self, x: Array, by: float) -> None:
         """Move t, and the slacks with it, away from the bound."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from drfl.losses import Array
 from drfl.solvers.local.bound import Bound
-from drfl.solvers.local.cones import Orthant, SecondOrder
+from drfl.solvers.local.cones import Orthant, SecondOrder, diagonal
 from drfl.solvers.local.pieces import Pieces
 
 
@@ -36,7 +36,7 @@ class LargestEntry(Bound):
         n, t = self.n, self.t
         self.cone.prepare()
         up, down = self.cone.M[:n], self.cone.M[n:]
-        H[np.arange(n), np.arange(n)] += up + down
+        diagonal(H)[:n] += up + down
         H[t, :n] += down - up
         H[:n, t] += down - up
         H[t, t] += self.cone.M.sum()
@@ -128,7 +128,7 @@ class SumOfEntries(Bound):
     def add_hessian(self, H: Array) -> None:
         n, t, tau = self.n, self.t, float(self.total.y[0])
         self.pieces.prepare()
-        H[np.arange(n), np.arange(n)] += self.pieces.hzz
+        diagonal(H)[:n] += self.pieces.hzz
         # tau moves along: d tau = (J dx + const) / B with J = (jz, -1).
         self.B = float(self.pieces.per_mass.sum()) + self._slack / tau
         J = np.append(self.pieces.jz, -1.0)

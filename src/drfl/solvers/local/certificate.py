@@ -154,10 +154,4 @@ def _priced(terms: Terms, C: float, g: Array, B: Array) -> float:
     lacking = need - float(spent.sum())
     if lacking > 1e-15 * need:
         value *= terms.price / (terms.price + lacking)
-    least = terms.mixture.support(np.where(terms.rho > 0.0, terms.rho * floor_of(terms), 0.0))
-    return max(value, least, 0.0)
-
-
-def floor_of(terms: Terms) -> Array:
-    """The floors, 0 where there is no radius."""
-    return np.where(terms.rho > 0.0, terms.floor, 0.0)
+    return max(value, terms.least, 0.0)

@@ -31,6 +31,8 @@ class Orthant:
 
     def gap(self, primal: float = 0.0, dual: float = 0.0) -> float:
         """The sum of products after steps of these lengths."""
+        if primal == 0.0 and dual == 0.0:
+            return float(self.s @ self.y)
         return float((self.s + primal * self.ds) @ (self.y + dual * self.dy))
 
     def prepare(self) -> None:
@@ -103,7 +105,7 @@ class SecondOrder:
     def matrix(self) -> Array:
         """M."""
         M = 2.0 * np.outer(self.v, self.v)
-        M[np.arange(len(M)), np.arange(len(M))] += 1.0
+        diagonal(M)[:] += 1.0
         M[0, 0] -= 2.0
         return M / self.eta**2
 
@@ -144,6 +146,11 @@ class SecondOrder:
         head = w[0] * d[0] + inner
         tail = d[1:] + (d[0] + inner / (1.0 + w[0])) * w[1:]
         return np.append(head, tail)
+
+
+def diagonal(H: Array) -> Array:
+    """The diagonal of a contiguous square matrix, to be written to."""
+    return H.reshape(-1)[:: len(H) + 1]
 
 
 def reach(x: Array, dx: Array) -> float:

@@ -50,7 +50,7 @@ def _pieces(kernel: Pieces, P: Array) -> tuple[Array, Array, Array]:
 def fixed_minorants(terms: Terms, whole: Whole, selection: Selection, q: Array) -> Minorants:
     """The lines of the rows that the method did not see; 0 for the others."""
     constant, slope, pull = (np.zeros(whole.size) for _ in range(3))
-    for s, rows in enumerate(whole.clients):
+    for s, rows in enumerate([] if selection.complete else whole.clients):
         part = whole.part(s)
         line = selection.line[part]
         chosen = np.flatnonzero(line != ACTIVE)

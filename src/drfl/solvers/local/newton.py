@@ -13,8 +13,9 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from drfl.losses import Array
+from drfl.solvers.local.cones import diagonal
 from drfl.solvers.local.pieces import Pieces
-from drfl.solvers.local.point import Point
+from drfl.solvers.local.point import Point, added
 from drfl.solvers.local.weights import Weights
 
 REGULAR = 1e-14  # what is added to the diagonal, relatively: columns may depend on each other
@@ -34,14 +35,14 @@ class Newton(Point):
     def assemble(self) -> None:
         """The Hessian in xi, and how the losses answer to the weights."""
         terms, stack, d = self.terms, self.stack, self.terms.d
-        lam, h = self.lam(self.xi), np.zeros(len(self.z))
+        lam = self.lam(self.xi)
         for kernel in self.kernels:
             z, P = self.gather(kernel, self.z), self.gather(kernel, self.P)
             kernel.prepare()
             kernel.measure(z, self.gather(kernel, lam), P)
-            h += self.scatter(kernel, kernel.hzz)
+        h = added(self.scatter(kernel, kernel.hzz) for kernel in self.kernels)
         self.bound.measure(self.xi)
-        self.links.second = np.zeros_like(self.links.s)
+        self.links.second = np.zeros(len(self.links.s))
         self.values, self.slopes = self.losses(), np.zeros(terms.size)
         self.bound.gradient(self.slopes)
         H = np.zeros((terms.size, terms.size))
@@ -52,9 +53,9 @@ class Newton(Point):
         self.bound.add_hessian(H)
         self.links.prepare()
         H += (self.Z.T * self.links.M) @ self.Z
-        self.scale = 1.0 / np.sqrt(np.maximum(np.diag(H), 1e-300))
-        H *= np.outer(self.scale, self.scale)
-        H[np.arange(len(H)), np.arange(len(H))] += REGULAR
+        self.scale = 1.0 / np.sqrt(np.maximum(diagonal(H), 1e-300))
+        H *= self.scale[:, None] * self.scale
+        diagonal(H)[:] += REGULAR
         self.factor = _factor(H)
         if self.weights is not None:
             self._couple(self.weights)
@@ -63,7 +64,7 @@ class Newton(Point):
         d, index = self.terms.d, self.terms.index
         cross = self.stack.client_products(self.scatter(kernel, kernel.hzl))
         own = self.stack.sums(self.scatter(kernel, kernel.hll))
-        for s in np.flatnonzero(np.isfinite(self.terms.kappa)):
+        for s in self.terms.moving:
             k = index[s]
             H[:d, k] += cross[s]
             H[k, :d] += cross[s]
@@ -72,11 +73,10 @@ class Newton(Point):
     def _couple(self, weights: Weights) -> None:
         """J and B: how the clients' losses move with xi and with the weights."""
         terms, stack, mass = self.terms, self.stack, self.stack.mass
-        S, jz = stack.n_clients, np.zeros(len(mass))
-        own, B = terms.rho + self.fixed.pull, np.zeros(S)
+        S, own = stack.n_clients, terms.rho + self.fixed.pull
+        jz = added(self.scatter(kernel, kernel.jz) for kernel in self.kernels)
+        per_mass = added(self.scatter(kernel, kernel.per_mass) for kernel in self.kernels)
         for kernel in self.kernels:
-            jz += self.scatter(kernel, kernel.jz)
-            B += stack.sums(mass**2 * self.scatter(kernel, kernel.per_mass))
             if isinstance(kernel, Pieces) and kernel.flips:
                 own = own + stack.sums(mass * self.scatter(kernel, kernel.jl))
         J = np.zeros((S, terms.size))
@@ -84,7 +84,9 @@ class Newton(Point):
         J[np.arange(S), terms.index] += own
         weights.prepare()
         self.J, self.HJ = J, self._back(J.T)
-        weights.couple(np.diag(B) + J @ self.HJ)
+        inner = J @ self.HJ
+        diagonal(inner)[:] += stack.sums(mass * mass * per_mass)
+        weights.couple(inner)
 
     def _back(self, rhs: Array) -> Array:
         """H^-1 rhs."""
@@ -94,16 +96,14 @@ class Newton(Point):
     def solve(self, target: float) -> None:
         """All steps towards products that equal the target."""
         terms, stack, fixed, d = self.terms, self.stack, self.fixed, self.terms.d
-        rhs = -self.slopes
-        pull = np.zeros(len(self.z))
-        own = self.q * (terms.rho + fixed.pull)
+        rhs, own = -self.slopes, self.q * (terms.rho + fixed.pull)
         for kernel in self.kernels:
             kernel.aim(target)
-            pull += self.scatter(kernel, kernel.slope + kernel.gz)
             if isinstance(kernel, Pieces) and kernel.flips:
                 own = own + stack.sums(self.scatter(kernel, kernel.pull + kernel.gl))
+        pull = added(self.scatter(kernel, kernel.slope + kernel.gz) for kernel in self.kernels)
         rhs[:d] -= stack.products(pull) + self.q @ fixed.g
-        np.subtract.at(rhs, terms.index, own)
+        rhs -= terms.places @ own
         self.bound.aim(self.xi, target, rhs)
         self.links.aim(self.Z @ self.xi - self.least, target)
         rhs += self.Z.T @ (self.links.y + self.links.k)

@@ -129,12 +129,13 @@ class Pieces:
         Wa = self._inverse(self.a)
         self.jz = (self.omega * self.a).sum(axis=0) * self.per_mass
         # About the mean slope, a'Wa - (1'Wa)^2/1'W1 has no cancellation left.
-        self.hzz = ((self.a - self.jz) * Wa).sum(axis=0)
+        self.tilt = self.a - self.jz
+        self.hzz = (self.tilt * Wa).sum(axis=0)
         if self.flips:
             self.jl = (self.omega * self.e).sum(axis=0) * self.per_mass
-            self.hzl = ((self.e - self.jl) * Wa).sum(axis=0)
-            We = self._inverse(self.e)
-            self.hll = ((self.e - self.jl) * We).sum(axis=0)
+            self.lean = self.e - self.jl
+            self.hzl = (self.lean * Wa).sum(axis=0)
+            self.hll = (self.lean * self._inverse(self.e)).sum(axis=0)
 
     def _inverse(self, x: Array | float) -> Array:
         """(1/D + T'')^-1 x."""
@@ -172,9 +173,9 @@ class Pieces:
         self.g = self.rest + self.miss
         self.Wg = self._inverse(self.g)
         self.gu = (self.Wg.sum(axis=0) + self.short) * self.per_mass
-        self.gz = ((self.a - self.jz) * self.Wg).sum(axis=0) - self.jz * self.short
+        self.gz = (self.tilt * self.Wg).sum(axis=0) - self.jz * self.short
         if self.flips:
-            self.gl = ((self.e - self.jl) * self.Wg).sum(axis=0) - self.jl * self.short
+            self.gl = (self.lean * self.Wg).sum(axis=0) - self.jl * self.short
 
     def move(self, dz: Array, dlam: Array | float, dP: Array | float) -> None:
         """The steps that go with a step of z, lambda and P."""

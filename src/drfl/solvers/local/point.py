@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import deepcopy
+from functools import reduce
+from operator import add
 from typing import Self, TypeVar
 
 import numpy as np
 
 from drfl.losses import Array
 from drfl.solvers.local.bounds import BOUNDS
-from drfl.solvers.local.cones import Orthant, SecondOrder
+from drfl.solvers.local.cones import Orthant, SecondOrder, diagonal
 from drfl.solvers.local.entropy import Entropy
 from drfl.solvers.local.fixed import Fixed
 from drfl.solvers.local.lines import Kernel, make_kernels
@@ -25,6 +28,11 @@ LOOSER = 0.05  # by this share t grows when other rows are looked at
 FARTHEST = 5.0  # t at the start, in units in which a coefficient is about 1
 ROOM, WARM = 2.0, 0.3  # of a first guess: t in units of the norm, products in units of the losses
 RIDGE = 1e-6  # of the least-squares guess
+
+
+def added(values: Iterable[Array]) -> Array:
+    """The sum of what the kernels contribute; where there is one, its own array."""
+    return reduce(add, values)
 
 
 class Point:
@@ -114,7 +122,7 @@ class Point:
         """The model whose margins are nearest to 1, or whose residuals are smallest."""
         stack, d = self.stack, self.terms.d
         H = stack.gram(self.P)
-        H[np.arange(d), np.arange(d)] += RIDGE * np.trace(H) / d + 1e-300
+        diagonal(H)[:] += RIDGE * np.trace(H) / d + 1e-300
         target = stack.offset + 1.0 if self.terms.margin else stack.offset
         return np.asarray(np.linalg.solve(H, stack.products(self.P * target)), dtype=np.float64)
 
@@ -176,8 +184,9 @@ class Point:
     def losses(self) -> Array:
         """F_s as the method sees it."""
         terms, fixed, lam = self.terms, self.fixed, self.xi[self.terms.index]
-        worth = np.zeros(len(self.z))
-        for kernel in self.kernels:
-            worth += self.scatter(kernel, kernel.values(self.gather(kernel, self.z)))
+        worth = added(
+            self.scatter(kernel, kernel.values(self.gather(kernel, self.z)))
+            for kernel in self.kernels
+        )
         rows = self.stack.sums(self.stack.mass * worth)
         return rows + terms.rho * lam + fixed.constant + fixed.g @ self.x + fixed.pull * lam

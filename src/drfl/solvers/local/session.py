@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,8 @@ class LocalSession(Session):
         As `drfl.solvers.Solver.start` gets them.
     desk : Desk
         Where the rows arrive.
-    other : Session
-        The session of a method that takes over if rounding keeps this one from its tolerance.
+    other : callable
+        Makes the session of a method that takes over if rounding keeps this one from its tolerance.
     """
 
     def __init__(
@@ -39,13 +39,14 @@ class LocalSession(Session):
         n_features: int,
         tol: float,
         desk: Desk,
-        other: Session,
+        other: Callable[[], Session],
     ) -> None:
         self.problem, self.names, self.n, self.tol = problem, names, n_features, tol
         self.desk, self.number = desk, desk.open()
-        self.other, self.handed_over = other, False
+        self._make_other, self.handed_over = other, False
         self.round, self.replayed = 0, 0
         self.search: Search | None = None
+        self.other: Session  # once it has taken over
         self._iterations: Iterator[None]
         self._status: Status | None = None
 
@@ -100,6 +101,8 @@ class LocalSession(Session):
             self._status = Status.certified(self.search.gap)
         elif not self.handed_over:
             self.handed_over = next(self._iterations, self) is self
+            if self.handed_over:
+                self.other = self._make_other()
             if self.search.gap <= self.tol:
                 self._status = Status.certified(self.search.gap)
 

@@ -68,6 +68,11 @@ class Stack:
         """Clients with rows: sums of none are 0."""
         return np.flatnonzero(self.sizes)
 
+    @cached_property
+    def _begins(self) -> Ints:
+        """Where their rows begin."""
+        return self.starts[self._filled]
+
     def spread(self, values: Array) -> Array:
         """Each client's value for each of its rows."""
         if len(values) == 1:
@@ -78,9 +83,11 @@ class Stack:
         """Sums over the rows of every client, (S,)."""
         if self.n_clients == 1:
             return np.array([values.sum()])
+        if len(self._filled) == self.n_clients:
+            return np.add.reduceat(values, self._begins)
         total = np.zeros(self.n_clients)
         if len(self._filled):
-            total[self._filled] = np.add.reduceat(values, self.starts[self._filled])
+            total[self._filled] = np.add.reduceat(values, self._begins)
         return total
 
     def margins(self, x: Array) -> Array:
@@ -95,8 +102,7 @@ class Stack:
         """A'v of every client, (S, d)."""
         if isinstance(self.A, np.ndarray) and self.A.size <= SMALL and len(self._filled):
             out = np.zeros((self.n_clients, self.A.shape[1]))
-            starts = self.starts[self._filled]
-            out[self._filled] = np.add.reduceat(self.A * v[:, None], starts, axis=0)
+            out[self._filled] = np.add.reduceat(self.A * v[:, None], self._begins, axis=0)
             return out
         slices = [slice(*self.starts[s : s + 2]) for s in range(self.n_clients)]
         return np.array([np.asarray(self.A[part].T @ v[part]) for part in slices])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,7 @@ class Terms:
         """The number of the variable t."""
         return self.d
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many variables there are."""
         return max(self.d, int(self.index.max())) + 1
@@ -62,20 +63,38 @@ class Terms:
         """Whether the loss is of a margin."""
         return self.loss.task == "classification"
 
+    @cached_property
+    def moving(self) -> list[int]:
+        """The clients whose labels can move."""
+        return np.flatnonzero(np.isfinite(self.kappa)).tolist()
+
     @property
     def flips(self) -> bool:
         """Whether any label can move."""
-        return bool(np.isfinite(self.kappa).any())
+        return bool(self.moving)
+
+    @cached_property
+    def places(self) -> Array:
+        """Sums of the clients' values where their multipliers are: (size, S)."""
+        places = np.zeros((self.size, len(self.rho)))
+        places[self.index, np.arange(len(self.rho))] = 1.0
+        return places
 
     @property
     def certain(self) -> bool:
         """Whether the weights are known."""
         return len(self.rho) == 1 or self.mixture.radius == 0.0
 
-    @property
+    @cached_property
     def price(self) -> float:
         r""":math:`f\ge\mathrm{price}\,\|w\|_*` everywhere."""
         return self.mixture.support(self.rho)
+
+    @cached_property
+    def least(self) -> float:
+        """f is at least this everywhere, because of the floors."""
+        paid = self.rho > 0.0  # elsewhere the floor may be infinite
+        return self.mixture.support(self.rho * np.where(paid, self.floor, 0.0))
 
     @property
     def links(self) -> tuple[Array, Array]:

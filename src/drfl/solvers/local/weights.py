@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.linalg.lapack import dgetrf, dgetrs
 
 from drfl.losses import Array
 from drfl.mixture import Mixture
@@ -17,7 +18,13 @@ from drfl.solvers.local.cones import Orthant, SecondOrder
 
 
 class Weights:
-    """q and the multipliers of its constraints, with a resolved mixture that leaves q open."""
+    """q and the multipliers of its constraints, with a resolved mixture that leaves q open.
+
+    Attributes
+    ----------
+    c, dc, dq : arrays
+        The variables, their step, and the step of the weights.
+    """
 
     def __init__(self, mixture: Mixture) -> None:
         self.mixture = mixture
@@ -49,17 +56,12 @@ class Weights:
             self.c = center + min(0.5, theta / (2.0 * length) if length > 0.0 else 0.5) * step
             C, d = -one, np.zeros(S)
         self.C, self.d, self.total = C, d, float(self.e @ self.c)
-        self.dc = np.zeros_like(self.c)
+        self.dc, self.dq = np.zeros_like(self.c), np.zeros(S)
 
     @property
     def q(self) -> Array:
         """The weights."""
         return np.asarray(self.start_at + self.E @ self.c)
-
-    @property
-    def dq(self) -> Array:
-        """The step of the weights."""
-        return np.asarray(self.E @ self.dc)
 
     def start(self, size: float) -> None:
         """Multipliers for losses of this size."""
@@ -83,7 +85,7 @@ class Weights:
         """Take the scaling of the present point."""
         for part in self.parts:
             part.prepare()
-            part.second = np.zeros_like(part.s)
+            part.second = np.zeros(len(part.s))
         self.block = (self.C.T * self.cone.M) @ self.C
         if self.ball is not None:
             self.block += self.ball.matrix[1:, 1:]
@@ -100,14 +102,19 @@ class Weights:
     def couple(self, inner: Array) -> None:
         """Complete the block: ``inner`` is how the losses answer to q."""
         k = len(self.c)
-        self.K = np.zeros((k + 1, k + 1))
-        self.K[:k, :k] = self.block + self.E.T @ inner @ self.E
-        self.K[:k, k] = self.K[k, :k] = self.e
+        K = np.zeros((k + 1, k + 1))
+        K[:k, :k] = self.block + self.E.T @ inner @ self.E
+        K[:k, k] = K[k, :k] = self.e
+        self.factor, self.pivots, failed = dgetrf(K)
+        if failed:
+            raise np.linalg.LinAlgError("the system of the weights is singular")
 
     def solve(self, rhs: Array) -> None:
         """The step, from the right-hand side of the equation of c."""
-        rest = self.total - float(self.e @ self.c)
-        self.dc = np.linalg.solve(self.K, np.append(rhs, rest))[:-1]
+        both = np.empty(len(rhs) + 1)
+        both[:-1], both[-1] = rhs, self.total - self.e @ self.c
+        self.dc = dgetrs(self.factor, self.pivots, both)[0][:-1]
+        self.dq = self.E @ self.dc
 
     def move(self) -> None:
         """The steps of the cones that go with dc."""
