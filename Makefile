@@ -34,8 +34,8 @@ test: lint ## what CI runs: setup, lint and the fast tests
 test-all: lint ## the same with the slow tests
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m ""
 
-demo: .venv-demo/.complete ## install the core alone and fit the bundled heart data over three clients
-	@.venv-demo/bin/python examples/quickstart.py
+demo: .venv-demo/.complete ## install the core alone and compare seven methods on three hospitals
+	@.venv-demo/bin/drfl demo
 .venv-demo/.complete: pyproject.toml constraints.txt
 	$(call environment,.venv-demo,--editable .)
 

@@ -1,22 +1,22 @@
 """Distributionally robust federated learning: linear models, exact solutions, proven bounds."""
 
 from importlib import import_module
+from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING, Any
 
-from drfl import datasets
-from drfl.ball import Ball
-from drfl.client import Client, Policy
-from drfl.mixture import Mixture
-from drfl.problem import Problem
-from drfl.result import Result
-from drfl.run import solve
-from drfl.supports import Box, Polyhedron
-from drfl.worst_case import worst_case_loss
-
 if TYPE_CHECKING:
-    from drfl import baselines
+    from drfl import baselines, datasets
+    from drfl.ball import Ball
+    from drfl.client import Client, Policy
     from drfl.estimators import DRFLClassifier, DRFLRegressor, ScaleWarning
+    from drfl.mixture import Mixture
+    from drfl.models import load, save
+    from drfl.problem import Problem
+    from drfl.result import Result
+    from drfl.run import solve
     from drfl.selection import DRFLClassifierCV, DRFLRegressorCV, Selection, select
+    from drfl.supports import Box, Polyhedron
+    from drfl.worst_case import worst_case_loss
 
 __version__ = "0.1.0"
 
@@ -38,28 +38,43 @@ __all__ = [
     "__version__",
     "baselines",
     "datasets",
+    "load",
+    "save",
     "select",
     "solve",
     "worst_case_loss",
 ]
 
-# What needs scikit-learn is imported when it is first used: `import drfl` stays light.
+# Everything is imported when it is first used: the program answers at once, and what needs
+# scikit-learn costs only those who use it.
 _LATER = {
+    "Ball": "drfl.ball",
+    "Box": "drfl.supports",
+    "Client": "drfl.client",
     "DRFLClassifier": "drfl.estimators",
-    "DRFLRegressor": "drfl.estimators",
-    "ScaleWarning": "drfl.estimators",
     "DRFLClassifierCV": "drfl.selection",
+    "DRFLRegressor": "drfl.estimators",
     "DRFLRegressorCV": "drfl.selection",
+    "Mixture": "drfl.mixture",
+    "Policy": "drfl.client",
+    "Polyhedron": "drfl.supports",
+    "Problem": "drfl.problem",
+    "Result": "drfl.result",
+    "ScaleWarning": "drfl.estimators",
     "Selection": "drfl.selection",
+    "load": "drfl.models",
+    "save": "drfl.models",
     "select": "drfl.selection",
+    "solve": "drfl.run",
+    "worst_case_loss": "drfl.worst_case",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "baselines":
-        return import_module("drfl.baselines")
     if name in _LATER:
         return getattr(import_module(_LATER[name]), name)
+    if not name.startswith("_") and _find_spec(f"drfl.{name}") is not None:
+        return import_module(f"drfl.{name}")
     raise AttributeError(f"module 'drfl' has no attribute {name!r}")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
+from drfl.privacy import Guard, SpentError, require_known
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.wire import Failure, Message, Schema, WireError, validate, validate_arrays
@@ -60,6 +61,8 @@ class Client:
         The rows, as `drfl.rows.Rows` takes them; X is used in place.
     policy : Policy
         What it allows.
+    guard : Guard, optional
+        Disclosure control; without one cuts are exact and can give rows away.
 
     Examples
     --------
@@ -77,6 +80,7 @@ class Client:
         shift: ArrayLike | None = None,
         scale: ArrayLike | None = None,
         policy: Policy = Policy(),  # noqa: B008  (frozen)
+        guard: Guard | None = None,
     ) -> None:
         if not isinstance(name, str):
             raise TypeError(f"the name of a client must be a string, got {type(name).__name__}")
@@ -84,13 +88,19 @@ class Client:
             raise ValueError("the name of a client must not be empty")
         if not isinstance(policy, Policy):
             raise TypeError(f"policy must be a Policy, got {type(policy).__name__}")
-        self.name, self.policy = name, policy
+        if not isinstance(guard, Guard | None):
+            raise TypeError(f"guard must be a Guard or None, got {type(guard).__name__}")
+        self.name, self.policy, self.guard = name, policy, guard
         self.rows = Rows(X, y, weights=sample_weight, shift=shift, scale=scale)
         if self.rows.n_rows < policy.min_rows:
             raise ValueError(
                 f"client {name!r} has {self.rows.n_rows} rows, but its policy asks for at least "
                 f"{policy.min_rows}: it cannot take part"
             )
+        try:
+            self.ledger = None if guard is None else guard.open(self.rows)
+        except ValueError as error:
+            raise ValueError(f"client {name!r}: {error}") from error
 
     def __repr__(self) -> str:
         rows = self.rows
@@ -120,7 +130,7 @@ class Site:
 
     Attributes
     ----------
-    name, rows, policy
+    name, rows, policy, guard, ledger
         Those of the client.
     oracle : Oracle
         Its worst-case loss :math:`F_s`.
@@ -132,7 +142,10 @@ class Site:
 
     def __init__(self, client: Client, problem: Problem, *, debug: bool = False) -> None:
         self.name, self.rows, self.policy = client.name, client.rows, client.policy
+        self.guard, self.ledger = client.guard, client.ledger
         try:
+            if client.guard is not None:
+                require_known(problem, client.name)
             self.oracle = make_oracle(client.rows, problem.loss, problem.ball_of(client.name))
         except ValueError as error:
             raise ValueError(f"client {client.name!r}: {error}") from error
@@ -153,7 +166,10 @@ class Site:
         try:
             if message.kind not in handlers:
                 return Failure.UNKNOWN_KIND.message(message.round)
-            return self._reply(message, handlers[message.kind](self, message))
+            handler = handlers[message.kind]
+            if self.guard is not None and not getattr(handler, "guarded", False):
+                raise RefusedError(f"{message.kind!r} does not know how to answer under a guard")
+            return self._reply(message, handler(self, message))
         except Exception as error:
             if self.debug:
                 raise
@@ -188,6 +204,8 @@ class Checked:
     handler: Handler
     request: Schema
     reply: Schema
+    guarded: bool = False
+    """Whether it keeps to the ledger of a guarded client; others do not answer there."""
 
     def __call__(self, site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         sizes = validate(message, message.kind, None, self.request, site.sizes)
@@ -221,6 +239,7 @@ def row_shaped(
 def _code(error: Exception) -> Failure:
     for kind, code in {
         RefusedError: Failure.REFUSED,
+        SpentError: Failure.REFUSED,
         WithheldError: Failure.WITHHELD,
         WireError: Failure.BAD_REQUEST,
         MemoryError: Failure.MEMORY,

@@ -9,9 +9,8 @@ from typing import ClassVar
 from drfl.client import Checked, Handler
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver
-from drfl.solvers.bundle import exchange, recall
+from drfl.solvers.bundle import closing, exchange, recall
 from drfl.solvers.bundle.client import answer
-from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.bundle.settings import Settings
 
 
@@ -22,8 +21,9 @@ class Bundle(Settings, Solver):
     name: ClassVar[str] = "bundle"
     shared_ball: ClassVar[bool] = True
     handlers: ClassVar[Mapping[str, Handler]] = {
-        exchange.KIND: Checked(answer, exchange.REQUEST, exchange.REPLY),
-        recall.KIND: Checked(recall.recall, recall.REQUEST, {}),
+        exchange.KIND: Checked(answer, exchange.REQUEST, exchange.REPLY, guarded=True),
+        closing.KIND: Checked(closing.constants, closing.REQUEST, closing.REPLY, guarded=True),
+        recall.KIND: Checked(recall.recall, recall.REQUEST, {}, guarded=True),
     }
 
     def start(
@@ -35,4 +35,6 @@ class Bundle(Settings, Solver):
         tol: float,
         max_rounds: int,
     ) -> Session:
-        return BundleSession(self, problem, names, n_features, tol=tol, max_rounds=max_rounds)
+        return closing.ClosingSession(
+            self, problem, names, n_features, tol=tol, max_rounds=max_rounds
+        )

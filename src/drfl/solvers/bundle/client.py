@@ -19,6 +19,7 @@ from drfl.losses import Array
 from drfl.solvers.bundle.anchors import AnchorBox
 from drfl.solvers.bundle.curvature import density, hessian, pack_factor, pack_triangle, sketch
 from drfl.solvers.bundle.exchange import Dual, Request
+from drfl.solvers.bundle.guarded import guarded_answer
 from drfl.solvers.bundle.local import local_optimum
 from drfl.solvers.bundle.memory import Memory, groups_of, memory_of
 from drfl.solvers.bundle.views import Sight, View, dual_cut, make_view
@@ -31,6 +32,8 @@ LOCAL_ROWS = 5  # a local optimum on fewer rows per coefficient tells the others
 def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     """Evaluate the points of a request."""
     request = Request.read(message, site.dimension)
+    if site.ledger is not None:
+        return guarded_answer(site, request)
     view = make_view(site.oracle, shared=site.shared_ball, lifted=request.lifted)
     memory = memory_of(site)
     groups = groups_of(site, request.groups)

@@ -32,6 +32,7 @@ REPLY = {
     "dual": Field("float64", (None,), optional=True),
     "local": Field("float32", ("d",), optional=True),
     "about": Field("float64", (2,), optional=True),  # weight of the rows, size of a feature
+    "guard": Field("uint8", (1,), optional=True),  # k of the client's guard
     "facts": Field("float64", (3, None), optional=True),  # of a support: see AnchorBox.facts
 }
 

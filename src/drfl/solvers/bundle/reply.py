@@ -68,22 +68,27 @@ class Reply:
         return values
 
     def dual_cut(self, pool: Pool, client: int, round: int) -> Cuts:
-        """The dual cut: a family of its own, good for bounds only."""
+        """The dual cut, in the units of the other cuts."""
         assert self.dual is not None
-        piece = pool.pieces(client, DUAL_FAMILY, 1)
-        one, none = np.ones(1, np.intp), np.zeros(1)
-        return Cuts(
-            piece,
-            self.dual[:1],
-            self.dual[None, 1:],
-            none,
-            np.zeros((1, self.lifted)),
-            -one,
-            0 * one,
-            np.zeros(1, np.bool_),
-            round * one,
-            pool.serials(1),
-        )
+        return dual_cut(self.dual, pool, client, round, self.lifted)
+
+
+def dual_cut(numbers: Array, pool: Pool, client: int, round: int, lifted: int) -> Cuts:
+    """A cut (c, g) that need not touch: a family of its own, good for bounds only."""
+    piece = pool.pieces(client, DUAL_FAMILY, 1)
+    one, none = np.ones(1, np.intp), np.zeros(1)
+    return Cuts(
+        piece,
+        numbers[:1],
+        numbers[None, 1:],
+        none,
+        np.zeros((1, lifted)),
+        -one,
+        0 * one,
+        np.zeros(1, np.bool_),
+        round * one,
+        pool.serials(1),
+    )
 
 
 def read_reply(message: Message, round: int, asked: Request, lifted: int) -> Reply:

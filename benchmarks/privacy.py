@@ -1,0 +1,127 @@
+"""What a guard costs, and what goes without one.
+
+    python benchmarks/privacy.py [--rows N ...] [--features n ...] [--seeds 3] [--check]
+
+Three clients with N rows each, synthetic, hinge, l1, radius 0.01, label cost inf, mixture radius
+0.1, with an intercept. One row per N, n and k, medians over the seeds: the certified relative gap,
+the rounds, how many rows of the three clients some linear combination of their cuts isolates, and
+how many lower bounds were above the optimum, which a run without a guard gives to 1e-8. Without a
+guard (k = none) the clients send cuts of all rows and nothing else, up to a certified 1e-6.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is loaded
+
+import numpy as np
+
+import drfl
+from drfl.engines import SerialEngine
+from drfl.privacy import Guard
+
+CLIENTS, GUARDS = 3, (None, 3, 5, 10)
+# The certified gap at k = 5, n = 13.
+TARGETS = {(1000, 13, 5): 8e-4, (10_000, 13, 5): 6e-6}
+HEAD = (
+    "|      N |   n |    k | certified gap | rounds | rows isolated | invalid | seconds | target |"
+)
+
+
+class Recording(SerialEngine):
+    """Keeps the points that every client evaluates."""
+
+    def __init__(self):
+        super().__init__()
+        self.points = {}
+
+    def map(self, messages, deadline):
+        for name, message in messages.items():
+            if message.kind == "bundle":
+                self.points.setdefault(name, []).extend(message.arrays.get("x", []))
+        return super().map(messages, deadline)
+
+
+def make_data(N, n, seed):
+    rng = np.random.default_rng(seed)
+    direction = rng.normal(size=n)
+    direction /= np.linalg.norm(direction)
+    for _ in range(CLIENTS):
+        X = rng.normal(size=(N, n))
+        yield X, np.where(X @ direction + 0.5 * rng.normal(size=N) > 0.0, 1.0, -1.0)
+
+
+def isolated(client, points):
+    """Rows that some linear combination of the cuts consists of."""
+    y, sent = client.rows.y, []
+    if client.ledger is not None:
+        sent = [e.arrays["weights"] for e in client.ledger.entries if "weights" in e.arrays]
+    else:
+        for x in points:
+            sent.append(-y * (y * client.rows.scores(x[:-1], float(x[-1])) < 1.0))
+    U, s, _ = np.linalg.svd(np.array([np.ones_like(y), y, *sent]).T, full_matrices=False)
+    return int(((U[:, s > 1e-9 * s[0]] ** 2).sum(axis=1) > 1.0 - 1e-9).sum())
+
+
+def measure(N, n, k, seed):
+    ball, mixture = drfl.Ball(0.01, "l1"), drfl.Mixture(radius=0.1, p=1)
+    problem = drfl.Problem("hinge", ball, mixture, fit_intercept=True)
+    data = list(make_data(N, n, seed))
+    plain = [drfl.Client(f"c{s}", X, y) for s, (X, y) in enumerate(data)]
+    optimum = drfl.solve(problem, plain, tol=1e-8).objective
+    policy = drfl.Policy(curvature=False, groups=False, dual_cuts=False)
+    guard = None if k is None else Guard(k, secret=bytes([seed]))
+    clients = [
+        drfl.Client(f"c{s}", X, y, policy=policy, guard=guard) for s, (X, y) in enumerate(data)
+    ]
+    engine, start = Recording(), time.perf_counter()
+    result = drfl.solve(problem, clients, engine=engine, tol=1e-6, max_rounds=150)
+    seconds = time.perf_counter() - start
+    rows = sum(isolated(client, engine.points[client.name]) for client in clients)
+    return result.gap, result.rounds, rows, result.lower_bound > optimum * (1.0 + 1e-7), seconds
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rows", type=int, nargs="+", default=[100, 300, 1000, 10_000])
+    parser.add_argument("--features", type=int, nargs="+", default=[13, 100])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--check", action="store_true")
+    options, missed = parser.parse_args(), []
+    print(HEAD, "|---" * 9 + "|", sep="\n")
+    for n in options.features:
+        for N in options.rows:
+            for k in GUARDS:
+                missed += line(N, n, k, options.seeds)
+    if options.check and missed:
+        sys.exit(1)
+
+
+def line(N, n, k, seeds):
+    """Print a row; what it misses."""
+    name = f"| {N:6} | {n:3} | {k or 'none':>4} |"
+    try:
+        runs = [measure(N, n, k, seed) for seed in range(seeds)]
+    except ValueError as error:
+        print(f"{name} refused: {str(error).split(': ', 1)[1]} |", flush=True)
+        return []
+    gap, rounds, rows, _, seconds = (
+        statistics.median(column) for column in zip(*runs, strict=True)
+    )
+    invalid, target = sum(run[3] for run in runs), TARGETS.get((N, n, k))
+    met = "" if target is None else f"{target:.0e} {'met' if gap <= target else 'MISSED'}"
+    print(
+        f"{name} {gap:13.1e} | {rounds:6.0f} | {rows:13.0f} | {invalid:7} | {seconds:7.1f} "
+        f"| {met} |",
+        flush=True,
+    )
+    return [name] if invalid or (target is not None and gap > target) else []
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""``drfl explain``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+EXAMPLE = """\
+example:
+  drfl explain RUN/model.json a.csv b.csv c.csv
+
+A file is a client of the training, known by the file's name without its ending, or as NAME=FILE.
+With --rows single rows are shown: use it only where the data lie.
+"""
+SHOWN = 8
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.epilog = EXAMPLE
+    parser.add_argument("model", metavar="MODEL", help="a model file, like RUN/model.json")
+    parser.add_argument("files", metavar="[NAME=]FILE", nargs="+", help="the clients' files")
+    parser.add_argument("--rows", type=int, nargs="?", const=10, metavar="N", help="show N rows")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Explain."""
+    from drfl.cli.adversary import attack, worst_weights
+    from drfl.cli.main import OK
+    from drfl.cli.tables import read_rows
+    from drfl.models import read_model
+    from drfl.problem import to_json
+
+    model = read_model(options.model)
+    read = {
+        name: read_rows(model, path, target=True) for name, path in _named(options.files).items()
+    }
+    for k in range(len(model.coef)):
+        attacks = {name: attack(model, k, name, rows) for name, rows in read.items()}
+        weights = worst_weights(model, k, attacks)
+        if options.json:
+            for name, found in attacks.items():
+                facts = {"model": k, "client": name, "weight": weights.get(name)}
+                print(json.dumps(to_json(facts | found.facts()), allow_nan=False))
+            continue
+        if len(model.coef) > 1:
+            assert model.target.classes is not None
+            print(f"class {model.target.classes[k]} against the rest")
+        print("\n".join(_lines(model, attacks, weights)))
+        for name, found in attacks.items():
+            if options.rows is not None:
+                print("\n".join(_rows(model, name, read[name], found, options.rows)))
+    return OK
+
+
+def _named(files: list[str]) -> dict[str, Path]:
+    from drfl.cli.settings import named_files
+
+    return named_files(files)
+
+
+def _lines(model: Any, attacks: dict[str, Any], weights: dict[str, float]) -> list[str]:
+    width = max(len("client"), *(len(name) for name in attacks))
+    numeric = model.target.classes is None
+    head = "target moved" if numeric else "labels changed"
+    lines = [
+        f"{'client':{width}}  {'weight':>7}  {'loss':>9}  {'worst loss':>10}  "
+        f"{head:>14}  {'features moved':>14}  {'price':>9}"
+    ]
+    for name, found in attacks.items():
+        weight = f"{weights[name]:.4f}" if name in weights else "-"
+        label = f"{found.target_moved:.4g}" if numeric else f"{found.flipped:.2%}"
+        lines.append(
+            f"{name:{width}}  {weight:>7}  {found.loss:>9.5g}  {found.worst_loss:>10.5g}  "
+            f"{label:>14}  {found.moved:>14.4g}  {found.price:>9.4g}"
+        )
+    for name, found in attacks.items():
+        carried = [f"{feature} {share:.0%}" for feature, share in found.carriers(SHOWN)]
+        nothing = "the target" if found.target_moved > 0.0 else "no feature"
+        said = ", ".join(carried) if carried else nothing
+        lines.append(f"{name}: the risk is carried by {said}")
+        if not found.attained:
+            lines.append(f"{name}: the worst case is approached only, by rows that move very far")
+    return lines
+
+
+def _rows(model: Any, name: str, rows: Any, found: Any, shown: int) -> list[str]:
+    lines = [f"{name}: rows that the adversary changes most"]
+    lines += [
+        f"  {rows.table.path}, line {change.line}: {change.text}"
+        for change in found.rows(model, rows, shown)
+    ]
+    return lines if len(lines) > 1 else [f"{name}: no row is changed"]

@@ -1,0 +1,136 @@
+"""The settings of a training, one entry each: default, how it is read, and what it means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Read = Callable[[str, Any], Any]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One setting.
+
+    Attributes
+    ----------
+    default : object
+        None: it may be left out.
+    read : callable
+        From its name and a value out of a TOML file, or the text of a flag, to the setting.
+    help : str
+        What it means, in a line.
+    """
+
+    default: Any
+    read: Read
+    help: str
+
+
+def text(name: str, value: Any) -> str:
+    """A text that is not empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{name} must be a text, got {value!r}")
+    return value
+
+
+def one_of(*known: str) -> Read:
+    """One of these texts."""
+
+    def read(name: str, value: Any) -> str:
+        from drfl._registry import lookup
+
+        return lookup(name, value, {word: word for word in known})
+
+    return read
+
+
+def number(name: str, value: Any) -> float:
+    """A number; inf is one."""
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        result = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number, got {value!r}") from None
+    if math.isnan(result):
+        raise ValueError(f"{name} must be a number, got nan")
+    return result
+
+
+def whole(name: str, value: Any) -> int:
+    """A whole number."""
+    try:
+        if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+            raise ValueError
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must be a whole number, got {value!r}") from None
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or false."""
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return bool(value == "true")
+    raise ValueError(f"{name} must be true or false, got {value!r}")
+
+
+def texts(name: str, value: Any) -> tuple[str, ...]:
+    """A list of texts; on the command line with commas between them."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
+        raise ValueError(f"{name} must be a list of texts, got {value!r}")
+    return tuple(value)
+
+
+def number_or(*words: str) -> Read:
+    """A number, or one of these words."""
+
+    def read(name: str, value: Any) -> Any:
+        return value if value in words else number(name, value)
+
+    return read
+
+
+def radius(name: str, value: Any) -> Any:
+    """Return "auto", a number, or numbers by client (NORTH=0.1,SOUTH=0.2 on the command line)."""
+    if isinstance(value, str) and "=" in value:
+        pairs = [part.rpartition("=") for part in value.split(",")]
+        value = {client: number for client, _, number in pairs}
+    if isinstance(value, dict):
+        return {key: number(f"{name} of {key!r}", entry) for key, entry in value.items()}
+    return value if value == "auto" else number(name, value)
+
+
+def center(name: str, value: Any) -> Any:
+    """Return "uniform", "proportional", or a list of weights."""
+    if value in ("uniform", "proportional"):
+        return value
+    if isinstance(value, str):
+        value = value.split(",")
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{name} must be uniform, proportional or a list of weights: {value!r}")
+    return tuple(number(name, entry) for entry in value)
+
+
+def bounds(name: str, value: Any) -> dict[str, tuple[float, float]]:
+    """Bounds by column; AGE=0:120,BMI=10:80 on the command line."""
+    if isinstance(value, str):
+        pairs = [part.rpartition("=") for part in value.split(",") if part]
+        value = {column: pair.split(":") for column, _, pair in pairs}
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must give two bounds for each column, got {value!r}")
+    found = {}
+    for column, pair in value.items():
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise ValueError(f"{name} of {column!r} must be two bounds, got {pair!r}")
+        low, high = (number(f"{name} of {column!r}", bound) for bound in pair)
+        if not low <= high:
+            raise ValueError(f"{name} of {column!r}: the bound {low:g} is above {high:g}")
+        found[column] = (low, high)
+    return found

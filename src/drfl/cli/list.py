@@ -1,0 +1,65 @@
+"""``drfl list``."""
+
+from __future__ import annotations
+
+import argparse
+
+MOVES = {
+    "l1": "the sum of the moves of a row's features counts",
+    "l2": "their Euclidean length counts",
+    "linf": "the largest move counts",
+}
+PROVE = {
+    "bundle": "cutting planes with a proof, the default",
+    "ad_lpmm": "Algorithm 1 of the paper",
+    "admm": "consensus ADMM",
+    "local": "all rows at hand, without a support",
+}
+WHAT = ("losses", "norms", "solvers", "methods", "rules")
+EXAMPLE = """\
+example:
+  drfl list losses
+"""
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.epilog = EXAMPLE
+    parser.add_argument("what", nargs="*", metavar="WHAT", help=f"some of {', '.join(WHAT)}")
+
+
+def run(options: argparse.Namespace) -> int:
+    """List."""
+    from drfl._registry import lookup
+    from drfl.cli.main import OK
+
+    tables = known()
+    for what in options.what:
+        lookup("list", what, tables)
+    for what in options.what or WHAT:
+        print(f"{what}:")
+        width = max(len(name) for name in tables[what])
+        for name, text in tables[what].items():
+            print(f"  {name:{width}}  {text}")
+    return OK
+
+
+def known() -> dict[str, dict[str, str]]:
+    """Names with a line each, by what they are."""
+    from drfl.cli.methods import EXACT, NATIVE
+    from drfl.cli.rules import RULES
+    from drfl.losses import LOSSES
+    from drfl.norms import NORMS
+    from drfl.solvers import SOLVERS
+
+    tasks = {"classification": "for classes", "regression": "for numbers"}
+    return {
+        "losses": {name: tasks[loss.task] for name, loss in LOSSES.items()},
+        "norms": {name: MOVES[name] for name in NORMS},
+        "solvers": {name: PROVE[name] for name in SOLVERS},
+        "methods": {
+            **{name: f"{text} (exact, with a proof)" for name, text in EXACT.items()},
+            **{name: f"the iterations of {kind}, nothing proved" for name, kind in NATIVE.items()},
+        },
+        "rules": RULES,
+    }

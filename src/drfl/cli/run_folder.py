@@ -1,0 +1,136 @@
+"""The folder of a run: settings, records, checkpoint, model; see ``docs/run-folder.md``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from drfl.cli.settings import FREE, Settings, read_settings, to_toml
+from drfl.models.store import write_text
+from drfl.problem import to_json
+
+
+class RunFolder:
+    """Where a run keeps what it knows.
+
+    Parameters
+    ----------
+    path : Path
+        The folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config, self.model = path / "config.toml", path / "model.json"
+        self.records, self.checkpoint = path / "records.jsonl", path / "checkpoint"
+
+    @classmethod
+    def new(cls, out: str | None, name: str = "") -> RunFolder:
+        """A folder for a new run, by default named after the time; nothing is written yet."""
+        now = f"{name}{datetime.now():%Y-%m-%dT%H-%M-%S}"
+        folder = cls(Path("runs") / now if out is None else Path(out))
+        if folder.config.exists():
+            raise ValueError(
+                f"{folder.path} holds a run already: continue it with `drfl train --resume "
+                f"{folder.path}`, or choose another folder with --out"
+            )
+        if folder.path.exists() and not folder.path.is_dir():
+            raise ValueError(f"{folder.path} is a file: choose another folder with --out")
+        return folder
+
+    def create(self, settings: Settings) -> None:
+        """Write the settings down; the paths of the files are made absolute."""
+        absolute = {name: file.resolve() for name, file in settings.clients.items()}
+        write_text(self.config, to_toml(Settings(absolute, settings.values)))
+
+    @classmethod
+    def find(cls, path: str) -> RunFolder:
+        """An existing folder."""
+        folder = cls(Path(path))
+        if not folder.config.exists():
+            raise ValueError(f"{path} holds no run, there is no {folder.config}: check the path")
+        return folder
+
+    def settings(self, flags: Mapping[str, Any]) -> Settings:
+        """The settings of the run, overridden by flags."""
+        return read_settings(self.config, flags, [])
+
+    def check_identity(self, settings: Settings) -> None:
+        """Write down what the run depends on; refuse if that has changed since."""
+        path = self.checkpoint / "identity.json"
+        now = json.loads(json.dumps(to_json(_identity(settings))))
+        if not path.exists():
+            write_text(path, json.dumps(now, indent=1) + "\n")
+            return
+        try:
+            then = json.loads(path.read_text(encoding="utf-8"))
+            data, values = then["data"], then["settings"]
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{path} is damaged: start the run again in another folder") from None
+        for name, value in now["settings"].items():
+            if values.get(name) != value:
+                raise ValueError(
+                    f"the run in {self.path} had {name} = {values.get(name)!r}, not {value!r}: "
+                    "resume it with the same settings, or start a new run"
+                )
+        for client, fingerprint in now["data"].items():
+            if data.get(client) != fingerprint:
+                raise ValueError(
+                    f"{settings.clients[client]} has changed since the run in {self.path} "
+                    "started: put the old file back, or start a new run"
+                )
+
+    def remembered(self, name: str) -> Any:
+        """Something that an earlier part of the run has found out, or None."""
+        path = self.checkpoint / f"{name}.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+    def remember(self, name: str, value: Any) -> None:
+        """Keep something for a resumed run."""
+        write_text(self.checkpoint / f"{name}.json", json.dumps(to_json(value)) + "\n")
+
+
+def _identity(settings: Settings) -> dict[str, Any]:
+    values = {name: value for name, value in settings.all().items() if name not in FREE}
+    return {
+        "settings": {**values, "clients": list(settings.clients)},
+        "data": {name: _fingerprint(path) for name, path in settings.clients.items()},
+    }
+
+
+def _fingerprint(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Records:
+    """What happened in a run, one JSON object per line; from `open` on written as it happens."""
+
+    def __init__(self) -> None:
+        self.all: list[dict[str, Any]] = []
+        self.path: Path | None = None
+
+    def open(self, path: Path) -> None:
+        """Write what there is to a file, and everything that follows."""
+        self.path = path
+        self.rewrite(self.all)
+
+    def add(self, kind: str, **data: Any) -> dict[str, Any]:
+        """Add an object of this kind."""
+        record = to_json({"kind": kind, **data})
+        self.all.append(record)
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record, allow_nan=False) + "\n")
+        return dict(record)
+
+    def rewrite(self, records: list[dict[str, Any]]) -> None:
+        """Replace all of them at once."""
+        self.all = records
+        assert self.path is not None
+        text = "".join(json.dumps(to_json(r), allow_nan=False) + "\n" for r in records)
+        write_text(self.path, text)

@@ -1,0 +1,176 @@
+"""All settings of a training, from a TOML file and from flags; and back to TOML."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from drfl._registry import lookup
+from drfl.cli import fields as read
+from drfl.cli.fields import Field
+from drfl.preflight.wishes import MISSING, SCALES, TASKS, Wishes
+
+FIELDS: dict[str, Field] = {
+    "target": Field(None, read.text, "the column that is predicted"),
+    "task": Field("auto", read.one_of(*TASKS), f"what the target is: {', '.join(TASKS)}"),
+    "missing": Field("error", read.one_of(*MISSING), f"missing values: {', '.join(MISSING)}"),
+    "scale": Field("federated", read.one_of(*SCALES), f"of numbers: {', '.join(SCALES)}"),
+    "categorical": Field((), read.texts, "columns of numbers that are categories"),
+    "exclude": Field((), read.texts, "columns that are left out"),
+    "support": Field({}, read.bounds, "bounds of columns in the files' units: AGE=0:120,..."),
+    "loss": Field("auto", read.text, "hinge for classes and huber for numbers, or see `drfl list`"),
+    "epsilon": Field(None, read.number, "of the losses huber and epsilon_insensitive"),
+    "quantile": Field(None, read.number, "of the loss pinball"),
+    "radius": Field("auto", read.radius, "of the ball around a client's rows; auto: 0.1/sqrt(N_s)"),
+    "label_cost": Field(math.inf, read.number, "what it costs to change a label; inf: never"),
+    "norm": Field("l1", read.text, "in which changes of features are measured: l1, l2, linf"),
+    "mixture_radius": Field(
+        "auto", read.number_or("auto"), "of the clients' weights; auto: 0.2 for classes, 0 else"
+    ),
+    "mixture_norm": Field(1.0, read.number, "in which that is measured: 1, 2, inf"),
+    "mixture_center": Field("uniform", read.center, "uniform, proportional, or weights"),
+    "fit_intercept": Field(True, read.flag, "whether there is an intercept: true, false"),
+    "solver": Field("bundle", read.text, "the method, see `drfl list`"),
+    "engine": Field("serial", read.text, "how messages travel: serial, processes"),
+    "tol": Field(1e-6, read.number, "stop when the proved relative gap is at most this"),
+    "max_rounds": Field(200, read.whole, "stop after so many rounds"),
+    "select": Field(None, read.text, "choose the radius by this rule, see `drfl list`"),
+    "folds": Field(5, read.whole, "of the selection"),
+    "noise_scale": Field(None, read.number, "of the selection by the rule noise"),
+    "compare": Field((), read.texts, "other methods to train beside: erm,afl,drfa,wafl,..."),
+    "seed": Field(0, read.whole, "of all that is drawn at random"),
+}
+"""Every setting but the clients."""
+
+FREE = ("max_rounds", "engine", "compare")
+"""What may change when a run is resumed."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings by name, and the clients' files by client name."""
+
+    clients: dict[str, Path]
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values.get(name, FIELDS[name].default)
+
+    def wishes(self) -> Wishes:
+        """What the preflight asks for."""
+        names = [f.name for f in fields(Wishes)]
+        return Wishes(**{name: self[name] for name in names})
+
+    def with_values(self, **values: Any) -> Settings:
+        """The same with other values."""
+        return replace(self, values={**self.values, **values})
+
+    def all(self) -> dict[str, Any]:
+        """Every setting that has a value."""
+        found = {name: self[name] for name in FIELDS}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def read_settings(config: Path | None, flags: Mapping[str, Any], clients: list[str]) -> Settings:
+    """Settings of a file, overridden by those of the command line.
+
+    Parameters
+    ----------
+    config : Path or None
+        A TOML file; paths in it are relative to its folder.
+    flags : mapping of str to str
+        Texts by name; None where a flag was not given.
+    clients : list of str
+        Files, or NAME=FILE.
+    """
+    data = {} if config is None else _toml(config)
+    files = data.pop("clients", {})
+    where = Path() if config is None else config.parent
+    if not isinstance(files, dict) or not all(isinstance(f, str) for f in files.values()):
+        raise ValueError(f"{config}: [clients] must give a file for every client's name")
+    named = {name: where / file for name, file in files.items()}
+    if clients:
+        named = named_files(clients)
+    for name in data:
+        lookup("setting", name, FIELDS)
+    texts = {name: value for name, value in flags.items() if value is not None}
+    values = {name: FIELDS[name].read(name, value) for name, value in {**data, **texts}.items()}
+    return _complete(Settings(named, values))
+
+
+def _complete(settings: Settings) -> Settings:
+    if not settings.clients:
+        raise ValueError("there is no client: give --client FILE for each, or a settings file")
+    if settings["target"] is None:
+        if all(
+            path.suffix in (".libsvm", ".svm", ".svmlight") for path in settings.clients.values()
+        ):
+            return settings.with_values(target="label")
+        raise ValueError("there is no target: give --target COLUMN")
+    return settings
+
+
+def named_files(clients: list[str]) -> dict[str, Path]:
+    """Files by client name: that of the file without its ending, or as given in NAME=FILE."""
+    found: dict[str, Path] = {}
+    for entry in clients:
+        name, equals, file = entry.partition("=")
+        path = Path(file if equals else entry)
+        name = name if equals else path.stem
+        if name in found:
+            raise ValueError(
+                f"two clients are called {name!r}: give them names, like --client north={path}"
+            )
+        found[name] = path
+    return found
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist: write one with `drfl init`") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
+
+
+def to_toml(settings: Settings) -> str:
+    """All settings as TOML."""
+    lines = ["# The settings of this run.", ""]
+    for name, value in settings.all().items():
+        if name != "support":
+            lines.append(f"{name} = {toml_value(value)}")
+    for table, entries in (("support", settings["support"]), ("clients", settings.clients)):
+        lines += ["", f"[{table}]"]
+        lines += [
+            f"{json.dumps(k, ensure_ascii=False)} = {toml_value(v)}" for k, v in entries.items()
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def toml_value(value: Any) -> str:
+    """A value as TOML.
+
+    Examples
+    --------
+    >>> print(toml_value([1.0, math.inf, "a", True]))
+    [1.0, inf, "a", true]
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, dict):
+        pairs = (f"{json.dumps(k, ensure_ascii=False)} = {toml_value(v)}" for k, v in value.items())
+        return "{ " + ", ".join(pairs) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(toml_value(entry) for entry in value) + "]"
+    # JSON escapes what TOML wants escaped, except for the character DEL.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007F")

@@ -1,0 +1,93 @@
+"""What a reader is told at the end of a training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from drfl.models import Model
+
+SHOWN = 15
+
+
+def summary(model: Model, records: Sequence[dict[str, Any]]) -> list[str]:
+    """Lines about the proof, the clients, the coefficients and what was compared."""
+    (result,) = [record for record in records if record["kind"] == "result"]
+    others = [record for record in records if record["kind"] == "comparison"]
+    lines = [*_proofs(model), "", *_clients(model, result), "", *_coefficients(model)]
+    if others:
+        lines += ["", *comparison([result, *others])]
+    return lines
+
+
+def _proofs(model: Model) -> list[str]:
+    lines = []
+    for k, proof in enumerate(model.certificates):
+        what = f"class {_positive(model, k)}: " if len(model.certificates) > 1 else ""
+        lines.append(f"{what}{proof.status}")
+        lines.append(
+            f"  worst-case loss {proof.objective:.6g}, proved to be at least "
+            f"{proof.lower_bound:.6g}, {proof.rounds} rounds"
+        )
+    return lines
+
+
+def _positive(model: Model, k: int) -> Any:
+    assert model.target.classes is not None
+    return model.target.classes[k]
+
+
+def _clients(model: Model, result: dict[str, Any]) -> list[str]:
+    width = max(len("client"), *(len(client.name) for client in model.clients))
+    names = list(next(iter(result["clients"].values())))
+    heads = "".join(f"  {name.replace('_', ' '):>17}" for name in names)
+    lines = [f"{'client':{width}}  {'rows':>8}  {'weight':>7}  {'worst loss':>10}{heads}"]
+    for client in model.clients:
+        cells = "".join(f"  {_number(result['clients'][client.name][n]):>17}" for n in names)
+        lines.append(
+            f"{client.name:{width}}  {client.rows:>8}  {client.weights[0]:>7.4f}  "
+            f"{client.losses[0]:>10.5g}{cells}"
+        )
+    return lines
+
+
+def _coefficients(model: Model) -> list[str]:
+    size = np.abs(model.coef).max(axis=0)
+    order = np.argsort(-size, kind="stable")[:SHOWN]
+    width = max(len("coefficient of"), *(len(model.features[j]) for j in order))
+    lines = [f"{'coefficient of':{width}}  (scaled as above)"]
+    lines += [
+        f"{model.features[j]:{width}}" + "".join(f"  {w:+10.4f}" for w in model.coef[:, j])
+        for j in order
+    ]
+    more = len(size) - len(order)
+    lines += [f"and {more} more"] if more > 0 else []
+    lines.append(f"{'intercept':{width}}" + "".join(f"  {b:+10.4f}" for b in model.intercept))
+    return lines
+
+
+def comparison(records: Sequence[dict[str, Any]]) -> list[str]:
+    """The table of methods, each judged on the clients' own rows."""
+    name = next(iter(next(iter(records[0]["clients"].values()))))
+    worst = max if name in ("mse", "mae") else min
+    lines = [
+        f"{'method':12}  {'mean ' + name:>14}  {'worst client':>14}  {'proved gap':>10}  "
+        f"{'rounds':>6}  {'kB':>8}"
+    ]
+    for record in records:
+        values = [float(scores[name]) for scores in record["clients"].values()]
+        gap = "none" if record["method"] not in _PROVED else f"{float(record['gap']):.1e}"
+        lines.append(
+            f"{record['method']:12}  {np.mean(values):>14.4g}  {worst(values):>14.4g}  {gap:>10}  "
+            f"{record['rounds']:>6}  {record['kilobytes']:>8.1f}"
+        )
+    return lines
+
+
+_PROVED = ("drfl", "erm", "afl", "drfa", "wafl")
+
+
+def _number(value: float | str) -> str:
+    return f"{float(value):.4g}"

@@ -1,0 +1,91 @@
+"""Files as the rows of a model that exists already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.models import Model
+from drfl.preflight.targets import target_values
+from drfl.tables import Number, Reading, Table, TableError, encoded, read_table
+from drfl.tables.encode import missing_rows, refuse_missing, require_columns
+from drfl.tables.errors import shown
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class FileRows:
+    """The rows of a file.
+
+    Attributes
+    ----------
+    table : Table
+        As it was read.
+    X : array or CSR array of shape (M, n)
+        Features in the units of the file, of the rows that can be used.
+    keep : array of shape (N,)
+        Which rows these are.
+    y : array of shape (M,) or None
+        Positions of classes or scaled targets.
+    """
+
+    table: Table
+    X: Any
+    keep: NDArray[np.bool_]
+    y: Array | None
+
+
+def read_rows(model: Model, path: Path, *, target: bool) -> FileRows:
+    """Read the columns that a model needs, and its target if it is wanted."""
+    names = [column.name for column in model.columns]
+    texts = [column.name for column in model.columns if not isinstance(column, Number)]
+    if target and isinstance((model.target.classes or [0])[0], str):
+        texts.append(model.target.name)
+    only = frozenset([*names, *([model.target.name] if target else [])])
+    table = read_table(path, Reading(text=frozenset(texts), only=only))
+    require_columns(table, model.columns)
+    keep = ~missing_rows(table, model.columns)
+    if model.missing != "drop" and not keep.all():
+        for column in model.columns:
+            if not (isinstance(column, Number) and column.fill is not None):
+                refuse_missing(table, column.name, "fill it: the model was trained without such")
+    y = None
+    if target:
+        keep &= ~_missing_target(model, table)
+        y = _targets(model, table)[keep]
+    X = encoded(table, model.columns, None if keep.all() else keep)
+    return FileRows(table, X, keep, y)
+
+
+def _missing_target(model: Model, table: Table) -> NDArray[np.bool_]:
+    name = model.target.name
+    if name not in table.columns:
+        raise TableError(f"{table.path} has no column {name!r}, the target: it cannot be judged")
+    if model.missing != "drop":
+        refuse_missing(table, name, "fill it, or drop the row")
+    return table.missing(name)
+
+
+def _targets(model: Model, table: Table) -> Array:
+    target = model.target
+    if target.classes is None and table.is_text(target.name):
+        line, value = table.not_numbers.get(target.name, (1, ""))
+        raise TableError(
+            f"{table.path}, line {line}: the target {target.name!r} holds {shown(value)}, not a "
+            "number"
+        )
+    y = target_values(table, target)
+    strange = np.isnan(y) & ~table.missing(target.name)
+    if strange.any():
+        row = int(np.argmax(strange))
+        known = ", ".join(str(label) for label in target.classes or ())
+        raise TableError(
+            f"{table.path}, line {table.lines([row])[0]}: the target {target.name!r} has a class "
+            f"that the model does not know: it knows {known}"
+        )
+    return y

@@ -1,0 +1,118 @@
+"""``drfl train``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from drfl.cli.settings import FIELDS
+
+EXAMPLE = """\
+example:
+  drfl train --client a.csv --client b.csv --client c.csv --target disease --out RUN
+  drfl train settings.toml --radius 0.05 --compare erm,afl
+  drfl train --resume RUN
+"""
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.epilog = EXAMPLE
+    parser.add_argument("config", nargs="?", type=Path, help="a settings file, see `drfl init`")
+    parser.add_argument(
+        "--client", action="append", default=[], metavar="[NAME=]FILE", help="one for each client"
+    )
+    parser.add_argument("--out", metavar="RUN", help="the folder to write to (runs/<time>)")
+    parser.add_argument("--resume", metavar="RUN", help="continue a run that was interrupted")
+    parser.add_argument("--quiet", action="store_true", help="say nothing unless it is an error")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    group = parser.add_argument_group("settings, as in a settings file")
+    for name, field in FIELDS.items():
+        group.add_argument(f"--{name.replace('_', '-')}", dest=f"set_{name}", help=field.help)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train."""
+    from drfl.cli.console import Console
+    from drfl.cli.problems import check_before_reading
+    from drfl.cli.run_folder import RunFolder
+    from drfl.cli.settings import read_settings
+
+    console = Console(quiet=options.quiet, as_json=options.json)
+    flags = {name: getattr(options, f"set_{name}") for name in FIELDS}
+    if options.resume is not None:
+        if options.config or options.client or options.out:
+            raise ValueError("--resume takes the files and the folder of the run: give it alone")
+        folder = RunFolder.find(options.resume)
+        settings = folder.settings(flags)
+    else:
+        settings = read_settings(options.config, flags, options.client)
+        folder = RunFolder.new(options.out)
+    check_before_reading(settings)
+    _check_methods(settings)
+    _check_files(settings)
+    return _train(settings, folder, console, fresh=options.resume is None)
+
+
+def _train(settings: Any, folder: Any, console: Any, *, fresh: bool) -> int:
+    from drfl.cli.main import FAILED, OK, SHORT
+    from drfl.cli.problems import make_problem
+    from drfl.cli.run_folder import Records
+    from drfl.cli.summary import summary
+    from drfl.cli.training import Training
+    from drfl.solvers import StatusKind
+
+    if not fresh:
+        folder.check_identity(settings)
+    training = Training(settings, folder, console, Records())
+    training.prepare()
+    try:
+        if fresh:
+            folder.create(settings)
+            folder.check_identity(settings)
+        training.records.open(folder.records)
+        if settings["select"]:
+            from drfl.cli.selecting import chosen_radius
+
+            training.settings = settings.with_values(radius=chosen_radius(training))
+            training.problem = make_problem(training.settings, training.agreement)
+        with console.warnings():
+            results = training.train()
+        failed = [r for r in results if r.status.kind is StatusKind.FAILED]
+        if failed:
+            from drfl.cli.main import say
+
+            say(failed[0].status.message)
+            return FAILED
+        model = training.finish(results)
+        training.compare(settings["compare"])
+    except KeyboardInterrupt:
+        console.clear()
+        raise KeyboardInterrupt(
+            f"interrupted; the rounds done are kept in {folder.checkpoint}: continue with "
+            f"`drfl train --resume {folder.path}`"
+        ) from None
+    console.say("", *summary(model, training.records.all), "", f"written: {folder.model}")
+    done = {StatusKind.CERTIFIED, StatusKind.LOCAL}
+    return OK if all(result.status.kind in done for result in results) else SHORT
+
+
+def _check_methods(settings: Any) -> None:
+    from drfl._registry import lookup
+    from drfl.cli.methods import known_methods
+
+    for name in settings["compare"]:
+        lookup("method", name, dict.fromkeys(known_methods()))
+    if settings["select"]:
+        from drfl.cli.rules import RULES
+
+        lookup("rule", settings["select"], RULES)
+        if settings["select"] == "noise" and settings["noise_scale"] is None:
+            raise ValueError("--select noise needs --noise-scale: the deviation of the noise")
+
+
+def _check_files(settings: Any) -> None:
+    for name, path in settings.clients.items():
+        if not path.is_file():
+            raise ValueError(f"the file of client {name!r}, {path}, does not exist: check the path")

@@ -1,0 +1,197 @@
+"""A training: preflight, selection, the runs of the linear models, what is compared."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import drfl
+from drfl.cli.console import Console
+from drfl.cli.facts import (
+    costs,
+    make_model,
+    own_units,
+    preflight_facts,
+    result_facts,
+    round_facts,
+)
+from drfl.cli.methods import stated
+from drfl.cli.metrics import metrics
+from drfl.cli.problems import make_problem
+from drfl.cli.run_folder import Records, RunFolder
+from drfl.cli.settings import Settings
+from drfl.client import Client
+from drfl.models import Model, write_model
+from drfl.preflight.desk import Desk
+from drfl.preflight.server import at_hand, preflight
+from drfl.problem import Problem
+from drfl.result import Record, Result
+from drfl.run import solve
+from drfl.solvers import Solver, solver_class
+
+
+@dataclass
+class Training:
+    """What a training works with.
+
+    Attributes
+    ----------
+    settings : Settings
+        All of them.
+    folder : RunFolder
+        Where it writes to.
+    console : Console
+        Whom it speaks to.
+    records : Records
+        What happened.
+    """
+
+    settings: Settings
+    folder: RunFolder
+    console: Console
+    records: Records
+
+    def prepare(self) -> None:
+        """The preflight: from files to clients that fit together."""
+        self.desks = [Desk(name, path) for name, path in self.settings.clients.items()]
+        names = [desk.name for desk in self.desks]
+        self.agreement = agreement = preflight(self.settings.wishes(), names, at_hand(self.desks))
+        self.console.say(*agreement.describe())
+        for sentence in agreement.warnings:
+            self.console.warn(sentence)
+        self.problem = make_problem(self.settings, agreement)
+        self._record("start", **self._versions(), seed=self.settings["seed"])
+        self._record("settings", **self.settings.all())
+        self._record("preflight", **preflight_facts(agreement))
+        self._record("problem", **self.problem.to_dict())
+
+    def train(self) -> list[Result]:
+        """Solve the problem of every linear model."""
+        solver = _solver(self.settings)
+        targets = self.targets
+        results = []
+        for k, positive in enumerate(targets):
+            prefix = f"class {k + 1} of {len(targets)}: " if len(targets) > 1 else ""
+            results.append(
+                self._solve(
+                    self.problem,
+                    solver,
+                    self.clients(positive),
+                    checkpoint=self.folder.checkpoint / f"model-{k}",
+                    model=k,
+                    prefix=prefix,
+                )
+            )
+        return results
+
+    def compare(self, names: Sequence[str]) -> None:
+        """Train other methods on the same clients."""
+        rows = list(self.agreement.rows.values())
+        for name in names:
+            problem, solver = stated(name, self.problem, rows, self.settings["seed"])
+            results = [
+                solve(
+                    problem,
+                    self.clients(positive),
+                    solver=solver,
+                    engine=self.settings["engine"],
+                    tol=self.settings["tol"],
+                    max_rounds=self.settings["max_rounds"],
+                )
+                for positive in self.targets
+            ]
+            self._record("comparison", **self.outcome(name, results, problem))
+
+    @property
+    def targets(self) -> list[int | None]:
+        """The class that is positive, for each linear model; None for a numeric target."""
+        classes = self.agreement.target.classes
+        if classes is None:
+            return [None]
+        return [1] if len(classes) == 2 else list(range(len(classes)))
+
+    def clients(self, positive: int | None) -> list[Client]:
+        """The clients of one linear model."""
+        return [desk.client(self.agreement, positive) for desk in self.desks]
+
+    def model(self, results: Sequence[Result], problem: Problem) -> Model:
+        """The model of these results."""
+        return make_model(self.agreement, results, problem)
+
+    def outcome(self, name: str, results: Sequence[Result], problem: Problem) -> dict[str, Any]:
+        """How a method did, on the clients' own rows."""
+        model = self.model(results, problem)
+        scored = {}
+        for desk in self.desks:
+            rows = desk.client(self.agreement, self.targets[0]).rows
+            pairs = zip(model.coef, model.intercept.tolist(), strict=True)
+            scores = np.column_stack([rows.scores(w, b) for w, b in pairs])
+            y = desk.rows(self.agreement)[1]
+            scored[desk.name] = metrics(model, *own_units(model, scores, y))
+        return {"method": name, **costs(results), "clients": scored}
+
+    def finish(self, results: Sequence[Result]) -> Model:
+        """Write the model, and the records with the history of all rounds."""
+        model = self.model(results, self.problem)
+        outcome = self.outcome("drfl", results, self.problem)
+        self._record("result", **outcome, **result_facts(model, results))
+        write_model(model, self.folder.model)
+        rounds = [
+            {"kind": "round", "model": k, **round_facts(record)}
+            for k, result in enumerate(results)
+            for record in result.history
+        ]
+        others = [record for record in self.records.all if record["kind"] != "round"]
+        at = next(k for k, record in enumerate(others) if record["kind"] == "result")
+        self.records.rewrite([*others[:at], *rounds, *others[at:]])
+        return model
+
+    def _solve(
+        self,
+        problem: Problem,
+        solver: Solver,
+        clients: list[Client],
+        *,
+        checkpoint: Path,
+        model: int,
+        prefix: str,
+    ) -> Result:
+        def watch(record: Record) -> None:
+            self._record("round", model=model, **round_facts(record))
+            self.console.progress(record, prefix)
+
+        result = solve(
+            problem,
+            clients,
+            solver=solver,
+            engine=self.settings["engine"],
+            tol=self.settings["tol"],
+            max_rounds=self.settings["max_rounds"],
+            callbacks=[watch],
+            checkpoint=checkpoint,
+        )
+        self.console.clear()
+        return result
+
+    def _record(self, kind: str, **data: Any) -> None:
+        self.console.record(self.records.add(kind, **data))
+
+    def _versions(self) -> dict[str, str]:
+        return {
+            "drfl": drfl.__version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        }
+
+
+def _solver(settings: Settings) -> Solver:
+    """The solver, with the seed if it draws anything."""
+    kind: Any = solver_class(settings["solver"])
+    known = {field.name for field in fields(kind)} if is_dataclass(kind) else set[str]()
+    solver: Solver = kind(seed=settings["seed"]) if "seed" in known else kind()
+    return solver

@@ -1,0 +1,128 @@
+"""A trained model: the linear part, how a file becomes rows, and what was proved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.preflight.agreement import Target
+from drfl.preflight.moments import moments_of
+from drfl.problem import Problem
+from drfl.solvers.base import Status
+from drfl.tables import Column, Number, feature_names
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What was proved of one linear model; see `drfl.Result`."""
+
+    objective: float
+    lower_bound: float
+    gap: float
+    status: Status
+    rounds: int
+
+
+@dataclass(frozen=True)
+class ClientPart:
+    """What a client had to do with it: rows, and worst weight and loss of every linear model."""
+
+    name: str
+    rows: int
+    weights: tuple[float, ...]
+    losses: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Everything that a model file holds.
+
+    Attributes
+    ----------
+    target : Target
+        What is predicted.
+    columns : tuple of Column
+        What the features are made of.
+    scale, missing : str
+        How numbers were scaled, and what was done about missing values.
+    coef, intercept : arrays of shape (K, n) and (K,)
+        One linear model, or with more than two classes one for each against the rest; of scaled
+        features.
+    problem : Problem
+        What was minimised.
+    certificates : tuple of Certificate
+        What was proved, for each linear model.
+    clients : tuple of ClientPart
+        Who took part.
+    version : str
+        Of drfl.
+    """
+
+    target: Target
+    columns: tuple[Column, ...]
+    scale: str
+    missing: str
+    coef: Array
+    intercept: Array
+    problem: Problem
+    certificates: tuple[Certificate, ...]
+    clients: tuple[ClientPart, ...]
+    version: str
+
+    @property
+    def features(self) -> list[str]:
+        """The names of the features."""
+        return feature_names(self.columns)
+
+    def scaling(self, X: Any) -> tuple[Array, Array]:
+        """Shift and scale of every feature, for rows of one client in the units of its file."""
+        moments = moments_of(X, None) if self.scale == "per-client" else None
+        shift, scale = [], []
+        for column in self.columns:
+            if not isinstance(column, Number):
+                shift += [0.0] * len(column.levels)
+                scale += [1.0] * len(column.levels)
+            elif moments is None:
+                shift.append(column.shift)
+                scale.append(column.scale)
+            else:
+                at = len(shift)
+                deviation = float(moments.deviation[at])
+                shift.append(float(moments.mean[at]))
+                scale.append(deviation if deviation > 0.0 else 1.0)
+        return np.array(shift), np.array(scale)
+
+    def scores(self, X: Any) -> Array:
+        """The scores of rows in the units of their file, (N, K); numbers in the target's units."""
+        shift, scale = self.scaling(X)
+        u = self.coef / scale
+        scores = np.asarray(X @ u.T) + (self.intercept - u @ shift)
+        if self.target.classes is None:
+            scores = self.target.shift + self.target.scale * scores
+        return np.asarray(scores)
+
+    def positions(self, scores: Array) -> NDArray[np.intp]:
+        """The predicted classes, as positions among the classes (N,)."""
+        if scores.shape[1] == 1:
+            return np.asarray(scores[:, 0] > 0.0, dtype=np.intp)
+        return np.asarray(scores.argmax(axis=1), dtype=np.intp)
+
+    @property
+    def probabilistic(self) -> bool:
+        """Whether scores are log-odds."""
+        return self.problem.loss.name == "logistic"
+
+    def probabilities(self, scores: Array) -> Array:
+        """Of the classes (N, K), as those of `drfl.DRFLClassifier`."""
+        # The logarithm of the logistic function; the largest is subtracted against 0/0.
+        if scores.shape[1] == 1:
+            scores = np.column_stack([-scores, scores])
+            return np.asarray(np.exp(-np.logaddexp(0.0, -scores)))
+        logs = -np.logaddexp(0.0, -scores)
+        odds = np.exp(logs - logs.max(axis=1, keepdims=True))
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True))

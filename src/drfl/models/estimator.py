@@ -1,0 +1,160 @@
+"""Fitted estimators of model files, and the models of fitted estimators."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import check_is_fitted
+
+from drfl.estimators.base import RobustModel
+from drfl.models.document import Array, Certificate, ClientPart, Model
+from drfl.models.frames import features_of
+from drfl.preflight.agreement import Target
+from drfl.result import Result
+from drfl.tables import Number
+
+
+class LoadedModel(BaseEstimator):  # type: ignore[misc]
+    """A fitted model from a file; it takes the original columns.
+
+    Parameters
+    ----------
+    model : drfl.models.Model
+        What the file holds.
+
+    Attributes
+    ----------
+    coef_, intercept_ : arrays
+        As of `drfl.DRFLClassifier` and `drfl.DRFLRegressor`, of scaled features.
+    feature_names_in_ : array of str
+        The original columns.
+    problem_ : drfl.Problem
+        What was minimised.
+    objective_, lower_bound_, gap_ : arrays of shape (K,)
+        What was proved of each linear model.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.feature_names_in_ = np.array([c.name for c in model.columns], dtype=object)
+        self.n_features_in_ = len(model.columns)
+        self.coef_, self.intercept_ = model.coef, model.intercept
+        self.problem_ = model.problem
+        certificates = model.certificates
+        self.objective_ = np.array([c.objective for c in certificates])
+        self.lower_bound_ = np.array([c.lower_bound for c in certificates])
+        self.gap_ = np.array([c.gap for c in certificates])
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Refuse: what was loaded is fitted."""
+        raise TypeError("a loaded model is fitted already: train a new one with `drfl train`")
+
+    def _scores(self, X: Any) -> Array:
+        return self.model.scores(features_of(X, self.model))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+class LoadedClassifier(ClassifierMixin, LoadedModel):  # type: ignore[misc]
+    """A fitted classifier from a file; see `LoadedModel`. ``classes_`` are the classes."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self.classes_ = np.array(model.target.classes)
+
+    def decision_function(self, X: Any) -> Array:
+        """Scores of rows: (N,) for two classes, positive for the second; else (N, K)."""
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict the classes of rows (N,)."""
+        return np.asarray(self.classes_[self.model.positions(self._scores(X))])
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of the classes (N, K), for the logistic loss."""
+        if not self.model.probabilistic:
+            raise AttributeError("probabilities need a model with the logistic loss")
+        return self.model.probabilities(self._scores(X))
+
+
+class LoadedRegressor(RegressorMixin, LoadedModel):  # type: ignore[misc]
+    """A fitted regressor from a file; see `LoadedModel`."""
+
+    def predict(self, X: Any) -> Array:
+        """Predict the targets of rows (N,), in their own units."""
+        return self._scores(X)[:, 0]
+
+
+def loaded(model: Model) -> LoadedModel:
+    """The estimator of a model."""
+    return LoadedRegressor(model) if model.target.classes is None else LoadedClassifier(model)
+
+
+def model_of(estimator: Any) -> Model:
+    """The model of a fitted estimator."""
+    if isinstance(estimator, LoadedModel):
+        return estimator.model
+    scaler = None
+    names = getattr(estimator, "feature_names_in_", None)
+    if hasattr(estimator, "steps"):
+        parts = [step for _, step in estimator.steps]
+        if len(parts) != 2 or not isinstance(parts[0], StandardScaler):
+            raise TypeError("a pipeline must be a StandardScaler and one of drfl's estimators")
+        scaler, estimator = parts
+    if not isinstance(estimator, RobustModel):
+        raise TypeError(f"this is none of drfl's estimators: {type(estimator).__name__}")
+    check_is_fitted(estimator)
+    if names is None:
+        names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        names = [f"x{j + 1}" for j in range(estimator.n_features_in_)]
+    results = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
+    classes = getattr(estimator, "classes_", None)
+    return Model(
+        target=Target("target", None if classes is None else tuple(classes.tolist())),
+        columns=_numbers([str(name) for name in names], scaler),
+        scale="none" if scaler is None else "federated",
+        missing="error",
+        coef=np.atleast_2d(estimator.coef_),
+        intercept=np.atleast_1d(estimator.intercept_),
+        problem=estimator.problem_,
+        certificates=tuple(certificate(result) for result in results),
+        clients=_clients([str(name) for name in estimator.client_names_], results),
+        version=version("drfl"),
+    )
+
+
+def certificate(result: Result) -> Certificate:
+    """What a result has proved."""
+    return Certificate(
+        result.objective, result.lower_bound, result.gap, result.status, result.rounds
+    )
+
+
+def _numbers(names: list[str], scaler: Any) -> tuple[Number, ...]:
+    shift, scale = np.zeros(len(names)), np.ones(len(names))
+    if scaler is not None:
+        shift = shift if scaler.mean_ is None or not scaler.with_mean else scaler.mean_
+        scale = scale if scaler.scale_ is None else scaler.scale_
+    return tuple(
+        Number(name, float(a), float(b)) for name, a, b in zip(names, shift, scale, strict=True)
+    )
+
+
+def _clients(names: list[str], results: list[Result]) -> tuple[ClientPart, ...]:
+    return tuple(
+        ClientPart(
+            name,
+            0,
+            tuple(float(list(r.weights.values())[k]) for r in results),
+            tuple(float(list(r.client_losses.values())[k]) for r in results),
+        )
+        for k, name in enumerate(names)
+    )

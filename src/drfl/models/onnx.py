@@ -1,0 +1,133 @@
+"""A model as an ONNX graph, from the original columns to the prediction (extra ``onnx``)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drfl.models.document import Model
+from drfl.tables import OTHER, Number
+
+OPSET = 19
+"""The first in which texts can be compared."""
+
+
+def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write the whole pipeline: categories, filling, scaling, scores, prediction.
+
+    The graph has an input of shape (N, 1) for every column, double or string, named like the
+    column, and the outputs ``prediction`` and ``scores``. A graph cannot refuse anything: a text
+    that the model does not know counts as the reference, and NaN stays NaN.
+
+    Parameters
+    ----------
+    model : Model
+        As `drfl.models.read_model` gives it.
+    path : path
+        Where to.
+    """
+    try:
+        import onnx
+    except ImportError:
+        raise ImportError("an ONNX file needs onnx: pip install 'drfl[onnx]'") from None
+    if model.scale == "per-client":
+        raise ValueError("scale = 'per-client' depends on the file: such a model has no graph")
+    graph = _Graph(onnx).pipeline(model)
+    made = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=9
+    )
+    onnx.checker.check_model(made, full_check=True)
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    partial.write_bytes(made.SerializeToString())
+    os.replace(partial, target)
+
+
+class _Graph:
+    """Collects nodes and constants."""
+
+    def __init__(self, onnx: Any) -> None:
+        self.onnx, self.nodes, self.constants = onnx, list[Any](), list[Any]()
+
+    def pipeline(self, model: Model) -> Any:
+        inputs, features = [], []
+        for k, column in enumerate(model.columns):
+            number = isinstance(column, Number)
+            kind = self.onnx.TensorProto.DOUBLE if number else self.onnx.TensorProto.STRING
+            inputs.append(self.onnx.helper.make_tensor_value_info(column.name, kind, [None, 1]))
+            features += [self._number(k, column)] if number else self._category(column)
+        x = self.node("Concat", *features, axis=1)
+        shift, scale = model.scaling(np.zeros((1, len(model.features))))
+        # Folded into the coefficients: runtimes may fuse a division in single precision.
+        u = model.coef / scale
+        product = self.node("MatMul", x, self.constant(u.T))
+        scores = self.node("Add", product, self.constant(model.intercept - u @ shift))
+        prediction, kind = self._prediction(model, scores)
+        self.node("Identity", scores, output="scores")
+        self.node("Identity", prediction, output="prediction")
+        info = self.onnx.helper.make_tensor_value_info
+        outputs = [
+            info("prediction", kind, [None]),
+            info("scores", self.onnx.TensorProto.DOUBLE, [None, len(model.coef)]),
+        ]
+        return self.onnx.helper.make_graph(
+            self.nodes, "drfl", inputs, outputs, initializer=self.constants
+        )
+
+    def _number(self, k: int, column: Any) -> str:
+        if column.fill is None:
+            return str(column.name)
+        missing = self.node("IsNaN", column.name)
+        return self.node("Where", missing, self.constant(np.array(column.fill)), column.name)
+
+    def _category(self, column: Any) -> list[str]:
+        named = [level for level in column.levels if level != OTHER or not column.other]
+        equal = [self._equals(column.name, level) for level in named]
+        if not column.other:
+            return equal
+        known = self.node("Sum", *equal, self._equals(column.name, column.reference))
+        return [*equal, self.node("Sub", self.constant(np.array(1.0)), known)]
+
+    def _equals(self, name: str, level: str) -> str:
+        same = self.node("Equal", name, self.constant(np.array([level], dtype=object)))
+        return self.node("Cast", same, to=self.onnx.TensorProto.DOUBLE)
+
+    def _prediction(self, model: Model, scores: str) -> tuple[str, int]:
+        classes = model.target.classes
+        if classes is None:
+            y = self.node("Mul", self._squeezed(scores), self.scalar(model.target.scale))
+            return self.node(
+                "Add", y, self.scalar(model.target.shift)
+            ), self.onnx.TensorProto.DOUBLE
+        if len(classes) == 2:
+            above = self.node("Greater", self._squeezed(scores), self.scalar(0.0))
+            place = self.node("Cast", above, to=self.onnx.TensorProto.INT64)
+        else:
+            place = self.node("ArgMax", scores, axis=1, keepdims=0)
+        labels = np.array(classes)
+        labels = labels.astype(object) if labels.dtype.kind == "U" else labels
+        constant = self.constant(labels)
+        return self.node("Gather", constant, place), self.constants[-1].data_type
+
+    def _squeezed(self, scores: str) -> str:
+        """The only column of (N, 1)."""
+        return self.node("Squeeze", scores, self.constant(np.array([1], dtype=np.int64)))
+
+    def node(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+        """Add a node; the name of its output."""
+        name = output or f"drfl:{len(self.nodes)}"
+        made = self.onnx.helper.make_node(kind, list(inputs), [name], **attributes)
+        self.nodes.append(made)
+        return name
+
+    def scalar(self, value: float) -> str:
+        return self.constant(np.array(value))
+
+    def constant(self, value: Any) -> str:
+        """Add a constant; its name."""
+        name = f"drfl:constant {len(self.constants)}"
+        self.constants.append(self.onnx.numpy_helper.from_array(value, name))
+        return name

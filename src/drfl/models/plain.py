@@ -1,0 +1,212 @@
+"""A model as what JSON can hold, and back with every field checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from drfl.models.checks import (
+    distinct,
+    finite,
+    keys,
+    list_of,
+    number,
+    one_of,
+    positive,
+    text,
+    whole,
+)
+from drfl.models.document import Certificate, ClientPart, Model
+from drfl.models.errors import ModelError
+from drfl.preflight.agreement import Target
+from drfl.preflight.wishes import MISSING, SCALES
+from drfl.problem import Problem, to_json
+from drfl.solvers.base import Status, StatusKind
+from drfl.tables import OTHER, Category, Column, Number
+
+Json = dict[str, Any]
+
+FORMAT, SCHEMA = "drfl-model", 1
+FIELDS = (
+    "format",
+    "schema",
+    "drfl",
+    "target",
+    "columns",
+    "scale",
+    "missing",
+    "coefficients",
+    "problem",
+    "certificate",
+    "clients",
+)
+
+
+def to_plain(model: Model) -> Json:
+    """Write a model down; what JSON lacks becomes "inf", "-inf" or "nan"."""
+    return {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        "drfl": model.version,
+        "target": _target_to_plain(model.target),
+        "columns": [_column_to_plain(column) for column in model.columns],
+        "scale": model.scale,
+        "missing": model.missing,
+        "coefficients": [
+            {"coef": to_json(coef), "intercept": float(intercept)}
+            for coef, intercept in zip(model.coef, model.intercept, strict=True)
+        ],
+        "problem": model.problem.to_dict(),
+        "certificate": [
+            {
+                "objective": to_json(c.objective),
+                "lower_bound": to_json(c.lower_bound),
+                "gap": to_json(c.gap),
+                "status": {"kind": str(c.status.kind), "message": c.status.message},
+                "rounds": c.rounds,
+            }
+            for c in model.certificates
+        ],
+        "clients": [
+            {
+                "name": part.name,
+                "rows": part.rows,
+                "weights": to_json(part.weights),
+                "losses": to_json(part.losses),
+            }
+            for part in model.clients
+        ],
+    }
+
+
+def from_plain(data: Any) -> Model:
+    """Read what `to_plain` wrote; anything else is a ModelError."""
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ModelError("it is not a model file of drfl")
+    if data.get("schema") != SCHEMA:
+        raise ModelError(
+            f"its schema is {data.get('schema')!r:.20}, but this drfl reads {SCHEMA}: use the "
+            "version of drfl that wrote it"
+        )
+    keys("the model", data, FIELDS)
+    target = _target(data["target"])
+    columns = tuple(
+        _column(k, entry) for k, entry in enumerate(list_of("columns", data["columns"]))
+    )
+    distinct("columns", [column.name for column in columns])
+    coef, intercept = _linear(data["coefficients"], target, columns)
+    try:
+        problem = Problem.from_dict(data["problem"])
+    except (ValueError, TypeError) as error:
+        raise ModelError(f"its problem is wrong: {error}") from None
+    if problem.loss.task != target.task:
+        raise ModelError(f"its loss {problem.loss.name!r} does not fit its target")
+    certificates = [_certificate(c) for c in list_of("certificate", data["certificate"])]
+    clients = [_client(c, len(coef)) for c in list_of("clients", data["clients"])]
+    distinct("clients", [client.name for client in clients])
+    if len(certificates) != len(coef):
+        raise ModelError("'certificate' must have an entry for each of 'coefficients'")
+    return Model(
+        target=target,
+        columns=columns,
+        scale=one_of("scale", data["scale"], SCALES),
+        missing=one_of("missing", data["missing"], MISSING),
+        coef=coef,
+        intercept=intercept,
+        problem=problem,
+        certificates=tuple(certificates),
+        clients=tuple(clients),
+        version=text("drfl", data["drfl"]),
+    )
+
+
+def _target_to_plain(target: Target) -> Json:
+    if target.classes is None:
+        return {"name": target.name, "shift": target.shift, "scale": target.scale}
+    return {"name": target.name, "classes": list(target.classes)}
+
+
+def _target(data: Any) -> Target:
+    if isinstance(data, dict) and "classes" in data:
+        keys("target", data, ("name", "classes"))
+        classes = list_of("classes", data["classes"])
+        if len(classes) < 2 or not all(isinstance(c, str | int | float) for c in classes):
+            raise ModelError("'classes' must be a list of at least two labels")
+        if any(isinstance(c, float) and not math.isfinite(c) for c in classes):
+            raise ModelError("'classes' must hold finite numbers or text")
+        if len({type(c) is str for c in classes}) > 1 or len(set(classes)) < len(classes):
+            raise ModelError("'classes' must be different, and all text or all numbers")
+        return Target(text("name", data["name"]), tuple(classes))
+    keys("target", data, ("name", "shift", "scale"))
+    scale = positive("scale", data["scale"])
+    return Target(text("name", data["name"]), None, finite("shift", data["shift"]), scale)
+
+
+def _column_to_plain(column: Column) -> Json:
+    if isinstance(column, Number):
+        numbers = {"shift": column.shift, "scale": column.scale, "fill": column.fill}
+        return {"name": column.name, "kind": "number", **numbers}
+    levels = {"reference": column.reference, "levels": list(column.levels), "other": column.other}
+    return {"name": column.name, "kind": "category", **levels}
+
+
+def _column(k: int, data: Any) -> Column:
+    what = f"columns[{k}]"
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if kind == "number":
+        keys(what, data, ("name", "kind", "shift", "scale", "fill"))
+        fill = None if data["fill"] is None else finite("fill", data["fill"])
+        shift, scale = finite("shift", data["shift"]), positive("scale", data["scale"])
+        return Number(text("name", data["name"]), shift, scale, fill)
+    if kind != "category":
+        raise ModelError(f"the kind of {what} must be 'number' or 'category'")
+    keys(what, data, ("name", "kind", "reference", "levels", "other"))
+    levels = [text("a level", level) for level in list_of("levels", data["levels"])]
+    reference, other = text("reference", data["reference"]), data["other"]
+    distinct("levels", [reference, *levels])
+    if not isinstance(other, bool) or not levels or other != (levels[-1] == OTHER):
+        raise ModelError(f"'other' of {what} must say whether its last level is {OTHER!r}")
+    return Category(text("name", data["name"]), reference, tuple(levels), other)
+
+
+def _linear(data: Any, target: Target, columns: Sequence[Column]) -> tuple[Any, Any]:
+    models = list_of("coefficients", data)
+    expected = 1 if target.classes is None or len(target.classes) == 2 else len(target.classes)
+    if len(models) != expected:
+        raise ModelError(f"'coefficients' must have {expected} entries, got {len(models)}")
+    width = sum(len(column.features) for column in columns)
+    if width == 0:
+        raise ModelError("'columns' must name at least one column")
+    coef = []
+    for k, entry in enumerate(models):
+        keys(f"coefficients[{k}]", entry, ("coef", "intercept"))
+        row = [finite("coef", value) for value in list_of("coef", entry["coef"])]
+        if len(row) != width:
+            raise ModelError(f"'coef' must have {width} numbers, got {len(row)}")
+        coef.append(row)
+    return np.array(coef), np.array([finite("intercept", entry["intercept"]) for entry in models])
+
+
+def _certificate(data: Any) -> Certificate:
+    keys("certificate", data, ("objective", "lower_bound", "gap", "status", "rounds"))
+    keys("status", data["status"], ("kind", "message"))
+    kind = one_of("kind", data["status"]["kind"], [str(k) for k in StatusKind])
+    status = Status(StatusKind(kind), text("message", data["status"]["message"]))
+    names = ("objective", "lower_bound", "gap")
+    objective, lower_bound, gap = (number(name, data[name]) for name in names)
+    return Certificate(objective, lower_bound, gap, status, whole("rounds", data["rounds"]))
+
+
+def _client(data: Any, models: int) -> ClientPart:
+    keys("a client", data, ("name", "rows", "weights", "losses"))
+    rows = whole("rows", data["rows"])
+    weights, losses = (
+        tuple(number(name, value) for value in list_of(name, data[name]))
+        for name in ("weights", "losses")
+    )
+    if not len(weights) == len(losses) == models:
+        raise ModelError("'weights' and 'losses' of a client must have a number for each model")
+    return ClientPart(text("name", data["name"]), rows, weights, losses)

@@ -1,0 +1,1 @@
+"""The round before the first: clients agree on columns, categories, labels and scaling."""

@@ -1,0 +1,45 @@
+"""The target of a table: as numbers for the solvers, and its few different values."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.preflight.agreement import Array, Label, Target
+from drfl.tables.table import Table
+
+
+def target_values(table: Table, target: Target, keep: NDArray[np.bool_] | None = None) -> Array:
+    """Positions of classes (NaN for others), or scaled targets (N,)."""
+    if target.classes is None:
+        y = (table.number(target.name) - target.shift) / target.scale
+    elif table.is_text(target.name):
+        known = {str(label): float(k) for k, label in enumerate(target.classes)}
+        values = [known.get(level, np.nan) for level in table.levels[target.name]]
+        y = np.array([*values, np.nan])[table.text(target.name)]
+    else:
+        labels = np.array([_as_number(label) for label in target.classes])
+        numbers = table.number(target.name)
+        places = np.searchsorted(labels, numbers).clip(0, len(labels) - 1)
+        y = np.where(labels[places] == numbers, places, np.nan)
+    return np.asarray(y if keep is None else y[keep], dtype=np.float64)
+
+
+def _as_number(label: Label) -> float:
+    """A label as the number that it would be in a file; NaN if it is none."""
+    try:
+        return float(label)
+    except ValueError:
+        return np.nan
+
+
+def few_values(y: Array, most: int) -> list[list[float]] | None:
+    """Different values with their counts; None if there are more than so many."""
+    found: dict[float, int] = {}
+    for start in range(0, len(y), 1_000_000):
+        values, counts = np.unique(y[start : start + 1_000_000], return_counts=True)
+        for value, count in zip(values[: most + 1].tolist(), counts.tolist(), strict=False):
+            found[value] = found.get(value, 0) + count
+        if len(found) > most:
+            return None
+    return [[value, found[value]] for value in sorted(found)]

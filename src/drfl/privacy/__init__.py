@@ -1,0 +1,27 @@
+"""Disclosure control: what leaves a site tells of at least k rows."""
+
+from drfl.privacy.errors import SpentError
+from drfl.privacy.guard import Guard, guard_line
+from drfl.privacy.keeper import Answer, Keeper
+from drfl.privacy.ledger import Ledger
+from drfl.privacy.leverage import Leverage
+from drfl.privacy.preflight import merge_categories, require_known
+from drfl.privacy.scalars import release_metric, release_moments, release_scalar
+from drfl.privacy.statement import audit, audit_ledger
+
+__all__ = [
+    "Answer",
+    "Guard",
+    "Keeper",
+    "Ledger",
+    "Leverage",
+    "SpentError",
+    "audit",
+    "audit_ledger",
+    "guard_line",
+    "merge_categories",
+    "release_metric",
+    "release_moments",
+    "release_scalar",
+    "require_known",
+]

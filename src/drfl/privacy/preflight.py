@@ -1,0 +1,84 @@
+"""What is refused before anything is sent, and what counts as sent from the start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from drfl.losses import Array, Loss
+from drfl.problem import Problem
+from drfl.rows import Rows
+from drfl.supports import WholeSpace
+
+OTHER = "other"
+
+
+def require_enough(rows: Rows, k: int) -> None:
+    """Refuse data that are too few for a guard of k."""
+    N, n = rows.n_rows, rows.n_features
+    if 10 * k > N:
+        raise ValueError(f"{N} rows are too few for a guard of k = {k}: it needs at least {10 * k}")
+    if (n + 1) / N > 1.0 / (2 * k):
+        raise ValueError(
+            f"{n + 1} parameters on {N} rows are too many for a guard of k = {k}: it needs at "
+            f"least {2 * k * (n + 1)} rows, or fewer columns"
+        )
+    if rows.p is not None and np.ptp(rows.p) > 0.0:
+        raise ValueError("a guard knows rows of equal weight only: drop sample_weight")
+    counts = class_counts(rows)
+    if counts and min(counts) < k:
+        raise ValueError(
+            f"a class has {min(counts)} rows, fewer than k = {k}: its sums would tell of them"
+        )
+
+
+def require_known(problem: Problem, name: str) -> None:
+    """Refuse by name what a guard has no weights for."""
+    ball = problem.ball_of(name)
+    if problem.shared_ball:
+        raise ValueError("a guard does not know shared_ball=True: take guard=None or False")
+    if not isinstance(ball.support, WholeSpace):
+        kind = type(ball.support).__name__
+        raise ValueError(
+            f"a guard does not know the support {kind}: take the whole space, or guard=None"
+        )
+
+
+def class_counts(rows: Rows) -> list[int]:
+    """How many rows each class has; empty for targets of a regression."""
+    labels = np.unique(rows.y)
+    if not set(labels.tolist()) <= {-1.0, 1.0}:
+        return []
+    return [int((rows.y == label).sum()) for label in labels]
+
+
+def released(rows: Rows) -> list[Array]:
+    """Weights of the sums that count as known: of all rows, and of each class."""
+    ones = np.ones(rows.n_rows)
+    return [ones, rows.y.copy()] if class_counts(rows) else [ones]
+
+
+def is_linear(loss: Loss) -> bool:
+    """Whether the constant of a cut is linear in its weights, so that the audit covers it."""
+    return bool(loss.pieces) and len(loss.kinks) == 1
+
+
+def merge_categories(counts: Mapping[str, int], k: int, other: str = OTHER) -> dict[str, str]:
+    """Where each category goes so that none is told of with fewer than k rows.
+
+    Categories below k go into one called ``other``; if that has fewer than k as well, it takes
+    the smallest of the rest.
+
+    Examples
+    --------
+    >>> merge_categories({"a": 40, "b": 3, "c": 4}, 5)
+    {'a': 'a', 'b': 'other', 'c': 'other'}
+    >>> merge_categories({"a": 40, "b": 9, "c": 1}, 5)
+    {'a': 'a', 'b': 'other', 'c': 'other'}
+    """
+    rest = sorted((name for name in counts if counts[name] >= k), key=lambda name: counts[name])
+    gone = {name for name in counts if counts[name] < k}
+    while rest and 0 < sum(counts[name] for name in gone) < k:
+        gone.add(rest.pop(0))
+    return {name: other if name in gone else name for name in counts}

@@ -1,0 +1,68 @@
+"""What a ledger holds, for the person who answers for the site; never a row."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from drfl.privacy.journal import Journal
+from drfl.privacy.keeper import ANSWER
+from drfl.privacy.ledger import Ledger
+from drfl.privacy.leverage import Leverage
+from drfl.privacy.scalars import REFUSED, SCALAR
+from drfl.wire import Message
+
+
+def audit(path: str | os.PathLike[str]) -> str:
+    """A statement of the ledger at a path; the data are not needed and not touched.
+
+    Parameters
+    ----------
+    path : path
+        The file that a guard was given as its ledger.
+
+    Returns
+    -------
+    str
+        Answers by kind, the rank used of the rank allowed, the largest leverage, scalars.
+    """
+    journal = Journal(Path(path))
+    if not journal.exists:
+        raise ValueError(f"there is no ledger at {os.fspath(path)}: give the path of a guard's own")
+    head, *entries = journal.peek()
+    if head.kind != "ledger":
+        raise ValueError(f"{os.fspath(path)} is not a ledger: give the path of a guard's own")
+    _, k, n_rows, n_features, allowed = head.arrays["sizes"].tolist()
+    leverage = Leverage(n_rows, k)
+    for weights in head.arrays["released"]:
+        leverage.add(weights)
+    for entry in entries:
+        if "weights" in entry.arrays:
+            leverage.add(entry.arrays["weights"])
+    title = f"{os.fspath(path)}: {n_rows} rows, {n_features} columns, k = {k}"
+    return statement(title, entries, leverage, allowed)
+
+
+def audit_ledger(ledger: Ledger) -> str:
+    """The same of a ledger in memory."""
+    title = f"ledger in memory: {ledger.rows.n_rows} rows, k = {ledger.k}"
+    return statement(title, ledger.entries, ledger.leverage, ledger.allowed)
+
+
+def statement(title: str, entries: list[Message], leverage: Leverage, allowed: int) -> str:
+    """The lines of a statement."""
+    counts = Counter(entry.kind for entry in entries)
+    fresh = sum("weights" in entry.arrays for entry in entries if entry.kind == ANSWER)
+    return "\n".join(
+        [
+            title,
+            f"answers: {counts[ANSWER]} ({fresh} fresh, {counts[ANSWER] - fresh} stale), "
+            f"{counts[REFUSED]} refused",
+            f"rank: {leverage.rank} of {allowed}",
+            f"largest leverage of a row: {float(np.max(leverage.h)):.4f} of {leverage.limit:.4f}",
+            f"scalars: {counts[SCALAR]}",
+        ]
+    )

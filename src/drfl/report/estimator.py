@@ -1,0 +1,155 @@
+"""The report of a fitted estimator: the records that a run would have left."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+
+from drfl.estimators.table import ALL, Table
+from drfl.models import Model
+from drfl.models.estimator import LoadedModel, model_of
+from drfl.models.frames import features_of
+from drfl.problem import to_json
+from drfl.report.evidence import Json
+from drfl.report.measure import Plan, Sample, measured
+from drfl.report.measure.sample import metrics
+from drfl.report.run import units_of
+from drfl.result import Record, Result
+from drfl.selection import Selection
+
+
+def records_of(estimator: Any, X: Any, y: Any, clients: Any, plan: Plan) -> list[Json]:
+    """The records; the arguments are those of `drfl.report`."""
+    selection = estimator if isinstance(estimator, Selection) else None
+    estimator = estimator.estimator if selection is not None else estimator
+    model = model_of(estimator)
+    fitted = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
+    selection = selection or getattr(fitted, "selection_", None)
+    if (X is None) != (y is None):
+        raise ValueError("a report needs both X and y, or neither")
+    data = {} if X is None else _data(model, fitted, X, y, clients)
+    found = [{"kind": "plan", **asdict(plan)}, *measured(model, data, plan)] if data else []
+    records = [_start(), _settings(fitted), _preflight(model, getattr(y, "name", None), data)]
+    records += [{"kind": "problem", **model.problem.to_dict()}, *units_of(model)]
+    records += [] if selection is None else [_selection(selection, fitted)]
+    told: list[Json] = to_json([*records, *_rounds(fitted), _result(model, fitted, data), *found])
+    return told
+
+
+def _data(model: Model, fitted: Any, X: Any, y: Any, clients: Any) -> dict[str, Sample]:
+    """The rows by client, for the model: in the order of its clients."""
+    names = [part.name for part in model.clients]
+    loaded = isinstance(fitted, LoadedModel)
+    X = features_of(X, model) if loaded else X.to_numpy() if hasattr(X, "to_numpy") else X
+    X = np.asarray(X, dtype=np.float64) if isinstance(X, list) else X
+    given = np.asarray(y)
+    classes = model.target.classes
+    if classes is not None:
+        codes = {label: float(k) for k, label in enumerate(classes)}
+        strange = sorted({str(v) for v in given.tolist() if v not in codes})
+        if strange:
+            raise ValueError(f"y has the class {strange[0]!r}, which the model does not know")
+        target = np.array([codes[label] for label in given.tolist()])
+    else:
+        target = (given.astype(np.float64) - model.target.shift) / model.target.scale
+    table = Table.of(X, target, clients, None)
+    if sorted(table.labels) != sorted(names):
+        hint = ": name the client of each row" if table.labels == [ALL] else ""
+        raise ValueError(f"the rows are not of the clients of the fit, {', '.join(names)}{hint}")
+    factors = getattr(fitted, "class_weight_", None)
+    data = {}
+    for k, label in enumerate(table.labels):
+        rows = np.flatnonzero(table.member == k)
+        codes_here = target[rows]
+        weight = None if factors is None else factors[codes_here.astype(np.intp)]
+        ones = weight is None or bool((weight == 1.0).all())
+        data[label] = Sample(table.X[rows], codes_here, None if ones else weight)
+    return {name: data[name] for name in names}
+
+
+def _start() -> Json:
+    return {
+        "kind": "start",
+        "drfl": version("drfl"),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+    }
+
+
+def _settings(fitted: Any) -> Json:
+    params = {} if isinstance(fitted, LoadedModel) else fitted.get_params(deep=False)
+    plain = (str, int, float, bool, list, tuple, dict, type(None))
+    told = {key: v if isinstance(v, plain) else repr(v) for key, v in params.items()}
+    seed = {"seed": told["random_state"]} if "random_state" in told else {}
+    return {"kind": "settings", "estimator": type(fitted).__name__, **told, **seed}
+
+
+def _preflight(model: Model, target: Any, data: Mapping[str, Sample]) -> Json:
+    known = {part.name: part.rows for part in model.clients if part.rows > 0}
+    rows = {name: len(sample.y) for name, sample in data.items()} or known
+    classes = model.target.classes
+    found: Json = {"kind": "preflight", "target": target, "rows": rows}
+    if classes is None:
+        return found
+    codes = range(len(classes))
+    counts = {name: [int((s.y == k).sum()) for k in codes] for name, s in data.items()}
+    return found | {"classes": list(classes), "class_counts": counts}
+
+
+def _selection(selection: Selection, fitted: Any) -> Json:
+    table = [asdict(point) for point in selection.table]
+    rule = getattr(fitted, "rule", "that was asked for")
+    return {"kind": "selection", "rule": rule, "reason": selection.reason, "table": table}
+
+
+def _results(fitted: Any) -> list[Result]:
+    found = getattr(fitted, "result_", [])
+    return found if isinstance(found, list) else [found]
+
+
+def _rounds(fitted: Any) -> list[Json]:
+    return [
+        {"kind": "round", "model": k, **_facts(record)}
+        for k, result in enumerate(_results(fitted))
+        for record in result.history
+    ]
+
+
+def _facts(record: Record) -> Json:
+    facts = asdict(record)
+    facts.pop("info")
+    return facts
+
+
+def _result(model: Model, fitted: Any, data: Mapping[str, Sample]) -> Json:
+    models = [
+        {
+            "coef": model.coef[k],
+            "intercept": float(model.intercept[k]),
+            "objective": proof.objective,
+            "lower_bound": proof.lower_bound,
+            "gap": proof.gap,
+            "status": {"kind": str(proof.status.kind), "message": proof.status.message},
+            "weights": {part.name: part.weights[k] for part in model.clients},
+            "losses": {part.name: part.losses[k] for part in model.clients},
+        }
+        for k, proof in enumerate(model.certificates)
+    ]
+    scores = {n: metrics(model, model.coef, model.intercept, s) for n, s in data.items()}
+    kind = type(fitted).__name__
+    method = "drfl" if isinstance(fitted, LoadedModel) or kind.startswith("DRFL") else kind
+    costs = {
+        "gap": max(proof.gap for proof in model.certificates),
+        "rounds": sum(proof.rounds for proof in model.certificates),
+    }
+    names = {"features": model.features, "models": models, "clients": scores}
+    return {"kind": "result", "method": method, **costs, **names}

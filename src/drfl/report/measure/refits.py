@@ -1,0 +1,151 @@
+"""Models that are fitted again: on resampled rows, with other radii, by other methods."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from drfl.ball import Ball
+from drfl.mixture import Mixture
+from drfl.models import Model
+from drfl.problem import Problem
+from drfl.report.measure.sample import Array, Fit, Sample, metrics, refit
+from drfl.tables import Number
+
+Json = dict[str, Any]
+
+METHODS = ("local", "pooled", "erm", "afl", "drfa", "wafl")
+FACTORS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+LEVEL = 0.9
+
+
+def bootstrap(
+    model: Model, data: Mapping[str, Sample], refits: int, rng: np.random.Generator
+) -> Iterator[Json]:
+    """Percentile intervals of the coefficients: every client draws its own rows again."""
+    fits = []
+    for _ in range(refits):
+        drawn = {
+            name: sample.take(rng.integers(len(sample.y), size=len(sample.y)))
+            for name, sample in data.items()
+        }
+        fits.append(refit(model, model.problem, drawn).coef)
+    low, high = np.quantile(fits, [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0], axis=0)
+    for k in range(len(model.coef)):
+        ends = {"low": low[k].tolist(), "high": high[k].tolist()}
+        yield {"kind": "bootstrap", "model": k, "refits": refits, "level": LEVEL} | ends
+
+
+def comparisons(model: Model, data: Mapping[str, Sample], methods: Sequence[str]) -> Iterator[Json]:
+    """Other methods on the same rows, by what their problems are."""
+    for method in methods:
+        if method == "local":
+            fits = {name: _alone(model, name, sample) for name, sample in data.items()}
+        elif method == "pooled":
+            fits = dict.fromkeys(data, _alone(model, "all", _together(data)))
+        else:
+            fits = dict.fromkeys(data, refit(model, stated(method, model.problem, data), data))
+        scores = {n: metrics(model, fits[n].coef, fits[n].intercept, s) for n, s in data.items()}
+        gap = max(result.gap for fit in fits.values() for result in fit.results)
+        yield {"kind": "comparison", "method": method, "clients": scores, "gap": gap}
+
+
+def stated(method: str, problem: Problem, data: Mapping[str, Sample]) -> Problem:
+    """The problem of a method: erm trusts rows and weights, afl and drfa rows alone."""
+    certain = replace(problem.mixture, radius=0.0)
+    if method == "wafl":
+        radii = [problem.ball_of(name).radius for name in data]
+        ball = _resized(problem.ball_of(next(iter(data))), float(np.mean(radii)))
+        return _with(problem, ball, certain, shared_ball=len(data) > 1)
+    mixture = {
+        "erm": certain,
+        "afl": problem.mixture,
+        "drfa": replace(problem.mixture, radius=math.inf),
+    }[method]
+    return _with(with_radii(problem, 0.0), with_radii(problem, 0.0).ball, mixture)
+
+
+def with_radii(problem: Problem, factor: float) -> Problem:
+    """The same problem with all radii multiplied."""
+    balls = problem.ball
+    if isinstance(balls, Ball):
+        return _with(problem, _resized(balls, factor * balls.radius), problem.mixture)
+    resized = {name: _resized(ball, factor * ball.radius) for name, ball in balls.items()}
+    return _with(problem, resized, problem.mixture)
+
+
+def noises(
+    model: Model, data: Mapping[str, Sample], levels: Sequence[float], draws: int, seed: int
+) -> Iterator[Json]:
+    """The metrics of the model under noise."""
+    for name, sample in data.items():
+        if not sparse.issparse(sample.X):
+            for level in levels:
+                scores = _noisy(model, model.coef, model.intercept, sample, level, draws, seed)
+                yield {"kind": "noise", "client": name, "noise": level, "scores": scores}
+
+
+def radii(
+    model: Model, data: Mapping[str, Sample], level: float, draws: int, seed: int
+) -> Iterator[Json]:
+    """The metrics of models with other radii, on rows as they are and under noise."""
+    largest = max(model.problem.ball_of(name).radius for name in data)
+    dense = not any(sparse.issparse(sample.X) for sample in data.values())
+    for factor in FACTORS if largest > 0.0 else ():
+        fit = refit(model, with_radii(model.problem, factor), data)
+        for noise in (0.0, level) if dense else (0.0,):
+            scores = {
+                name: _noisy(model, fit.coef, fit.intercept, sample, noise, draws, seed)
+                for name, sample in data.items()
+            }
+            radius = {"radius": factor * largest, "noise": noise}
+            yield {"kind": "radius", "clients": scores} | radius
+
+
+def _noisy(
+    model: Model, coef: Array, intercept: Array, sample: Sample, level: float, draws: int, seed: int
+) -> dict[str, float]:
+    if level == 0.0:
+        return metrics(model, coef, intercept, sample)
+    rng = np.random.default_rng(seed)
+    _, scale = model.scaling(sample.X)
+    flags = [isinstance(column, Number) for column in model.columns for _ in column.features]
+    step = level * scale * np.array(flags)
+    found = []
+    for _ in range(draws):
+        X = sample.X + step * rng.normal(size=sample.X.shape)
+        found.append(metrics(model, coef, intercept, Sample(X, sample.y)))
+    return {name: float(np.mean([entry[name] for entry in found])) for name in found[0]}
+
+
+def _alone(model: Model, name: str, sample: Sample) -> Fit:
+    """ERM on the rows of one client."""
+    ball = _resized(_any_ball(model.problem), 0.0)
+    return refit(model, _with(model.problem, ball, Mixture()), {name: sample})
+
+
+def _together(data: Mapping[str, Sample]) -> Sample:
+    samples = list(data.values())
+    stack = sparse.vstack if sparse.issparse(samples[0].X) else np.vstack
+    X = stack([sample.X for sample in samples])
+    weights = [np.ones(len(s.y)) if s.weight is None else s.weight for s in samples]
+    return Sample(X, np.concatenate([sample.y for sample in samples]), np.concatenate(weights))
+
+
+def _any_ball(problem: Problem) -> Ball:
+    balls = problem.ball
+    return balls if isinstance(balls, Ball) else next(iter(balls.values()))
+
+
+def _resized(ball: Ball, radius: float) -> Ball:
+    return Ball(radius, ball.norm, ball.label_cost, ball.support)
+
+
+def _with(problem: Problem, ball: Any, mixture: Mixture, shared_ball: bool = False) -> Problem:
+    intercept = problem.fit_intercept
+    return Problem(problem.loss, ball, mixture, fit_intercept=intercept, shared_ball=shared_ball)

@@ -1,0 +1,113 @@
+"""A client's rows, its metrics, and models fitted to rows of several clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.client import Client
+from drfl.models import Model
+from drfl.problem import Problem
+from drfl.result import Result
+from drfl.run import solve
+from drfl.supports import WholeSpace
+
+Array = NDArray[np.float64]
+TOL = 1e-4
+"""Of refits: metrics and percentiles do not see more digits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows of one client.
+
+    Attributes
+    ----------
+    X : array or CSR array of shape (N, n)
+        Features in the units of the file.
+    y : array of shape (N,)
+        Positions of classes, or targets scaled as in the training.
+    weight : array of shape (N,), optional
+        Weights of the rows.
+    """
+
+    X: Any
+    y: Array
+    weight: Array | None = None
+
+    def take(self, rows: NDArray[np.intp]) -> Sample:
+        """Some of the rows."""
+        return Sample(
+            self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows]
+        )
+
+
+def signs(model: Model, k: int, y: Array) -> Array:
+    """The target of the k-th linear model."""
+    classes = model.target.classes
+    if classes is None:
+        return y
+    return np.where(y == (1 if len(classes) == 2 else k), 1.0, -1.0)
+
+
+def clients_of(model: Model, k: int, data: Mapping[str, Sample]) -> list[Client]:
+    """The clients of the k-th linear model, scaled as in the training."""
+    clients = []
+    for name, sample in data.items():
+        shift, scale = model.scaling(sample.X)
+        y = signs(model, k, sample.y)
+        clients.append(
+            Client(name, sample.X, y, sample_weight=sample.weight, shift=shift, scale=scale)
+        )
+    return clients
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Linear models (K, n) and (K,) of scaled features, and the results they come from."""
+
+    coef: Array
+    intercept: Array
+    results: list[Result]
+
+
+def refit(model: Model, problem: Problem, data: Mapping[str, Sample], tol: float = TOL) -> Fit:
+    """Solve a problem on these rows, for every linear model."""
+    # The rows are at hand, so the solver that needs them in one process may have them.
+    fast = problem.support_kind is WholeSpace and not problem.shared_ball
+    solver = "local" if fast else "bundle"
+    results = [
+        solve(problem, clients_of(model, k, data), solver=solver, tol=tol, max_rounds=1000)
+        for k in range(len(model.coef))
+    ]
+    coef = np.array([result.coef for result in results])
+    return Fit(coef, np.array([result.intercept for result in results]), results)
+
+
+def metrics(model: Model, coef: Array, intercept: Array, sample: Sample) -> dict[str, float]:
+    """How well linear models of scaled features predict, by the names that `drfl` uses."""
+    from sklearn.metrics import accuracy_score, recall_score, roc_auc_score  # late: slow to load
+
+    shift, scale = model.scaling(sample.X)
+    u = coef / scale
+    z = np.asarray(sample.X @ u.T) + (intercept - u @ shift)
+    if model.target.classes is None:
+        error = model.target.scale * (z[:, 0] - sample.y)
+        return {"mse": float(np.mean(error**2)), "mae": float(np.mean(np.abs(error)))}
+    present = np.unique(sample.y)
+    found = model.positions(z)
+    recall = recall_score(sample.y, found, labels=present, average="macro")
+    right = {
+        "accuracy": float(accuracy_score(sample.y, found)),
+        "balanced_accuracy": float(recall),
+    }
+    if len(present) < 2:
+        return right
+    if z.shape[1] == 1:
+        return right | {"auc": float(roc_auc_score(sample.y == 1, z[:, 0]))}
+    areas = [roc_auc_score(sample.y == k, z[:, int(k)]) for k in present]
+    return right | {"auc": float(np.mean(areas))}

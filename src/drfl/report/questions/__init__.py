@@ -1,0 +1,33 @@
+"""The questions of a report, a file for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from drfl.report.blocks import Section
+from drfl.report.evidence import Evidence
+from drfl.report.questions import (
+    clients,
+    coefficients,
+    course,
+    messages,
+    proof,
+    protection,
+    radius,
+    repeat,
+    rows,
+)
+from drfl.report.suppression import Groups
+
+QUESTIONS: tuple[Callable[[Evidence, Groups], Section | None], ...] = (
+    proof.section,
+    clients.section,
+    coefficients.section,
+    protection.section,
+    radius.section,
+    course.section,
+    messages.section,
+    repeat.section,
+    rows.section,
+)
+"""In the order in which a page answers them; None where the question does not arise."""

@@ -1,0 +1,142 @@
+"""Whom does it serve?"""
+
+from __future__ import annotations
+
+from drfl.report.blocks import Block, Mark, Marks, Section, Table, Text
+from drfl.report.evidence import Evidence, name, number, numbers, objects_of
+from drfl.report.figures import ABSENT, LOWER_IS_BETTER, count, metric, plain, share, title, worst
+from drfl.report.questions.proof import model_name
+from drfl.report.suppression import FEW, SMALLEST, Groups
+
+QUESTION = "Whom does it serve?"
+JUDGED = "Judged on the clients' own rows, those of the training: new rows may fare worse."
+
+
+def section(evidence: Evidence, groups: Groups) -> Section:
+    """Per client: metric, loss, worst weight, rows, class balance; and what others would do."""
+    result = evidence.first("result")
+    scores = client_scores(result.get("clients"), groups)
+    kinds = list(dict.fromkeys(kind for found in scores.values() for kind in found))
+    blocks: list[Block] = [_table(evidence, groups, scores, kinds)]
+    if groups.small:
+        blocks.insert(0, Text(_suppressed(groups), "note"))
+    blocks += _bars(evidence, groups, scores, kinds)
+    if kinds:
+        blocks += [Text(JUDGED, "note"), *_methods(evidence, groups, kinds[0])]
+    blocks += _demo(evidence)
+    return Section("clients", QUESTION, _answer(scores, kinds, groups), blocks)
+
+
+def client_scores(value: object, groups: Groups) -> dict[str, dict[str, float]]:
+    """The metrics of the clients that may be told."""
+    found = objects_of(value)
+    return {client: groups.scores(client, found.get(client)) for client in groups.shown}
+
+
+def _suppressed(groups: Groups) -> str:
+    listed = ", ".join(name(client) for client in groups.small[:10])
+    return (
+        f"Of {len(groups.small)} clients nothing is told, because they have fewer than {SMALLEST} "
+        f"rows or their number of rows is not known here: {listed}."
+    )
+
+
+def _answer(scores: dict[str, dict[str, float]], kinds: list[str], groups: Groups) -> str:
+    values = {c: found[kinds[0]] for c, found in scores.items() if kinds and kinds[0] in found}
+    if not values:
+        return f"{len(groups.clients)} clients took part; how well it serves them is not recorded."
+    low = worst(kinds[0], list(values.values()))
+    client = next(c for c, value in values.items() if value == low)
+    mean = sum(values.values()) / len(values)
+    return (
+        f"Its mean {title(kinds[0])} over {len(values)} clients is {metric(kinds[0], mean)}; the "
+        f"worst served is {name(client)} with {metric(kinds[0], low)}."
+    )
+
+
+def _table(
+    evidence: Evidence, groups: Groups, scores: dict[str, dict[str, float]], kinds: list[str]
+) -> Table:
+    models = evidence.models
+    labels = [model_name(k, len(models), groups.classes) for k in range(len(models))]
+    several = len(models) > 1
+    heads = ["client", "rows", *(f"of class {label}" for label in groups.classes)]
+    heads += [title(kind) for kind in kinds]
+    for label in labels[:3]:
+        what = f", {label}" if several else ""
+        heads += [f"worst-case loss{what}", f"worst weight{what}"]
+    rows = []
+    for client in [*groups.shown, *groups.small]:
+        cells = [name(client), FEW if groups.is_small(client) else count(groups.rows(client))]
+        told = zip(groups.classes, groups.counts(client), strict=True)
+        cells += [ABSENT if n is None else count(n) for _, n in told]
+        cells += [metric(kind, scores.get(client, {}).get(kind)) for kind in kinds]
+        for model in models[:3]:
+            known = not groups.is_small(client)
+            loss = number(objects_of(model.get("losses")).get(client)) if known else None
+            weight = number(objects_of(model.get("weights")).get(client)) if known else None
+            cells += [plain(loss), share(weight if groups.weights_are_shown else None)]
+        rows.append(cells)
+    return Table("The clients. – is what is not told or not known.", heads, rows)
+
+
+def _bars(
+    evidence: Evidence, groups: Groups, scores: dict[str, dict[str, float]], kinds: list[str]
+) -> list[Block]:
+    charts: list[Block] = []
+    if kinds:
+        rows = [
+            Mark(name(c), s[kinds[0]], metric(kinds[0], s[kinds[0]]))
+            for c, s in scores.items()
+            if kinds[0] in s
+        ]
+        charts.append(Marks(f"{title(kinds[0])} of each client", kinds[0], rows, bars=True))
+    for model in evidence.models[:1]:
+        losses, weights = numbers(model.get("losses")), numbers(model.get("weights"))
+        rows = [Mark(name(c), losses[c], plain(losses[c])) for c in groups.shown if c in losses]
+        charts.append(Marks("Worst-case loss of each client", "loss", rows, bars=True))
+        rows = [Mark(name(c), weights[c], share(weights[c])) for c in groups.shown if c in weights]
+        note = "What the adversary makes of the clients' weights: losses that count more."
+        if groups.weights_are_shown:
+            charts.append(Marks("Worst weights", "weight", rows, bars=True, note=note))
+    return [chart for chart in charts if isinstance(chart, Marks) and chart.rows]
+
+
+def _methods(evidence: Evidence, groups: Groups, kind: str) -> list[Block]:
+    """DRFL beside the other methods, on the same rows."""
+    marks, rows = [], []
+    for record in [evidence.first("result"), *evidence.of("comparison")]:
+        found = client_scores(record.get("clients"), groups)
+        dots = [
+            (s[kind], f"{name(c)}: {metric(kind, s[kind])}") for c, s in found.items() if kind in s
+        ]
+        if not dots:
+            continue
+        values = [value for value, _ in dots]
+        mean, low = sum(values) / len(values), worst(kind, values)
+        method = name(record.get("method", "method"))
+        marks.append(Mark(method, mean, f"mean {metric(kind, mean)}", dots=dots))
+        costs = [number(record.get(key)) for key in ("gap", "rounds", "kilobytes")]
+        kilobytes = ABSENT if costs[2] is None else f"{costs[2]:.1f}"
+        cells = [method, metric(kind, mean), metric(kind, low), plain(costs[0], 2)]
+        rows.append([*cells, count(costs[1]), kilobytes])
+    if len(marks) < 2:
+        return []
+    better = "lower" if kind in LOWER_IS_BETTER else "higher"
+    note = f"A dot is a client, the thick mark their mean; {better} is better."
+    head = ["method", f"mean {title(kind)}", "worst client", "proved gap", "rounds", "kB"]
+    return [
+        Marks(f"{title(kind)} by method", kind, marks, zero=False, note=note),
+        Table("Methods, each trained on the same rows.", head, rows),
+    ]
+
+
+def _demo(evidence: Evidence) -> list[Block]:
+    keys = ("clean_mean", "clean_worst", "noisy_mean", "noisy_worst")
+    rows = [
+        [name(record.get("method")), *(share(number(record.get(key))) for key in keys)]
+        for record in evidence.of("demo")
+    ]
+    head = ["method", "mean accuracy", "worst client", "mean under noise", "worst under noise"]
+    caption = "Methods on rows that were held out, means over splits of the demo's data."
+    return [Table(caption, head, rows)] if rows else []

@@ -1,0 +1,126 @@
+"""What carries the prediction?"""
+
+from __future__ import annotations
+
+from drfl.report.blocks import Block, Mark, Marks, Section, Table, Text
+from drfl.report.evidence import Evidence, Json, names, number, vector
+from drfl.report.figures import plain
+from drfl.report.questions.proof import model_name
+from drfl.report.suppression import Groups
+
+QUESTION = "What carries the prediction?"
+MOST_MODELS = 4
+NO_INTERVALS = (
+    "No intervals: they need refits on resampled rows, which are computed where the data lie."
+)
+UNITS = (
+    "A coefficient says by how much the score changes when its column changes by one unit of the "
+    "file; for a category, when it has this value instead of the reference. Columns of numbers in "
+    "different units are compared per standard deviation."
+)
+SCALED = "The units of the files are not recorded: these are coefficients of scaled columns."
+
+
+def section(evidence: Evidence, groups: Groups) -> Section:
+    """Coefficients with their names, in original units and per standard deviation."""
+    features = names(evidence.first("result").get("features"))
+    models = [m for m in evidence.models if len(vector(m.get("coef"))) == len(features)]
+    if not (models and features):
+        return Section("coefficients", QUESTION, "The coefficients are not recorded.")
+    units = Units(evidence.first("units"), len(features))
+    blocks: list[Block] = [Text(UNITS if units.known else SCALED, "note")]
+    for k, model in enumerate(models[:MOST_MODELS]):
+        which = "" if len(models) == 1 else f", {model_name(k, len(models), groups.classes)}"
+        intervals = _intervals(evidence, k, len(features))
+        blocks += _model(features, model, units, intervals, which)
+    bootstrap = evidence.first("bootstrap")
+    blocks.append(Text(_label(bootstrap) if bootstrap else NO_INTERVALS, "note"))
+    if len(models) > MOST_MODELS:
+        blocks.append(Text(f"{len(models) - MOST_MODELS} more models are in the model file."))
+    return Section("coefficients", QUESTION, _answer(features, vector(models[0]["coef"])), blocks)
+
+
+def _answer(features: list[str], coef: list[float]) -> str:
+    order = sorted(range(len(coef)), key=lambda j: -abs(coef[j]))
+    leading = [features[j] for j in order[:3] if coef[j] != 0.0]
+    zero = sum(value == 0.0 for value in coef)
+    if not leading:
+        return "No column: every coefficient is zero."
+    without = f" {zero} of {len(coef)} columns are not used." if zero else ""
+    return f"Per standard deviation, most by {', '.join(leading)}.{without}"
+
+
+def _label(bootstrap: Json) -> str:
+    refits, level = number(bootstrap.get("refits")), number(bootstrap.get("level"))
+    if refits is None or level is None:
+        return NO_INTERVALS
+    return (
+        f"Intervals are bootstrap percentile intervals: the middle {100 * level:.0f} % of "
+        f"{refits:.0f} refits, each on rows that every client has drawn again from its own with "
+        "replacement, scaled as in the training. They show how much a coefficient depends on which "
+        "rows were there. Robust training shrinks coefficients, so they are not confidence "
+        "intervals for a true effect, and an effect here is no cause."
+    )
+
+
+def _intervals(evidence: Evidence, k: int, n: int) -> list[tuple[float, float]]:
+    for record in evidence.of("bootstrap"):
+        low, high = vector(record.get("low")), vector(record.get("high"))
+        if record.get("model") == k and len(low) == len(high) == n:
+            return list(zip(low, high, strict=True))
+    return []
+
+
+def _model(
+    features: list[str],
+    model: Json,
+    units: Units,
+    intervals: list[tuple[float, float]],
+    which: str,
+) -> list[Block]:
+    coef = vector(model["coef"])
+    order = sorted(range(len(coef)), key=lambda j: -abs(coef[j]))
+    charts = []
+    for what, change in units.views(len(coef)):
+        marks = []
+        for j in order:
+            value = coef[j] * change[j]
+            ends = sorted(end * change[j] for end in intervals[j]) if intervals else []
+            between = f" ({plain(ends[0], 3)} to {plain(ends[1], 3)})" if ends else ""
+            low, high = ends or (None, None)
+            marks.append(Mark(features[j], value, f"{plain(value, 4)}{between}", low, high))
+        charts.append(Marks(f"Coefficients {what}{which}", what, marks))
+    head = ["column", *(chart.unit for chart in charts)]
+    rows = [
+        [row[0].label, *(mark.shown for mark in row)]
+        for row in zip(*(chart.rows for chart in charts), strict=True)
+    ]
+    intercepts = units.intercepts(coef, number(model.get("intercept")) or 0.0)
+    rows.append(["intercept", *(plain(value, 4) for value in intercepts)])
+    return [*charts, Table(f"All coefficients{which}.", head, rows, folded=True)]
+
+
+class Units:
+    """From scaled columns to those of the files; the record "units" may be absent."""
+
+    def __init__(self, record: Json, n: int) -> None:
+        self.shift, self.scale = vector(record.get("shift")), vector(record.get("scale"))
+        self.known = len(self.shift) == len(self.scale) == n and all(s > 0.0 for s in self.scale)
+        self.ways = 1 if all(scale == 1.0 for scale in self.scale) else 2  # else they are the same
+        self.target_scale = number(record.get("target_scale")) or 1.0
+        self.target_shift = number(record.get("target_shift")) or 0.0
+
+    def views(self, n: int) -> list[tuple[str, list[float]]]:
+        """What a coefficient is multiplied by, in each way to look at it."""
+        if not self.known:
+            return [("of scaled columns", [1.0] * n)]
+        units = ("per unit of the file", [self.target_scale / scale for scale in self.scale])
+        return [units, ("per standard deviation", [self.target_scale] * n)][: self.ways]
+
+    def intercepts(self, coef: list[float], intercept: float) -> list[float]:
+        """The score where every column is zero, in each of these ways."""
+        if not self.known:
+            return [intercept]
+        moved = sum(w * a / s for w, a, s in zip(coef, self.shift, self.scale, strict=True))
+        both = (intercept - moved, intercept)
+        return [self.target_shift + self.target_scale * b for b in both][: self.ways]

@@ -1,0 +1,132 @@
+"""What is it protected against?"""
+
+from __future__ import annotations
+
+from drfl.report.blocks import Block, Lines, Mark, Marks, Section, Series, Table, Text
+from drfl.report.evidence import Evidence, Json, name, number, numbers, objects_of
+from drfl.report.figures import plain, share, title, worst
+from drfl.report.questions.proof import model_name
+from drfl.report.suppression import Groups
+
+QUESTION = "What is it protected against?"
+MOST_CLIENTS = 6
+NOT_AT_HAND = (
+    "What noise does to the model, and what its adversary would choose, is computed where the "
+    "data lie; it was not recorded for this run."
+)
+REFITS = "Models of the same kind with other radii, on the rows of the training."
+NOISE = "Noise is Gaussian, in standard deviations of every column of numbers; means over draws."
+
+
+def section(evidence: Evidence, groups: Groups) -> Section:
+    """Metric against noise and radius, and the adversary's choice."""
+    blocks = [*_noise(evidence, groups), *_radii(evidence, groups), *_adversary(evidence, groups)]
+    if not evidence.of("adversary") and not evidence.of("noise"):
+        blocks.append(Text(NOT_AT_HAND, "note"))
+    return Section("protection", QUESTION, _answer(evidence.first("problem")), blocks)
+
+
+def _answer(problem: Json) -> str:
+    ball, mixture = objects_of(problem.get("ball")), objects_of(problem.get("mixture"))
+    if not problem:
+        return "The problem that was solved is not recorded."
+    label = ball.get("label_cost")
+    labels = "labels stay" if label in ("inf", None) else f"a label changes at the cost {label}"
+    radius, norm = number(ball.get("radius")), name(ball.get("norm", "l1"))
+    rows = "rows that move, by a distance of each client's own radius on average"
+    if radius is not None:
+        rows = f"rows that move by {plain(radius, 4)} on average, in the norm {norm}"
+    theta = mixture.get("radius")
+    weights = "weights of the clients that are as bad as can be"
+    if theta != "inf":
+        weights = f"weights of the clients that differ by {plain(number(theta), 4)} in all"
+    return f"Against {rows} ({name(labels)}), and against {weights}."
+
+
+def _noise(evidence: Evidence, groups: Groups) -> list[Block]:
+    """Metric against noise, for the worst clients and in the mean."""
+    curves: dict[str, dict[float, float]] = {}
+    kind = ""
+    for record in evidence.of("noise"):
+        client, level = str(record.get("client")), number(record.get("noise"))
+        scores = groups.scores(client, record.get("scores"))
+        if level is not None and scores:
+            kind = kind or next(iter(scores))
+            curves.setdefault(client, {})[level] = scores.get(kind, 0.0)
+    if not curves:
+        return []
+    levels = sorted(set.intersection(*(set(curve) for curve in curves.values())))
+    mean = [(x, sum(c[x] for c in curves.values()) / len(curves)) for x in levels]
+    by_worst = sorted(curves, key=lambda c: curves[c][levels[-1]] if levels else 0.0)
+    lines = [Series("mean", mean)]
+    lines += [
+        Series(name(client), [(x, curves[client][x]) for x in levels], dashed=True)
+        for client in by_worst[:MOST_CLIENTS]
+    ]
+    text = f"{title(kind)} against noise in all columns"
+    x = "noise, in standard deviations"
+    return [Lines(text, x, title(kind), lines, note=NOISE)]
+
+
+def _radii(evidence: Evidence, groups: Groups) -> list[Block]:
+    """Metric against the radius, on rows as they are and with noise."""
+    found: dict[float, list[tuple[float, float, float]]] = {}
+    kind = ""
+    for record in evidence.of("radius"):
+        x, level = number(record.get("radius")), number(record.get("noise"))
+        told = [groups.scores(c, s) for c, s in objects_of(record.get("clients")).items()]
+        scores = [entry for entry in told if entry]
+        if x is None or level is None or not scores:
+            continue
+        kind = kind or next(iter(scores[0]))
+        values = [entry[kind] for entry in scores if kind in entry]
+        if values:
+            low = worst(kind, values)
+            found.setdefault(level, []).append((x, sum(values) / len(values), low))
+    if not found:
+        return []
+    labels = [plain(x, 3) for x, _, _ in next(iter(found.values()))]
+    lines = []
+    for level, points in found.items():
+        what = "rows as they are" if level == 0.0 else f"noise {plain(level, 3)}"
+        mean = [(float(k), value) for k, (_, value, _) in enumerate(points)]
+        least = [(float(k), value) for k, (_, _, value) in enumerate(points)]
+        lines += [Series(f"mean, {what}", mean), Series(f"worst, {what}", least, dashed=True)]
+    text = f"{title(kind)} against the radius"
+    return [Lines(text, "radius", title(kind), lines, labels=labels, note=REFITS)]
+
+
+def _adversary(evidence: Evidence, groups: Groups) -> list[Block]:
+    """Worst weights, share of labels flipped, distance moved by feature."""
+    records = [
+        record
+        for record in evidence.of("adversary")
+        if not groups.is_small(str(record.get("client"))) and record.get("model", 0) == 0
+    ]
+    if not records:
+        return []
+    rows, total = [], dict[str, float]()
+    for record in records:
+        weight = number(record.get("weight")) if groups.weights_are_shown else None
+        keys = ("loss", "worst_loss", "features_moved", "price")
+        loss, worst_loss, moved, price = (number(record.get(key)) for key in keys)
+        flipped = share(number(record.get("labels_changed")))
+        losses = [plain(loss), plain(worst_loss)]
+        cells = [name(record.get("client")), share(weight), *losses, flipped]
+        rows.append([*cells, plain(moved, 4), plain(price, 4)])
+        part = 1.0 / len(records) if weight is None else weight
+        for feature, distance in numbers(record.get("scaled_moves")).items():
+            total[feature] = total.get(feature, 0.0) + part * distance
+    head = ["client", "worst weight", "loss", "worst-case loss", "labels changed"]
+    head += ["distance moved", "price of distance"]
+    which = model_name(0, len(evidence.models), groups.classes)
+    caption = f"The adversary's choice: the worst case within the radii, at {which}."
+    blocks: list[Block] = [Table(caption, head, rows)]
+    order = sorted((f for f in total if total[f] > 0.0), key=lambda feature: -total[feature])
+    marks = [Mark(name(f), total[f], plain(total[f], 3)) for f in order]
+    if marks:
+        note = "Mean distance in standard deviations, the clients with their worst weights."
+        blocks.append(Marks("How far the adversary moves each column", "", marks, True, note=note))
+    if any(record.get("attained") is False for record in records):
+        blocks.append(Text("A worst case is only approached, by few rows that move very far."))
+    return blocks

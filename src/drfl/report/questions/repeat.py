@@ -1,0 +1,73 @@
+"""What is needed to repeat it?"""
+
+from __future__ import annotations
+
+import json
+
+from drfl.report.blocks import Section, Table
+from drfl.report.evidence import Evidence, Json, clipped, number, objects_of
+from drfl.report.evidence import name as short
+from drfl.report.figures import plain
+from drfl.report.suppression import Groups
+
+QUESTION = "What is needed to repeat it?"
+LONGEST = 200
+
+
+def section(evidence: Evidence, groups: Groups) -> Section:
+    """Every parameter, version and seed."""
+    start = {key: value for key, value in evidence.first("start").items() if key != "kind"}
+    seed = start.pop("seed", evidence.first("settings").get("seed"))
+    start |= {} if seed is None else {"seed": seed}
+    plan = {key: value for key, value in evidence.first("plan").items() if key != "kind"}
+    settings = {k: v for k, v in evidence.first("settings").items() if k != "kind"}
+    problem = _problem(evidence.first("problem"), groups)
+    tables = [
+        Table("Versions and seed.", ["what", "value"], _rows(start), texts=2),
+        Table("Settings.", ["setting", "value"], _rows(_told(settings, groups)), texts=2),
+        Table("The problem that was solved.", ["part", "value"], _rows(problem), texts=2),
+        Table("What the report itself computed.", ["what", "value"], _rows(plan), texts=2),
+    ]
+    known = f"drfl {short(start['drfl'])}" if "drfl" in start else "The version that is named"
+    drawn = "" if seed is None else f" seed {short(seed)},"
+    answer = f"{known},{drawn} the settings below and the same rows."
+    return Section("repeat", QUESTION, answer, [table for table in tables if table.rows])
+
+
+def _rows(values: Json) -> list[list[str]]:
+    return [[short(key), _shown(value)] for key, value in values.items()]
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return clipped(value, LONGEST)
+    found = number(value)
+    if found is not None:
+        return plain(found, 12)
+    return clipped(json.dumps(value, ensure_ascii=False), LONGEST)
+
+
+def _told(settings: Json, groups: Groups) -> Json:
+    """Settings, without those of clients of which nothing is told."""
+    radius = settings.get("radius")
+    if isinstance(radius, dict):
+        radius = {client: value for client, value in radius.items() if client in groups.shown}
+        return {**settings, "radius": radius}
+    return settings
+
+
+def _problem(problem: Json, groups: Groups) -> Json:
+    """The parts of a problem, one per row."""
+    parts: Json = {}
+    balls = objects_of(problem.get("ball"))
+    if balls and "radius" not in balls:
+        # By default a radius depends on the number of rows.
+        told = {c: objects_of(ball) for c, ball in balls.items() if c in groups.shown}
+        parts["radius"] = {client: ball.get("radius") for client, ball in told.items()}
+        balls = next(iter(told.values()), {})
+        balls = {key: value for key, value in balls.items() if key != "radius"}
+    for what in (objects_of(problem.get("loss")), balls, objects_of(problem.get("mixture"))):
+        prefix = "mixture " if "center" in what else "loss " if "name" in what else ""
+        parts |= {f"{prefix}{key}": value for key, value in what.items()}
+    flags = ("fit_intercept", "shared_ball")
+    return parts | {key: problem[key] for key in flags if key in problem}

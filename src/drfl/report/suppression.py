@@ -1,0 +1,91 @@
+"""Groups of fewer than five rows are not told about.
+
+A client with fewer rows is named, and nothing else of it is shown. A class with fewer rows at a
+client is not counted; as the others could be subtracted from the client's rows, the next smaller
+one is left out with it, and so are the metrics that depend on single classes.
+"""
+
+from __future__ import annotations
+
+from drfl.report.blocks import MOST_MARKS as MANY
+from drfl.report.evidence import Evidence, names, numbers, objects_of, vector, whole
+
+SMALLEST = 5
+FEW = f"< {SMALLEST}"
+
+
+class Groups:
+    """How many rows there are, and what of it may be told.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        Its preflight record says how many rows each client has, and of which class.
+
+    Attributes
+    ----------
+    clients : list of str
+        Every client, in order.
+    classes : list of str
+        The classes; none for a numeric target.
+    shown : dict with str for keys
+        The clients of which more than the name is told; if there are many, those with the largest
+        worst-case loss come first, as a page has no room for all.
+    small : list of str
+        The other ones.
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        found = evidence.first("preflight")
+        rows = objects_of(found.get("rows"))
+        models = evidence.models
+        weights = objects_of(models[0].get("weights")) if models else {}
+        self.clients = [str(client) for client in rows or weights]
+        self.classes = names(found.get("classes"))
+        self._rows = {str(client): whole(value) for client, value in rows.items()}
+        counts = objects_of(found.get("class_counts"))
+        self._counts = {str(client): vector(value) for client, value in counts.items()}
+        mixture = objects_of(evidence.first("problem").get("mixture"))
+        self._proportional = mixture.get("center") == "proportional"
+        losses = numbers(models[0].get("losses")) if models else {}
+        known = [client for client in self.clients if not self.is_small(client)]
+        if len(known) > MANY:
+            known.sort(key=lambda client: -losses.get(client, 0.0))
+        self.shown = dict.fromkeys(known)
+        self.small = [client for client in self.clients if client not in self.shown]
+        self._thin = {client for client in self.shown if None in self.counts(client)}
+
+    @property
+    def weights_are_shown(self) -> bool:
+        """Not if they give away how many rows a small client has."""
+        return not (self._proportional and self.small)
+
+    def is_small(self, client: str) -> bool:
+        """Whether a client has too few rows; a client of unknown size counts as such."""
+        rows = self._rows.get(client)
+        return rows is None or rows < SMALLEST
+
+    def rows(self, client: str) -> int | None:
+        """The rows of a client, or None if they are not told."""
+        return None if self.is_small(client) else self._rows[client]
+
+    def total(self) -> int | None:
+        """All rows, unless some of them would follow by subtraction."""
+        return None if self.small else sum(n for n in self._rows.values() if n is not None)
+
+    def counts(self, client: str) -> list[int | None]:
+        """The rows of every class at a client, with None for what is not told."""
+        found = self._counts.get(client, [])
+        if self.is_small(client) or len(found) != len(self.classes):
+            return [None] * len(self.classes)
+        hidden = {k for k, n in enumerate(found) if n < SMALLEST}
+        if len(hidden) == 1:
+            hidden.add(min(set(range(len(found))) - hidden, key=lambda k: found[k]))
+        return [None if k in hidden else int(n) for k, n in enumerate(found)]
+
+    def scores(self, client: str, value: object) -> dict[str, float]:
+        """The metrics of a client that may be told."""
+        if self.is_small(client):
+            return {}
+        by_class = ("balanced_accuracy", "auc") if client in self._thin else ()
+        return {key: score for key, score in numbers(value).items() if key not in by_class}

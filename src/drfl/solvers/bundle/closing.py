@@ -1,0 +1,178 @@
+r"""The end of a run whose clients have guards: what their cuts leave open, by a few numbers.
+
+Guarded cuts need not touch, so that the bound they prove stays behind. The server knows the slopes
+:math:`g_s` that a certificate needs, from the multipliers of its masters; it makes their mixture
+payable, :math:`\|\sum_sq_sg_s\|\le\sum_sq_s\rho_s` with no slope in b, and asks every client for
+the best constant of a minorant with that slope. Then :math:`f\ge\sum_sq_sC_s` everywhere, and each
+:math:`(C_s,g_s)` is another cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.client import RefusedError, Site
+from drfl.losses import Array
+from drfl.privacy import release_scalar
+from drfl.privacy.tilt import best_constant
+from drfl.solvers.base import Status, StatusKind
+from drfl.solvers.bundle.certificate import sums
+from drfl.solvers.bundle.cuts import Cuts
+from drfl.solvers.bundle.reply import dual_cut
+from drfl.solvers.bundle.session import SHARP, TINY, BundleSession
+from drfl.wire import Field, Message, WireError, reply_kind, validate
+
+KIND = "bundle_close"
+REQUEST = {"g": Field("float64", ("P", "d"))}
+REPLY = {"constant": Field("float64", ("P",))}
+NO_BOUND = -1e12  # instead of a constant, where no minorant has the slope
+
+PROXIMAL = (1.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5)  # multiples of the metric; one trial each
+CLOSINGS = 2  # rounds of trials
+PATIENCE = 4  # rounds in which the gap or the objective has to fall, relatively by so much:
+GAP_FALLS, OBJECTIVE_FALLS = 0.1, 1e-4
+INSIDE = 1.0 - 1e-9  # how much of the price a mixture of slopes may use
+
+
+def constants(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
+    """The client's half: a constant for every slope, counted and rounded down under a guard."""
+    if site.shared_ball:
+        raise RefusedError("constants are not for a shared ball")
+    told = []
+    for g in message.arrays["g"]:
+        found = best_constant(site.oracle, g)
+        constant = NO_BOUND if found is None else found
+        if site.ledger is not None and site.guard is not None:
+            # Whether a slope is possible is a number like any other: it is counted as well.
+            name, most = f"constant of {site.oracle.loss!r}", site.guard.scalars
+            constant = release_scalar(site.ledger, name, g.tobytes(), constant, most, up=False)
+        told.append(constant)
+    return {"constant": np.array(told)}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Weights of the clients, and a slope for each: (S,), (S, d)."""
+
+    q: Array
+    g: Array
+
+
+class ClosingSession(BundleSession):
+    """A bundle session that asks guarded clients for constants at its end."""
+
+    guarded: bool = False
+    closings: int = 0
+    trials: tuple[Trial, ...] = ()
+    course: tuple[tuple[float, float], ...] = ()  # gap and objective, round by round
+
+    def propose(self) -> dict[str, Message]:
+        if not self.trials:
+            return super().propose()
+        slopes = np.array([trial.g for trial in self.trials])
+        return {
+            name: Message(KIND, self.round, {"g": slopes[:, s]})
+            for s, name in enumerate(self.roster.names)
+        }
+
+    def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
+        if not self.trials:
+            self.guarded |= any("guard" in reply.arrays for reply in replies.values())
+            super().absorb(replies, failures)
+            if self.guarded and self.centre >= 0 and self._is_stuck():
+                self._try_slopes()
+            return
+        self._take_constants(replies)
+        self.round += 1
+        self.closings += 1
+        self.trials = ()
+        if self.gap > self.tol and self.closings < CLOSINGS and self.round < self.max_rounds:
+            self._try_slopes()
+        if not self.trials:
+            self._status = self._last_word()
+
+    def _is_stuck(self) -> bool:
+        """Whether the cuts do not prove much more, or the rounds are nearly used up."""
+        self.course = (*self.course, (self.gap, self.upper))
+        if self.gap <= self.tol or self.problem.shared_ball:
+            return False
+        late = len(self.course) > PATIENCE
+        if late:
+            gap, upper = self.course[-1 - PATIENCE]
+            late = (
+                self.gap > (1.0 - GAP_FALLS) * gap and self.upper > (1.0 - OBJECTIVE_FALLS) * upper
+            )
+        return late or self._status is not None or self.round >= self.max_rounds - CLOSINGS
+
+    def _try_slopes(self) -> None:
+        """Slopes from masters with ever weaker proximal terms."""
+        x, cuts = self.evaluated.points[self.best].x, self.pool.cuts
+        M = self.metric.matrix(self.metric.curvature(self.q), 1.0, self.descent.mu)
+        trials = []
+        for factor in PROXIMAL:
+            solution = self.master.solve(self.pool, cuts, x, factor * M, reference=self.upper)
+            if solution.usable and len(cuts):
+                trials.append(self._payable(cuts, solution.cuts, solution.weights))
+        self.trials = tuple(trials)
+        self._status = None if trials else self._last_word()
+
+    def _payable(self, cuts: Cuts, a: Array, weights: Array) -> Trial:
+        """The slopes that multipliers a make, their mixture moved to where the radii pay for it."""
+        S, n, client = self.terms.n_clients, self.n, self.pool.cut_client
+        q = np.maximum(self.terms.mixture.pull(np.maximum(weights, 0.0)), 0.0)
+        total = np.stack([sums(client, a * column, S) for column in cuts.g.T], axis=1)
+        g = total / np.maximum(weights, 1e-12)[:, None]
+        mixed = q @ g
+        wanted, price = np.zeros_like(mixed), INSIDE * float(q @ self.terms.rho)
+        if price > 0.0:
+            wanted[:n] = price * self.terms.norm.project_ball(mixed[:n] / price)
+        return Trial(q, g + (wanted - mixed))
+
+    def _take_constants(self, replies: Mapping[str, Message]) -> None:
+        """Bounds from the trials themselves, and from all cuts with the new ones among them."""
+        sizes = {"P": len(self.trials), "d": self.dimension}
+        C = np.full((len(self.trials), self.terms.n_clients), NO_BOUND)
+        for s, name in enumerate(self.roster.names):
+            if name not in replies:
+                continue
+            try:
+                validate(replies[name], reply_kind(KIND), self.round, REPLY, sizes)
+            except WireError:
+                continue
+            C[:, s] = replies[name].arrays["constant"]
+        for trial, constant in zip(self.trials, C, strict=True):
+            self._raise_to(float(trial.q @ constant) + self._rest(trial))
+            self._add(trial, constant)
+        x, D = self.evaluated.points[self.best].x, np.diag(self.metric.diagonal)
+        self._solve(self.pool.cuts, x, TINY * D, self.upper, eps=SHARP, sharp=True)
+
+    def _rest(self, trial: Trial) -> float:
+        """What of the price the slopes do not use, where the multiplier has a floor."""
+        terms = self.terms
+        spare = float(trial.q @ terms.rho) - float(terms.norm((trial.q @ trial.g)[: self.n]))
+        return max(spare, 0.0) * float(terms.floor.min())
+
+    def _raise_to(self, bound: float) -> None:
+        # A bound above the objective by more than rounding is for the verdict to see.
+        if self.bounded_everywhere and bound > self.lower:
+            self.lower, self.last_progress = bound, self.round
+
+    def _add(self, trial: Trial, constant: Array) -> None:
+        for s, c in enumerate(constant):
+            if c > 0.5 * NO_BOUND:
+                cut = dual_cut(np.append(c, trial.g[s]), self.pool, s, self.round, self.lifted)
+                self.pool.add([cut])
+
+    def _last_word(self) -> Status:
+        if self.gap <= self.tol:
+            return Status.certified(self.gap)
+        return Status(
+            StatusKind.STALLED,
+            f"the guards of the clients allow no more, the proved gap is {self.gap:.1e}, not yet "
+            f"{self.tol:.1e}: more rows or a smaller k would",
+        )

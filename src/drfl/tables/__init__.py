@@ -1,0 +1,20 @@
+"""Tables in files: columns of numbers and of text, read in blocks, and their encoding as rows."""
+
+from drfl.tables.columns import OTHER, Category, Column, Number, feature_names
+from drfl.tables.encode import encoded
+from drfl.tables.errors import TableError
+from drfl.tables.read import Reading, read_table
+from drfl.tables.table import Table
+
+__all__ = [
+    "OTHER",
+    "Category",
+    "Column",
+    "Number",
+    "Reading",
+    "Table",
+    "TableError",
+    "encoded",
+    "feature_names",
+    "read_table",
+]

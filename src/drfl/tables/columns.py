@@ -1,0 +1,79 @@
+r"""How a column of a file becomes features.
+
+A column of numbers is one feature, scaled as :math:`(x-\mathrm{shift})/\mathrm{scale}`. A column of
+text is a feature 0 or 1 for each of its levels but the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+OTHER = "other"
+"""The level of values that are too rare to be named."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers.
+
+    Attributes
+    ----------
+    name : str
+        In the files.
+    shift, scale : float
+        What the number is scaled by.
+    fill : float or None
+        What a missing value stands for; None: it is an error.
+    """
+
+    name: str
+    shift: float = 0.0
+    scale: float = 1.0
+    fill: float | None = None
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the features."""
+        return (self.name,)
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column of text.
+
+    Attributes
+    ----------
+    name : str
+        In the files.
+    reference : str
+        The value that is 0 in all features.
+    levels : tuple of str
+        The values with a feature of their own.
+    other : bool
+        Whether values that are none of these count as the last level, `OTHER`.
+    """
+
+    name: str
+    reference: str
+    levels: tuple[str, ...]
+    other: bool = False
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the features.
+
+        Examples
+        --------
+        >>> Category("sex", "m", ("f",)).features
+        ('sex=f',)
+        """
+        return tuple(f"{self.name}={level}" for level in self.levels)
+
+
+Column = Number | Category
+
+
+def feature_names(columns: Iterable[Column]) -> list[str]:
+    """The features of all columns, in order."""
+    return [feature for column in columns for feature in column.features]

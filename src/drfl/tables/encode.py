@@ -1,0 +1,154 @@
+"""From a table to the features of a model, block by block, in the units of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.tables.columns import OTHER, Category, Column, Number, feature_names
+from drfl.tables.errors import SHOWN, TableError, listed_lines, shown
+from drfl.tables.storage import Growing
+from drfl.tables.table import MISSING, Array, Table
+
+BLOCK = 500_000
+"""Numbers that are encoded together."""
+
+Mask = NDArray[np.bool_]
+
+
+def encoded(
+    table: Table,
+    columns: Sequence[Column],
+    keep: Mask | None = None,
+    rare: Mapping[str, Collection[str]] | None = None,
+) -> Any:
+    """The features of the rows, (N, n): an array, memory-mapped if it is large, or CSR.
+
+    Parameters
+    ----------
+    table : Table
+        What was read; it may have other columns besides.
+    columns : sequence of Column
+        What the features are made of.
+    keep : array of bool of shape (N,), optional
+        The rows that are wanted.
+    rare : mapping of str to collection of str
+        Values that count as `OTHER`, by column.
+    """
+    require_columns(table, columns)
+    if table.sparse:
+        matrix = _sparse(table, columns)
+        return matrix if keep is None else matrix[np.flatnonzero(keep)]
+    parts = [_Part(table, column, (rare or {}).get(column.name, ())) for column in columns]
+    out = Growing(np.float64, len(feature_names(columns)))
+    step = max(1, BLOCK // max(1, len(parts)))
+    for start in range(0, table.n_rows, step):
+        block = slice(start, min(start + step, table.n_rows))
+        wanted = None if keep is None else keep[block]
+        rows = np.concatenate([part.features(block) for part in parts], axis=1)
+        out.append(rows if wanted is None else rows[wanted])
+    return out.finish()
+
+
+def missing_rows(table: Table, columns: Sequence[Column]) -> Mask:
+    """Which rows (N,) lack a value that nothing stands in for."""
+    missing = np.zeros(table.n_rows, dtype=bool)
+    if not table.sparse:
+        for column in columns:
+            if not (isinstance(column, Number) and column.fill is not None):
+                missing |= table.missing(column.name)
+    return missing
+
+
+def refuse_missing(table: Table, name: str, advice: str) -> None:
+    """Raise if a column has missing values, with their lines."""
+    rows = np.flatnonzero(table.missing(name))
+    if len(rows):
+        lines = table.lines(rows[:SHOWN].tolist())
+        raise TableError(
+            f"{table.path}: column {name!r} has no value in {listed_lines(lines, len(rows))}: "
+            f"{advice}"
+        )
+
+
+def require_columns(table: Table, columns: Sequence[Column]) -> None:
+    """Raise if the table lacks a column, or has text where numbers are due."""
+    for column in columns:
+        if column.name not in table.columns:
+            if table.sparse:
+                continue  # entries that a file does not mention are 0
+            raise TableError(
+                f"{table.path} has no column {column.name!r}, which the model needs: add it"
+            )
+        if isinstance(column, Number) and table.is_text(column.name):
+            line, value = table.not_numbers.get(column.name, (0, ""))
+            where = f" ({shown(value)} in line {line})" if line else ""
+            raise TableError(
+                f"{table.path}: column {column.name!r} must hold numbers, but has text{where}: "
+                "correct it"
+            )
+
+
+class _Part:
+    """One column, from a block of rows to features."""
+
+    def __init__(self, table: Table, column: Column, rare: Collection[str]) -> None:
+        self.table, self.column = table, column
+        if isinstance(column, Number):
+            self.at = table.number_names.index(column.name)
+        else:
+            self.at = list(table.levels).index(column.name)
+            self.place = _places(table, column, rare)
+
+    def features(self, block: slice) -> Array:
+        if isinstance(self.column, Number):
+            values = np.array(self.table.numbers[block, self.at], dtype=np.float64)
+            if self.column.fill is not None:
+                values[np.isnan(values)] = self.column.fill
+            return values[:, None]
+        places = self.place[self.table.codes[block, self.at]]
+        return np.asarray(places[:, None] == np.arange(len(self.column.levels)), dtype=np.float64)
+
+
+def _places(table: Table, column: Category, rare: Collection[str]) -> NDArray[np.intp]:
+    """From codes to positions among the levels; -1 is the reference, and what is missing."""
+    place = {level: k for k, level in enumerate(column.levels)} | {column.reference: -1}
+    values = table.levels[column.name]
+    places = np.full(len(values) + 1, -1, dtype=np.intp)  # the last is for MISSING, -1
+    for code, value in enumerate(values):
+        if value in rare and column.other:
+            places[code] = place[OTHER]
+        elif value in place:
+            places[code] = place[value]
+        elif column.other:
+            places[code] = place[OTHER]
+        else:
+            row = int(np.argmax(table.text(column.name) == code))
+            known = ", ".join(shown(level) for level in (column.reference, *column.levels))
+            raise TableError(
+                f"{table.path}, line {table.lines([row])[0]}: column {column.name!r} holds "
+                f"{shown(value)}, but the model knows {known}: correct it, or train with it"
+            )
+    assert places[MISSING] == -1
+    return places
+
+
+def _sparse(table: Table, columns: Sequence[Column]) -> Any:
+    from scipy import sparse
+
+    names = [column.name for column in columns]
+    if list(table.number_names) == names[: len(table.number_names)]:
+        csr = table.numbers  # perhaps of fewer columns than the model has: the others are 0
+        parts = (csr.data, csr.indices, csr.indptr)
+        return sparse.csr_array(parts, shape=(table.n_rows, len(names)))
+    places = {name: k for k, name in enumerate(table.number_names)}
+    known = [name for name in names if name in places]
+    picked = sparse.csc_array(table.numbers)[:, [places[name] for name in known]]
+    width = sparse.csr_array(
+        (np.ones(len(known)), (list(range(len(known))), [names.index(n) for n in known])),
+        shape=(len(known), len(names)),
+    )
+    return sparse.csr_array(picked @ width)

@@ -1,0 +1,83 @@
+"""Parquet files, read in batches by pyarrow (``pip install 'drfl[parquet]'``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drfl.tables.errors import TableError
+from drfl.tables.reading import LEVELS, MISSING_TEXTS, Reading
+from drfl.tables.storage import Growing
+from drfl.tables.table import MISSING, Array, Table
+
+BATCH = 65_536
+
+
+def read_parquet(path: Path, reading: Reading) -> Table:
+    """Read a Parquet file; rows are counted from 1 where CSV files have lines."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise TableError(
+            f"{path} is a Parquet file, which needs pyarrow: pip install 'drfl[parquet]'"
+        ) from None
+    try:
+        file = parquet.ParquetFile(path)
+    except pyarrow.ArrowInvalid:
+        raise TableError(f"{path} is not a Parquet file, or a damaged one") from None
+    names = [name for name in file.schema_arrow.names if reading.wanted(name)]
+    types = [file.schema_arrow.field(name).type for name in names]
+    text = [
+        name
+        for name, kind in zip(names, types, strict=True)
+        if name in reading.text or not _is_number(kind)
+    ]
+    plain = [name for name in names if name not in text]
+    numbers, codes = Growing(np.float64, len(plain)), Growing(np.int32, len(text))
+    known: list[dict[str, int]] = [{} for _ in text]
+    for batch in file.iter_batches(BATCH, columns=names):
+        numbers.append(_numbers(path, batch, plain))
+        block = np.empty((len(batch), len(text)), dtype=np.int32)
+        for k, name in enumerate(text):
+            block[:, k] = [_code(known[k], value) for value in batch.column(name).to_pylist()]
+        codes.append(block)
+    n_rows = file.metadata.num_rows
+    if n_rows == 0:
+        raise TableError(f"{path} has no rows: a client needs at least one")
+    return Table(
+        path=path,
+        columns=tuple(names),
+        n_rows=n_rows,
+        numbers=numbers.finish().reshape(n_rows, -1),
+        number_names=tuple(plain),
+        codes=codes.finish().reshape(n_rows, -1),
+        levels={name: list(values) for name, values in zip(text, known, strict=True)},
+        not_numbers={},
+        lines=lambda rows: [row + 1 for row in rows],
+    )
+
+
+def _is_number(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
+
+
+def _numbers(path: Path, batch: Any, names: list[str]) -> Array:
+    block = np.empty((len(batch), len(names)))
+    for k, name in enumerate(names):
+        block[:, k] = batch.column(name).cast("float64").to_numpy(zero_copy_only=False)
+        if np.isinf(block[:, k]).any():
+            raise TableError(f"{path} has infinite numbers in column {name!r}: leave them empty")
+    return block
+
+
+def _code(known: dict[str, int], value: Any) -> int:
+    text = "" if value is None else str(value).strip()
+    code = MISSING if text in MISSING_TEXTS else known.get(text, len(known))
+    if code == len(known) and len(known) <= LEVELS:
+        known[text] = code
+    return min(code, LEVELS)

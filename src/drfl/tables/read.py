@@ -1,0 +1,55 @@
+"""From a file to a table, whatever its format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from drfl.tables.delimited import read_delimited
+from drfl.tables.errors import TableError
+from drfl.tables.libsvm import read_libsvm
+from drfl.tables.parquet import read_parquet
+from drfl.tables.reading import Reading
+from drfl.tables.table import Table
+
+FORMATS: dict[str, Callable[[Path, Reading], Table]] = {
+    ".csv": read_delimited,
+    ".tsv": read_delimited,
+    ".txt": read_delimited,
+    ".libsvm": read_libsvm,
+    ".svm": read_libsvm,
+    ".svmlight": read_libsvm,
+    ".parquet": read_parquet,
+    ".pq": read_parquet,
+}
+"""Readers by the ending of a file's name."""
+
+__all__ = ["FORMATS", "Reading", "read_table"]
+
+
+def read_table(path: str | Path, reading: Reading = Reading()) -> Table:  # noqa: B008  (frozen)
+    """Read a file in blocks.
+
+    Parameters
+    ----------
+    path : path
+        A file with one of the endings in `FORMATS`.
+    reading : Reading
+        What is known of its columns.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise TableError(f"{path} is a folder: name a file")
+    if not path.exists():
+        raise TableError(f"{path} does not exist: check the path")
+    if path.suffix.lower() not in FORMATS:
+        raise TableError(
+            f"{path} ends in {path.suffix or 'nothing'!r}, which says no known format: rename it "
+            f"to one of {', '.join(FORMATS)}"
+        )
+    try:
+        return FORMATS[path.suffix.lower()](path, reading)
+    except PermissionError:
+        raise TableError(f"{path} may not be read: check its permissions") from None
+    except OSError as error:
+        raise TableError(f"{path} cannot be read: {error.strerror or error}") from None

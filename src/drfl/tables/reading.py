@@ -1,0 +1,37 @@
+"""What is known of a file's columns before it is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MISSING_TEXTS = frozenset({"", "NA", "N/A", "NaN", "nan", "NULL", "null", "?"})
+"""What stands for a missing value in a file of text."""
+
+LABEL = "label"
+"""The name of the labels of a LIBSVM file, which has no names."""
+
+LEVELS = 50
+"""A column of text with more different values is refused where it is used."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file is to be read.
+
+    Attributes
+    ----------
+    text : frozenset of str
+        Columns that are text even if their values look like numbers.
+    leave : frozenset of str
+        Columns that are not read.
+    only : frozenset of str or None
+        Columns that are read, those that exist; None: all.
+    """
+
+    text: frozenset[str] = frozenset()
+    leave: frozenset[str] = frozenset()
+    only: frozenset[str] | None = None
+
+    def wanted(self, name: str) -> bool:
+        """Whether a column is read."""
+        return name not in self.leave and (self.only is None or name in self.only)

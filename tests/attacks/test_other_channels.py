@@ -1,0 +1,68 @@
+"""Multipliers, Hessians, group cuts, dual cuts, local optima: what else a method could carry."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from attack_kit import Server, guard, make_client, make_problem, rows_among
+
+from drfl.solvers.bundle.curvature import unpack_triangle
+from drfl.solvers.bundle.exchange import Dual
+
+N, n, K = 150, 13, 5
+
+
+def servers(**problem):
+    for client in (make_client(N, n), make_client(N, n, guard(K))):
+        yield Server(client, make_problem(**problem))
+
+
+@pytest.mark.parametrize("spread", [1e-7, 1e-3])
+def test_the_multiplier_tells_one_row_unless_it_is_smoothed_and_rounded(spread):
+    r"""With flips :math:`\kappa\lambda^*=1+m_i` for one row i: nearby questions give it."""
+    found = []
+    for server in servers(label_cost=1.0, radius=0.02):
+        rng = np.random.default_rng(2)
+        points = rng.normal(size=n + 1) + spread * rng.normal(size=(100, n + 1))
+        for x in points:
+            assert server.ask(x)
+        told = np.array([value[1] for value in server.values])
+        # 1 + y (<w, x> + b) for the same row at every point
+        z = np.linalg.lstsq(points - points.mean(0), told - told.mean(), rcond=None)[0]
+        found.append(rows_among(z[None], server.client, tol=0.3 if server.client.guard else 1e-4))
+    assert found[0]
+    assert not found[1]
+
+
+def test_the_difference_of_two_hessians_is_one_row():
+    """Smooth hinge: a row enters or leaves the curved part, and the difference has rank one."""
+    found = []
+    for server in servers(loss="smooth_hinge"):
+        rng = np.random.default_rng(3)
+        start, direction = 0.3 * rng.normal(size=(2, n + 1))
+        for t in np.linspace(0.0, 0.5, 60):
+            assert server.ask(start + t * direction, curvature=True)
+        sent = [r.arrays["hess"][0] for r in server.replies if "hess" in r.arrays]
+        rows = np.zeros((0, n + 1))
+        for one, two in pairwise(sent):
+            values, vectors = np.linalg.eigh(
+                unpack_triangle(two, n + 1) - unpack_triangle(one, n + 1)
+            )
+            rows = np.vstack([rows, vectors[:, np.argmax(np.abs(values))]])
+        found.append(rows_among(rows, server.client, tol=1e-3))
+    assert found[0]
+    assert not found[1]
+
+
+def test_nothing_else_leaves_whatever_is_asked_for():
+    server = Server(make_client(N, n, guard(K)), make_problem("logistic"))
+    wishes = {"groups": 3, "shares": True, "introduction": True, "local": True}
+    assert server.ask(np.zeros(n + 1), curvature=True, **wishes)
+    dual = Dual(1.0, (0,), np.ones((1, 1)))
+    assert server.ask(0.1 * np.ones(n + 1), curvature=True, dual=dual, **wishes)
+    for reply in server.replies:
+        assert set(reply.arrays) == {"value", "cuts", "about", "guard"}
+        assert reply.arrays["cuts"].shape[:2] == (1, 1)
+    without = Server(make_client(N, n), make_problem("logistic"))
+    without.ask(np.zeros(n + 1), curvature=True, **wishes)
+    assert {"hess", "local", "share"} <= set(without.replies[0].arrays)

@@ -1,0 +1,75 @@
+"""The ONNX graph predicts what the model predicts."""
+
+import numpy as np
+import pytest
+from program import THREE, drfl, write_csv, write_numbers
+
+from drfl.models import export_onnx, read_model
+from drfl.tables import Number, encoded, read_table
+
+ORDER = ("prediction", "scores")
+
+
+def test_a_message_says_what_to_install(trained, tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match=r"drfl\[onnx\]"):
+        export_onnx(read_model(trained / "RUN" / "model.json"), tmp_path / "m.onnx")
+
+
+def same_predictions(model, file, path):
+    """Run the graph on the columns of a file; scores and predictions must agree."""
+    runtime = pytest.importorskip("onnxruntime")
+    export_onnx(model, path)
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    table = read_table(file)
+    inputs = {}
+    for column in model.columns:
+        if isinstance(column, Number):
+            inputs[column.name] = table.number(column.name)[:, None]
+        else:
+            words = np.array(table.levels[column.name], dtype=object)
+            inputs[column.name] = words[table.text(column.name)][:, None]
+    prediction, scores = session.run(list(ORDER), inputs)
+    expected = model.scores(encoded(table, model.columns))
+    if model.target.classes is None:
+        assert np.allclose(prediction, expected[:, 0], rtol=1e-9)
+        return
+    assert np.allclose(scores, expected, rtol=1e-9)
+    labels = [model.target.classes[k] for k in model.positions(expected)]
+    assert prediction.tolist() == labels
+
+
+def test_two_classes(trained, tmp_path):
+    pytest.importorskip("onnx")
+    model = read_model(trained / "RUN" / "model.json")
+    same_predictions(model, trained / "b.csv", tmp_path / "m.onnx")
+
+
+def test_numbers_filled_and_scaled(tmp_path):
+    pytest.importorskip("onnx")
+    (file,) = write_numbers(tmp_path, n_clients=1)
+    lines = file.read_text().splitlines()
+    lines[4] = "," + lines[4].partition(",")[2]
+    file.write_text("\n".join(lines) + "\n")
+    arguments = ("--client", file.name, "--target", "days", "--missing", "mean", "--out", "R")
+    drfl("train", *arguments, cwd=tmp_path)
+    same_predictions(read_model(tmp_path / "R" / "model.json"), file, tmp_path / "m.onnx")
+
+
+def test_many_classes_of_numbers(tmp_path):
+    pytest.importorskip("onnx")
+    rng = np.random.default_rng(0)
+    rows = [[f"{rng.normal() + 2 * k:.3f}", k] for k in (1, 2, 3) for _ in range(20)]
+    file = write_csv(tmp_path / "p.csv", ["u", "y"], rows)
+    arguments = ("--client", "p.csv", "--target", "y", "--task", "classification", "--out", "R")
+    drfl("train", *arguments, cwd=tmp_path)
+    same_predictions(read_model(tmp_path / "R" / "model.json"), file, tmp_path / "m.onnx")
+
+
+def test_scaling_per_client_has_no_graph(files):
+    pytest.importorskip("onnx")
+    drfl("train", *THREE, "--scale", "per-client", "--tol", "1e-2", "--out", "R", cwd=files)
+    with pytest.raises(ValueError, match="per-client"):
+        export_onnx(read_model(files / "R" / "model.json"), files / "m.onnx")

@@ -1,0 +1,162 @@
+"""Reports in a real browser: drawn, quiet, offline, readable on a phone, on paper, by night."""
+
+import base64
+
+import pytest
+from report_kit import EVIL, run_records, write_run
+
+from drfl.report import write
+
+CHARTS = "[...document.querySelectorAll('figure.chart')]"
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return write(write_run(tmp_path_factory.mktemp("plain"), run_records()))
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    return write(write_run(tmp_path_factory.mktemp("hostile"), run_records(EVIL)))
+
+
+@pytest.fixture
+def tab(browser, plain):
+    return browser.open(plain)
+
+
+def test_every_chart_is_drawn(tab):
+    assert tab.run(f"{CHARTS}.length") >= 11
+    # A chart has its grid and something on it, inside its own box.
+    assert tab.run(f"{CHARTS}.every(f => f.querySelectorAll('svg').length === 1)")
+    shapes = "f.querySelectorAll('.line, .bar, .mark, .dot').length"
+    assert tab.run(f"Math.min(...{CHARTS}.map(f => {shapes}))") >= 1
+    sizes = "f.querySelector('svg').getBoundingClientRect()"
+    assert tab.run(f"{CHARTS}.every(f => {sizes}.width > 250 && {sizes}.height > 30)")
+    bad = "/NaN|undefined|Infinity/.test(f.querySelector('svg').outerHTML)"
+    assert tab.run(f"{CHARTS}.filter(f => {bad}).length") == 0
+
+
+def test_numbers_are_where_they_belong(tab):
+    # The forest plot: zero, the ends of an interval and its coefficient, in the order of numbers.
+    forest = "[...document.querySelectorAll('#coefficients figure')][1]"
+    first = "f.querySelector('.mark').cx.baseVal.value"
+    line = "f.querySelector('.range')"
+    ends = f"{line}.x1.baseVal.value, {first}, {line}.x2.baseVal.value"
+    zero = "f.querySelector('.zero').x1.baseVal.value"
+    z, low, mark, high = tab.run(f"(f => [{zero}, {ends}])({forest})")
+    assert z < low < mark < high
+    assert (mark - z) / (high - z) == pytest.approx(0.5 / 0.7, rel=1e-6)
+    assert (low - z) / (high - z) == pytest.approx(0.3 / 0.7, rel=1e-6)
+
+
+def test_a_legend_has_the_colours_of_its_lines(tab):
+    color = "getComputedStyle(f.querySelectorAll"
+    pairs = f"[{color}('.legend i')[k]).borderTopColor, {color}('path.line')[k]).stroke]"
+    pairs = f"[...f.querySelectorAll('.legend i')].map((_, k) => {pairs})"
+    found = tab.run(f"{CHARTS}.filter(f => f.querySelector('.legend')).flatMap(f => {pairs})")
+    assert len(found) >= 8
+    assert all(one == other for one, other in found)
+    assert len({one for one, _ in found}) >= 3
+
+
+def test_the_browser_has_nothing_to_complain_about(tab):
+    assert tab.complaints() == []
+
+
+def test_nothing_is_fetched(tab):
+    assert tab.requests() == []
+    # Nor could it be: the policy of the page forbids it.
+    tab.run("(new Image()).src = 'https://example.org/x.png'; 1")
+    tab.run("fetch('https://example.org/').catch(() => 1); 1")
+    assert any("Content Security Policy" in str(entry) for entry in tab.complaints())
+
+
+@pytest.mark.parametrize(
+    ("element", "said"),
+    [
+        ("document.querySelector('#clients .bar')", "north: 85.0 %"),
+        ("document.querySelector('#coefficients .mark')", "age: 0.05 (0.03 to 0.07)"),
+        ("document.querySelector('#course svg > rect')", "upper bound: "),
+        ("document.querySelector('#clients .mean')", "mean 80.0 %"),
+    ],
+)
+def test_hovering_tells_the_numbers(tab, element, said):
+    assert tab.run("document.getElementById('tip').hidden")
+    tab.hover(element)
+    assert said in tab.run("document.getElementById('tip').innerText")
+    inside = "r.left >= 0 && r.right <= innerWidth && r.top >= 0 && r.bottom <= innerHeight"
+    box = "document.getElementById('tip').getBoundingClientRect()"
+    assert tab.run(f"(r => {inside})({box})")
+    tab.hover("document.querySelector('h1')")
+    assert tab.run("document.getElementById('tip').hidden")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_theme_is_that_of_the_system_until_it_is_switched(browser, plain, dark):
+    tab = browser.open(plain, dark=dark)
+    brightness = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]"
+    ink = (
+        "getComputedStyle(document.querySelector('svg .label')).fill.match(/\\d+/g).map(Number)[0]"
+    )
+    for is_dark in (dark, not dark, dark):
+        assert (tab.run(brightness) < 60) == is_dark
+        assert (tab.run(ink) > 200) == is_dark
+        assert tab.run("document.getElementById('theme').innerText") == (
+            "Light" if is_dark else "Dark"
+        )
+        tab.click("document.getElementById('theme')")
+
+
+@pytest.mark.parametrize("kind", ["plain", "hostile"])
+def test_nothing_overflows_on_a_phone(browser, request, kind):
+    tab = browser.open(request.getfixturevalue(kind), width=390, height=844)
+    assert tab.run("innerWidth") == 390
+    assert tab.run("document.documentElement.scrollWidth") == 390
+    # Tables scroll in boxes of their own; whatever else there is ends within the screen.
+    outside = "e.getBoundingClientRect().right > 390.5 && !e.closest('.wide')"
+    shown = "[...document.querySelectorAll('body *')].filter(e => e.id !== 'tip')"
+    assert tab.run(f"{shown}.filter(e => {outside}).map(e => e.outerHTML.slice(0, 200))") == []
+    assert tab.run("parseFloat(getComputedStyle(document.querySelector('.note')).fontSize)") >= 12
+    tab.resize(800, 600)
+    fits = "Math.abs(f.querySelector('svg').viewBox.baseVal.width - f.clientWidth) <= 1"
+    later = f"new Promise(done => setTimeout(() => done({CHARTS}.every(f => {fits})), 100))"
+    assert tab.run(later)
+
+
+def test_hostile_names_stay_text(browser, hostile):
+    tab = browser.open(hostile)
+    assert tab.complaints() == []
+    assert tab.requests() == []
+    assert tab.run("document.title") == "A distributionally robust federated model"
+    assert tab.run("document.querySelectorAll('img').length") == 0
+    assert tab.run("document.querySelectorAll('script').length") == 2
+    assert tab.run("document.querySelector('#clients td').innerText") == f"north{EVIL}"[:47] + "…"
+    label = tab.run("document.querySelector('#clients svg .label').textContent")
+    assert label.startswith("north</script><img")
+    tab.hover("document.querySelector('#clients .bar')")
+    assert EVIL[:40] in tab.run("document.getElementById('tip').innerText")
+    assert tab.run("document.getElementById('tip').children.length") == 0
+
+
+WATCH = """
+window.seen = [];
+addEventListener('beforeprint', () => {
+  const width = document.querySelector('svg').viewBox.baseVal.width;
+  window.seen.push([document.querySelectorAll('details:not([open])').length, width]);
+});
+"""
+
+
+def test_it_can_be_printed(tab):
+    tab.scheme("dark", media="print")
+    color = "getComputedStyle(document.body).backgroundColor"
+    assert tab.run(color) == "rgb(255, 255, 255)"
+    assert tab.run("getComputedStyle(document.getElementById('theme')).display") == "none"
+    assert tab.run("document.querySelectorAll('details:not([open])').length") > 0
+    tab.run(WATCH)
+    page = base64.b64decode(tab.call("Page.printToPDF", printBackground=True)["data"])
+    assert page.startswith(b"%PDF")
+    assert len(page) > 20_000
+    assert tab.run("window.seen") == [[0, 680]]
+    assert tab.run("document.querySelectorAll('details[open]').length") == 0

@@ -1,0 +1,141 @@
+"""``drfl.report(estimator, path)`` and the reports of real runs."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from test_report_measure import rows
+from test_report_page import ORDER, Page
+
+import drfl
+from drfl.report import Plan
+
+FEW = Plan(bootstrap=3, noise=(0.0, 1.0), draws=2, methods=("local", "erm"))
+
+
+def made(*args, **options):
+    return Page(drfl.report(*args, **options).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y, who = rows()
+    return drfl.DRFLClassifier(radius=0.1).fit((X - X.mean(0)) / X.std(0), y, clients=who)
+
+
+def test_a_fitted_estimator_tells_what_it_knows(fitted, tmp_path):
+    found = made(fitted, tmp_path / "page.html")
+    assert found.sections == ORDER
+    assert f"worst-case loss is {fitted.objective_:.6g}" in found.words
+    assert "certified" in found.words
+    assert drfl.__version__ in found.words
+    (bounds,) = [chart for chart in found.charts if chart["title"] == "Bounds by round"]
+    upper = bounds["series"][0]["points"][-1][1]
+    assert upper == pytest.approx(fitted.result_.history[-1].objective)
+
+
+def test_with_its_rows_it_tells_everything(tmp_path):
+    X, y, who = rows()
+    frame = pd.DataFrame(X, columns=["age", "<b>pressure</b>", "dose"])
+    robust = drfl.DRFLClassifier(radius=0.1, class_weight="balanced")
+    pipeline = make_pipeline(StandardScaler(), robust)
+    pipeline.fit(frame, y, drflclassifier__clients=who)
+    found = made(pipeline, tmp_path / "page.html", frame, y, who, plan=FEW)
+    assert found.sections == ORDER
+    titles = [chart["title"] for chart in found.charts]
+    for wanted in ("by method", "per unit of the file", "against noise", "against the radius"):
+        assert any(wanted in title for title in titles)
+    # In the units of the table: the scaler is undone.
+    (chart,) = [c for c in found.charts if "per unit" in c["title"]]
+    values = {row["label"]: row["value"] for row in chart["rows"]}
+    assert values["age"] == pytest.approx(robust.coef_[0, 0] / X[:, 0].std())
+    score = pipeline.score(frame[:40], y[:40])
+    assert f"{100 * score:.1f} %" in found.words
+    assert "<b>" not in found.source
+    assert "Which rows" not in found.words
+
+
+def test_rows_come_with_a_warning(fitted, tmp_path):
+    X, y, who = rows()
+    X = (X - X.mean(0)) / X.std(0)
+    plan = Plan(bootstrap=0, noise=(), radii=False, methods=(), rows=2)
+    found = made(fitted, tmp_path / "page.html", X, y, who, plan=plan)
+    assert found.sections == [*ORDER, "rows"]
+    assert "must stay where the data lie" in found.words
+
+
+def test_a_selection_brings_its_table(tmp_path):
+    X, y, who = rows(n=25)
+    X = (X - X.mean(0)) / X.std(0)
+    grid = {"radius": [0.0, 0.1, 0.3]}
+    found = drfl.select(
+        drfl.DRFLClassifier(), X, y, who, grid=grid, folds=2, random_state=0, verbose=0
+    )
+    page = made(found, tmp_path / "page.html")
+    assert found.reason in page.words
+    with_rows = made(found, tmp_path / "page.html", X, y, who, plan=Plan(0, (), 1, False, ()))
+    (chart,) = [c for c in with_rows.charts if "held-out rows" in c["title"]]
+    means = [point.mean for point in sorted(found.table, key=lambda p: p.params["radius"])]
+    assert [y for _, y in chart["series"][0]["points"]] == pytest.approx(means)
+
+
+def test_loaded_models_sparse_rows_and_regressors(tmp_path):
+    X, _, who = rows()
+    X = (X - X.mean(0)) / X.std(0)
+    y = X @ [1.0, 0.0, -2.0]
+    regressor = drfl.DRFLRegressor(radius=0.01).fit(sparse.csr_array(X), y, clients=who)
+    plan = Plan(2, (0.0, 1.0), 1, True, ("pooled",))
+    found = made(regressor, tmp_path / "page.html", sparse.csr_array(X), y, who, plan=plan)
+    assert "mean squared error" in found.words
+    drfl.save(regressor, tmp_path / "model.json")
+    loaded = drfl.load(tmp_path / "model.json")
+    found = made(loaded, tmp_path / "page.html")
+    assert "The rounds are not recorded" in found.words
+
+
+def test_what_is_wrong_is_said_in_a_sentence(fitted, tmp_path):
+    X, y, who = rows()
+    path = tmp_path / "page.html"
+    with pytest.raises(ValueError, match="both X and y"):
+        drfl.report(fitted, path, X)
+    with pytest.raises(ValueError, match="name the client of each row"):
+        drfl.report(fitted, path, X, y)
+    with pytest.raises(ValueError, match="not of the clients of the fit, a, b, c"):
+        drfl.report(fitted, path, X, y, np.repeat(["a", "x"], 60))
+    with pytest.raises(ValueError, match="which the model does not know"):
+        drfl.report(fitted, path, X, np.where(y == "yes", "maybe", "no"), who)
+    with pytest.raises(ValueError, match="2 columns, but the model has 3"):
+        drfl.report(fitted, path, X[:, :2], y, who)
+    with pytest.raises(TypeError, match="none of drfl's estimators"):
+        drfl.report(StandardScaler().fit(X), path)
+    assert not path.exists()
+
+
+def test_messages_of_a_run_are_counted(tmp_path):
+    import json
+
+    from report_kit import run_records, write_run
+
+    X, y, who = rows()
+    signs = np.where(y == "yes", 1.0, -1.0)
+    clients = [drfl.Client(name, X[who == name], signs[who == name]) for name in "abc"]
+    problem = drfl.Problem("hinge", drfl.Ball(0.1))
+    folder = write_run(tmp_path, run_records())
+    path = folder / "checkpoint" / "model-0"
+    result = drfl.solve(problem, clients, tol=1e-2, checkpoint=path)
+    before = path.read_bytes()
+    lines = [r for r in run_records() if r["kind"] != "messages"]
+    write_run(folder, lines)
+    page = Page(drfl.report.write(folder).read_text(encoding="utf-8"))
+    assert path.read_bytes() == before
+    table = re.search(r"Answers of the clients.*?</table>", page.source, re.DOTALL)[0]
+    cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in table.split("<tr>")[2:]]
+    mine = [row for row in cells if row[0] == "a"]
+    assert sum(int(row[3]) for row in mine) == result.rounds
+    total = sum(float(row[4].removesuffix(" kB")) for row in mine)
+    assert total == pytest.approx(result.bytes_up["a"] / 1000, abs=0.06 * len(mine))
+    assert json.dumps(page.charts)
