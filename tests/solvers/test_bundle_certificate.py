@@ -10,8 +10,8 @@ from drfl.losses import make_loss
 from drfl.solvers.bundle.certificate import aggregate
 from drfl.solvers.bundle.master import Solution
 from kit.bundle_runs import norm_excess, random_points, session_after
-from kit.cases import Case
-from kit.optimality import assert_bounded, assert_honest
+from kit.cases import Case, uniform_case
+from kit.optimality import assert_bounded, assert_honest, assert_optimal
 from kit.problems import box_around, polyhedron_around
 
 S, N, INF = 3, 12, math.inf
@@ -243,3 +243,19 @@ def test_no_false_proof_where_sides_are_infinite(name):
     assert_honest(case, result)
     assert_bounded(case, result, best)
     np.testing.assert_allclose(result.objective, case.exact(best), rtol=2e-6, atol=2e-9)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@pytest.mark.parametrize("seed", range(3))
+def test_boxes_that_bound_some_columns_are_certified(norm, seed):
+    """The classes' means differ in the open columns, and nothing but the radius prices w there."""
+    rng, data = np.random.default_rng(seed), []
+    model = rng.normal(size=4)
+    for _ in range(3):
+        X = rng.normal(size=(30, 4)) + 0.5 * rng.normal(size=4)
+        X[:, :2] = np.clip(X[:, :2], -2.0, 2.0)
+        data.append((X, np.where(X @ model + 0.7 * rng.normal(size=30) > 0.0, 1.0, -1.0)))
+    side = np.array([2.0, 2.0, math.inf, math.inf])
+    ball = Ball(0.1, norm, math.inf, Box(-side, side))
+    case = uniform_case("hinge", data, ball, Mixture(radius=0.2))
+    assert_optimal(case, case.solve(), case.at(case.reference()))

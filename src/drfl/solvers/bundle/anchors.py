@@ -46,8 +46,8 @@ class Anchors:
     ----------
     sides : tuple of Anchor
         A1 with beta < 0 and with beta > 0.
-    w0, w0c0 : float
-        A0: :math:`f\ge w_0N(w)+w_0c_0`.
+    w0, w0c0, u0 : float, float, (n,)
+        A0: :math:`f\ge w_0(N(w)+u_0^\top w+c_0)`; u0 is 0 in bounded columns.
     half : (n,)
         h; 0 in columns that no finite box bounds.
     price : float
@@ -61,6 +61,7 @@ class Anchors:
     sides: tuple[Anchor, ...]
     w0: float
     w0c0: float
+    u0: Array
     half: Array
     price: float
     unbounded: NDArray[np.bool_]
@@ -78,7 +79,8 @@ class Anchors:
         slope = g + r * side.u
         finite = ~self.unbounded
         over = max(0.0, _box_dual(slope[finite], self.half[finite]) - r * side.omega)
-        escape = float(self.norm(slope[self.unbounded])) if self.unbounded.any() else 0.0
+        open_columns = (slope + over * self.u0)[self.unbounded]
+        escape = float(self.norm(open_columns)) if len(open_columns) else 0.0
         cost = _cost(over, self.w0) + _cost(escape, self.price)
         if not np.isfinite(cost):
             return 0.0
@@ -204,7 +206,7 @@ def make_anchors(
     mass = center[:, None] * facts[:, :2, 0]  # (S, classes)
     a, P = mass.sum(axis=0), (mass * p[:, None]).sum(axis=0)
     u = np.einsum("sk,skn->kn", mass, moved)
-    sides = []
+    sides, u0 = [], np.zeros(len(box.middle))
     for v in loss.slope_range:
         c0 = -float(loss.conjugate(np.array([v]))[0])  # a line under the loss: L(z) >= v z + c0
         if v != 0.0 and loss.task == "classification":
@@ -215,10 +217,11 @@ def make_anchors(
     if loss.task == "classification":
         c0 = -float(loss.conjugate(np.array([-1.0]))[0])
         both = 2.0 * P[0] * P[1] / (P[0] + P[1]) if P.sum() > 0.0 else 0.0
-        if box.unbounded.any():  # the classes' means there do not cancel with b
-            both = 0.0
-        flip = center @ np.where(rho > 0.0, np.minimum(1.0, rho / (distance + cost)), 0.0)
-        w0 = max(both, float(flip))
+        flip = float(center @ np.where(rho > 0.0, np.minimum(1.0, rho / (distance + cost)), 0.0))
+        w0 = max(both, flip)
+        if w0 > flip:  # what the classes' means leave where rows stay does not cancel with b
+            apart = np.einsum("sk,s,skn->kn", mass, p, means) / P[:, None]
+            u0 = np.where(box.unbounded, 0.5 * (apart[0] - apart[1]), 0.0)
         w0c0 = w0 * c0
     else:  # the two signs cancel b, and with it everything but N(w)
         down, up = sides
@@ -226,4 +229,4 @@ def make_anchors(
         w0, w0c0 = t * down.omega + (1.0 - t) * up.omega, t * down.e + (1.0 - t) * up.e
     price = mixture.support(rho * loss.lipschitz)
     usable = tuple(side for side in sides if side.beta != 0.0)
-    return Anchors(usable, w0, w0c0, box.half, price, box.unbounded, balls[0].norm)
+    return Anchors(usable, w0, w0c0, u0, box.half, price, box.unbounded, balls[0].norm)
