@@ -188,7 +188,8 @@ def _assert_anchors(case, points):
         slack = 1e-9 * max(1.0, f, float(np.abs(x).max()))
         for side in anchors.sides:
             assert side.e + side.u @ w + side.beta * b + side.omega * reach <= f + slack
-        assert anchors.w0 * reach + anchors.w0c0 <= f + slack, "A0 is not a minorant"
+        both = anchors.w0 * (reach + anchors.u0 @ w) + anchors.w0c0
+        assert both <= f + slack, "A0 is not a minorant"
         away = np.where(anchors.unbounded, w, 0.0)
         price = anchors.price * case.balls[0].norm.dual(away)
         assert price <= f + slack, "the price of unbounded columns is not a minorant"
