@@ -41,7 +41,7 @@ def write_report(path: Path) -> Path:
     robust = drfl.DRFLClassifier(radius=0.05, mixture_radius=0.2)
     model = make_pipeline(StandardScaler(), robust)
     model.fit(X, y, drflclassifier__clients=hospital)
-    return drfl.report(model, path, X, y, hospital)  # type: ignore[operator]
+    return drfl.report(model, path, X, y, hospital)
 
 
 def photograph(page: Path, picture: Path) -> None:

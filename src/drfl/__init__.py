@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from drfl.mixture import Mixture
     from drfl.models import load, save
     from drfl.problem import Problem
+    from drfl.report import report
     from drfl.result import Result
     from drfl.run import solve
     from drfl.selection import DRFLClassifierCV, DRFLRegressorCV, Selection, select
@@ -39,6 +40,7 @@ __all__ = [
     "baselines",
     "datasets",
     "load",
+    "report",
     "save",
     "select",
     "solve",

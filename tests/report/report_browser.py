@@ -1,6 +1,5 @@
 """A headless Chromium, spoken to through its debugging pipe; no package is needed for that."""
 
-import fcntl
 import json
 import os
 import select
@@ -49,6 +48,8 @@ class Browser:
     @staticmethod
     def _high(fd):
         """The same descriptor with a number that is neither 3 nor 4."""
+        import fcntl  # here, as other systems than POSIX have to be able to read this file
+
         high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)
         os.close(fd)
         return high

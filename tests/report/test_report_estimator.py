@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from report_kit import run_records, write_run
 from scipy import sparse
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -12,7 +13,7 @@ from test_report_measure import rows
 from test_report_page import ORDER, Page
 
 import drfl
-from drfl.report import Plan
+from drfl.report import Plan, Sample
 
 FEW = Plan(bootstrap=3, noise=(0.0, 1.0), draws=2, methods=("local", "erm"))
 
@@ -116,10 +117,6 @@ def test_what_is_wrong_is_said_in_a_sentence(fitted, tmp_path):
 
 
 def test_messages_of_a_run_are_counted(tmp_path):
-    import json
-
-    from report_kit import run_records, write_run
-
     X, y, who = rows()
     signs = np.where(y == "yes", 1.0, -1.0)
     clients = [drfl.Client(name, X[who == name], signs[who == name]) for name in "abc"]
@@ -138,4 +135,28 @@ def test_messages_of_a_run_are_counted(tmp_path):
     assert sum(int(row[3]) for row in mine) == result.rounds
     total = sum(float(row[4].removesuffix(" kB")) for row in mine)
     assert total == pytest.approx(result.bytes_up["a"] / 1000, abs=0.06 * len(mine))
-    assert json.dumps(page.charts)
+
+
+def test_a_run_is_told_with_its_model_and_its_rows(fitted, tmp_path):
+    X, y, who = rows()
+    X = (X - X.mean(0)) / X.std(0)
+    (line,) = [r for r in run_records() if r["kind"] == "result"]
+    line["models"][0]["coef"] = fitted.coef_[0].tolist()
+    line["features"] = ["x1", "x2", "x3"]
+    counts = {"kind": "preflight", "rows": dict.fromkeys("abc", 40), "classes": ["no", "yes"]}
+    earlier = [r for r in run_records() if r["kind"] in ("start", "problem")]
+    other = {"kind": "comparison", "method": "erm", "clients": {}}
+    folder = write_run(tmp_path, [*earlier, counts, line, other])
+    drfl.save(fitted, folder / "model.json")
+    codes = (y == "yes").astype(float)
+    data = {name: Sample(X[who == name], codes[who == name]) for name in "abc"}
+    plan = Plan(bootstrap=2, noise=(0.0,), draws=1, radii=False, methods=("erm", "pooled"))
+    path = drfl.report.write(folder, tmp_path / "elsewhere.html", data=data, plan=plan)
+    found = Page(path.read_text(encoding="utf-8"))
+    # The records have the problem before a selection, radius 0.05; the model knows its own.
+    assert "rows that move by 0.1 on average" in found.words
+    assert "Coefficients per unit of the file" in [chart["title"] for chart in found.charts]
+    assert "bootstrap percentile intervals" in found.words
+    # What the run has compared already is not trained again.
+    assert "[&quot;pooled&quot;]" in found.source
+    assert not (folder / "report.html").exists()

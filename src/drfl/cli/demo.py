@@ -20,7 +20,6 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the demo."""
-    from drfl import report
     from drfl.cli.console import Console
     from drfl.cli.contest import contest, table
     from drfl.cli.hospitals import hospitals, write_files
@@ -29,6 +28,7 @@ def run(options: argparse.Namespace) -> int:
     from drfl.cli.run_folder import Records, RunFolder
     from drfl.cli.settings import read_settings
     from drfl.cli.training import Training
+    from drfl.report import write
 
     if options.splits < 1:
         raise ValueError(f"--splits must be at least 1, got {options.splits}")
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     training.finish(training.train())
     for outcome in outcomes:
         training.records.add("demo", **outcome.facts())
-    page = report.write(folder.path)
+    page = write(folder.path)
     north, *others = (str(file) for file in files.values())
     console.say(
         "",

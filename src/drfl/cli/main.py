@@ -22,6 +22,7 @@ COMMANDS = {
     "evaluate": "how good a model is on files, also under noise",
     "explain": "what the adversary would do to files",
     "report": "write the report of a run",
+    "audit": "what has left a client, by the ledger of its guard",
     "list": "losses, norms, solvers, methods and rules",
     "demo": "train seven methods on bundled data and compare them",
 }

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 EXAMPLE = """\
 example:
   drfl report RUN
+
+Where the clients' files are at hand, it also shows what needs rows: noise, other radii and methods,
+the adversary's choice, intervals of coefficients. With --quick it is made of the records alone.
+With --rows single rows are shown: use it only where the data lie.
 """
 
 
@@ -15,12 +20,44 @@ def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.epilog = EXAMPLE
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a run")
+    parser.add_argument("--quick", action="store_true", help="read no rows, fit nothing again")
+    parser.add_argument("--rows", type=int, nargs="?", const=10, metavar="N", help="show N rows")
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the report."""
-    from drfl import report
     from drfl.cli.main import OK
+    from drfl.report import Plan, write
 
-    print(f"written: {report.write(options.run)}")
+    if options.rows is not None and (options.rows < 1 or options.quick):
+        raise ValueError("--rows must be at least 1, and needs the files: leave --quick out")
+    data = {} if options.quick else _data(options.run)
+    if options.rows is not None and not data:
+        raise ValueError("--rows needs the clients' files: run it where they lie")
+    print(f"written: {write(options.run, data=data, plan=Plan(rows=options.rows or 0))}")
     return OK
+
+
+def _data(folder: Path) -> dict[str, Any]:
+    """The rows of every client, if all files are at hand."""
+    import numpy as np
+
+    from drfl.cli.run_folder import RunFolder
+    from drfl.cli.tables import read_rows
+    from drfl.models import read_model
+    from drfl.report import Sample
+
+    run = RunFolder(folder)
+    if not (run.config.exists() and run.model.exists()):
+        return {}
+    files = run.settings({}).clients
+    if not all(path.is_file() for path in files.values()):
+        return {}
+    model = read_model(run.model)
+    data = {}
+    for name, path in files.items():
+        rows = read_rows(model, path, target=True)
+        assert rows.y is not None
+        lines = rows.table.lines(np.flatnonzero(rows.keep).tolist())
+        data[name] = Sample(rows.X, rows.y, lines=lines)
+    return data

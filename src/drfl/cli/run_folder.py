@@ -27,6 +27,7 @@ class RunFolder:
         self.path = path
         self.config, self.model = path / "config.toml", path / "model.json"
         self.records, self.checkpoint = path / "records.jsonl", path / "checkpoint"
+        self.ledgers = path / "ledger"
 
     @classmethod
     def new(cls, out: str | None, name: str = "") -> RunFolder:
@@ -71,7 +72,9 @@ class RunFolder:
             data, values = then["data"], then["settings"]
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"{path} is damaged: start the run again in another folder") from None
-        for name, value in now["settings"].items():
+        # Also what is not set any more: a guard that is left out would not guard.
+        for name in {**now["settings"], **values}:
+            value = now["settings"].get(name)
             if values.get(name) != value:
                 raise ValueError(
                     f"the run in {self.path} had {name} = {values.get(name)!r}, not {value!r}: "

@@ -43,6 +43,7 @@ FIELDS: dict[str, Field] = {
     "folds": Field(5, read.whole, "of the selection"),
     "noise_scale": Field(None, read.number, "of the selection by the rule noise"),
     "compare": Field((), read.texts, "other methods to train beside: erm,afl,drfa,wafl,..."),
+    "guard": Field(None, read.whole, "what leaves a client tells of at least so many rows: 5"),
     "seed": Field(0, read.whole, "of all that is drawn at random"),
 }
 """Every setting but the clients."""

@@ -12,6 +12,7 @@ EXAMPLE = """\
 example:
   drfl train --client a.csv --client b.csv --client c.csv --target disease --out RUN
   drfl train settings.toml --radius 0.05 --compare erm,afl
+  drfl train settings.toml --guard 5 --tol 0.01
   drfl train --resume RUN
 """
 
@@ -35,6 +36,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Train."""
     from drfl.cli.console import Console
+    from drfl.cli.guarding import check_guard
     from drfl.cli.problems import check_before_reading
     from drfl.cli.run_folder import RunFolder
     from drfl.cli.settings import read_settings
@@ -51,6 +53,7 @@ def run(options: argparse.Namespace) -> int:
         folder = RunFolder.new(options.out)
     check_before_reading(settings)
     _check_methods(settings)
+    check_guard(settings)
     _check_files(settings)
     return _train(settings, folder, console, fresh=options.resume is None)
 

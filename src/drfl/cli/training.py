@@ -20,6 +20,7 @@ from drfl.cli.facts import (
     result_facts,
     round_facts,
 )
+from drfl.cli.guarding import guarded_metrics, guards, run_guard
 from drfl.cli.methods import stated
 from drfl.cli.metrics import metrics
 from drfl.cli.problems import make_problem
@@ -29,6 +30,7 @@ from drfl.client import Client
 from drfl.models import Model, write_model
 from drfl.preflight.desk import Desk
 from drfl.preflight.server import at_hand, preflight
+from drfl.privacy import guard_line
 from drfl.problem import Problem
 from drfl.result import Record, Result
 from drfl.run import solve
@@ -58,14 +60,20 @@ class Training:
 
     def prepare(self) -> None:
         """The preflight: from files to clients that fit together."""
-        self.desks = [Desk(name, path) for name, path in self.settings.clients.items()]
+        guard = guards(self.settings, self.folder)
+        files = self.settings.clients
+        self.desks = [Desk(name, path, guard[name]) for name, path in files.items()]
         names = [desk.name for desk in self.desks]
         self.agreement = agreement = preflight(self.settings.wishes(), names, at_hand(self.desks))
         self.console.say(*agreement.describe())
         for sentence in agreement.warnings:
             self.console.warn(sentence)
         self.problem = make_problem(self.settings, agreement)
-        self._record("start", **self._versions(), seed=self.settings["seed"])
+        line = guard_line(run_guard(self.settings, self.folder))
+        if self.settings["guard"] is not None:
+            self._check_guards()
+            self.console.say(line)
+        self._record("start", **self._versions(), seed=self.settings["seed"], guard=line)
         self._record("settings", **self.settings.all())
         self._record("preflight", **preflight_facts(agreement))
         self._record("problem", **self.problem.to_dict())
@@ -73,6 +81,8 @@ class Training:
     def train(self) -> list[Result]:
         """Solve the problem of every linear model."""
         solver = _solver(self.settings)
+        if self.settings["guard"] is not None:
+            self.folder.ledgers.mkdir(mode=0o700, parents=True, exist_ok=True)
         targets = self.targets
         results = []
         for k, positive in enumerate(targets):
@@ -128,11 +138,14 @@ class Training:
         model = self.model(results, problem)
         scored = {}
         for desk in self.desks:
-            rows = desk.client(self.agreement, self.targets[0]).rows
+            client = desk.client(self.agreement, self.targets[0])
             pairs = zip(model.coef, model.intercept.tolist(), strict=True)
-            scores = np.column_stack([rows.scores(w, b) for w, b in pairs])
+            scores = np.column_stack([client.rows.scores(w, b) for w, b in pairs])
             y = desk.rows(self.agreement)[1]
-            scored[desk.name] = metrics(model, *own_units(model, scores, y))
+            if client.guard is None:
+                scored[desk.name] = metrics(model, *own_units(model, scores, y))
+            else:
+                scored[desk.name] = guarded_metrics(model, client, scores, y)
         return {"method": name, **costs(results), "clients": scored}
 
     def finish(self, results: Sequence[Result]) -> Model:
@@ -177,6 +190,15 @@ class Training:
         )
         self.console.clear()
         return result
+
+    def _check_guards(self) -> None:
+        if len(self.targets) > 1:
+            raise ValueError(
+                f"a guard knows two classes or a numeric target, and {self.agreement.target.name!r}"
+                f" has {len(self.targets)} classes: each would need another ledger of the same rows"
+            )
+        for desk in self.desks:
+            desk.check_guard(self.agreement, self.targets[0])
 
     def _record(self, kind: str, **data: Any) -> None:
         self.console.record(self.records.add(kind, **data))

@@ -13,8 +13,12 @@ from drfl._registry import listed
 from drfl.client import Client
 from drfl.preflight.agreement import Agreement, Array
 from drfl.preflight.moments import Moments, moments_of
+from drfl.preflight.sizes import require_sizes
 from drfl.preflight.targets import few_values, target_values
 from drfl.preflight.wishes import Wishes, text_array
+from drfl.privacy import Guard, merge_categories, release_moments
+from drfl.privacy.preflight import require_enough
+from drfl.rows import Rows
 from drfl.tables import OTHER, Number, Reading, TableError, encoded, read_table
 from drfl.tables.encode import refuse_missing
 from drfl.tables.errors import shown
@@ -34,10 +38,12 @@ class Desk:
         Of the client.
     path : path
         Of its file.
+    guard : Guard, optional
+        Disclosure control of the client.
     """
 
-    def __init__(self, name: str, path: str | Path) -> None:
-        self.name, self.path = name, Path(path)
+    def __init__(self, name: str, path: str | Path, guard: Guard | None = None) -> None:
+        self.name, self.path, self.guard = name, Path(path), guard
 
     def answer(self, message: Message) -> Message:
         """Reply to the preflight's one message; what is wrong with the file raises TableError."""
@@ -71,6 +77,8 @@ class Desk:
             "texts": {name: self._levels(name) for name in self.names if table.is_text(name)},
             "target": self._target_facts(),
         }
+        if self.guard is not None:
+            require_sizes(self.path, facts, self.guard.k)
         m = self.moments
         return {"facts": text_array(facts), "count": m.count, "sum": m.sum, "squares": m.squares}
 
@@ -84,11 +92,20 @@ class Desk:
         positive : int, optional
             The class that is +1, all others being -1; None for a numeric target.
         """
-        X, y = self.rows(agreement)
+        X, y = self._signed(agreement, positive)
         shift, scale = self._scaling(agreement)
-        if positive is not None:
-            y = np.where(y == positive, 1.0, -1.0)
-        return Client(self.name, X, y, shift=shift, scale=scale)
+        if self.guard is not None and not hasattr(self, "_told"):
+            # The sums of the preflight: they could not wait for rows that follow from them.
+            self._told = release_moments(self.guard.open(Rows(X, y)))
+        return Client(self.name, X, y, shift=shift, scale=scale, guard=self.guard)
+
+    def check_guard(self, agreement: Agreement, positive: int | None = None) -> None:
+        """Refuse rows that are too few for the guard, before a ledger is begun."""
+        if self.guard is not None:
+            try:
+                require_enough(Rows(*self._signed(agreement, positive)), self.guard.k)
+            except ValueError as error:
+                raise ValueError(f"client {self.name!r}: {error}") from error
 
     def rows(self, agreement: Agreement) -> tuple[Any, Array]:
         """Features in the units of the file, and positions of classes or scaled targets."""
@@ -97,6 +114,10 @@ class Desk:
             X = encoded(self.table, agreement.columns, self.keep, rare)
             self._encoded = X, target_values(self.table, agreement.target, self.keep)
         return self._encoded
+
+    def _signed(self, agreement: Agreement, positive: int | None) -> tuple[Any, Array]:
+        X, y = self.rows(agreement)
+        return X, y if positive is None else np.where(y == positive, 1.0, -1.0)
 
     def _scaling(self, agreement: Agreement) -> tuple[Array, Array]:
         """Shift and scale of every feature: as agreed upon, or of this client alone."""
@@ -181,7 +202,11 @@ class Desk:
         return {level: int(n) for level, n in zip(levels, counts, strict=True) if n}
 
     def _rare(self, name: str) -> set[str]:
-        return {value for value, count in self._counts(name).items() if count < RARE}
+        counts = self._counts(name)
+        if self.guard is None:
+            return {value for value, count in counts.items() if count < RARE}
+        merged = merge_categories(counts, max(self.guard.k, RARE), OTHER)
+        return {value for value, goes in merged.items() if goes == OTHER}
 
     def _levels(self, name: str) -> dict[str, Any]:
         counts, rare = self._counts(name), self._rare(name)

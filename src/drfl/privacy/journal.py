@@ -86,9 +86,10 @@ def _entry(file: BinaryIO) -> Message | None:
     if len(head) < LENGTH + DIGEST:
         return None
     size = int.from_bytes(head[:LENGTH], "big")
-    body = file.read(size)
-    if len(body) < size:
+    # A file that is no journal may state any length: compare before room is made for it.
+    if size > os.fstat(file.fileno()).st_size - file.tell():
         return None
+    body = file.read(size)
     if hashlib.sha256(body).digest() != head[LENGTH:]:
         raise ValueError(
             f"{file.name} is damaged: restore it from a copy, a ledger must not lose entries"

@@ -10,7 +10,7 @@ import hashlib
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,12 @@ class Ledger:
                 self.journal.append(Message("ledger", 0, head))
             else:
                 self._open(data, path)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """Another process opens the file itself; a ledger in memory is copied."""
+        if self.journal.path is None:
+            return super().__reduce_ex__(protocol)
+        return Ledger, (self.rows, self.k, self.journal.path)
 
     def _open(self, data: bytes, path: Path | None) -> None:
         entries = self.journal.unread()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -17,8 +17,7 @@ OTHER = "other"
 def require_enough(rows: Rows, k: int) -> None:
     """Refuse data that are too few for a guard of k."""
     N, n = rows.n_rows, rows.n_features
-    if 10 * k > N:
-        raise ValueError(f"{N} rows are too few for a guard of k = {k}: it needs at least {10 * k}")
+    require_counts(N, class_counts(rows), k)
     if (n + 1) / N > 1.0 / (2 * k):
         raise ValueError(
             f"{n + 1} parameters on {N} rows are too many for a guard of k = {k}: it needs at "
@@ -26,10 +25,17 @@ def require_enough(rows: Rows, k: int) -> None:
         )
     if rows.p is not None and np.ptp(rows.p) > 0.0:
         raise ValueError("a guard knows rows of equal weight only: drop sample_weight")
-    counts = class_counts(rows)
-    if counts and min(counts) < k:
+
+
+def require_counts(n_rows: int, classes: Sequence[int], k: int) -> None:
+    """Refuse too few rows, or too few of a class; there are no classes in a regression."""
+    if 10 * k > n_rows:
         raise ValueError(
-            f"a class has {min(counts)} rows, fewer than k = {k}: its sums would tell of them"
+            f"{n_rows} rows are too few for a guard of k = {k}: it needs at least {10 * k}"
+        )
+    if classes and min(classes) < k:
+        raise ValueError(
+            f"a class has {min(classes)} rows, fewer than k = {k}: its sums would tell of them"
         )
 
 

@@ -32,9 +32,10 @@ def audit(path: str | os.PathLike[str]) -> str:
     journal = Journal(Path(path))
     if not journal.exists:
         raise ValueError(f"there is no ledger at {os.fspath(path)}: give the path of a guard's own")
-    head, *entries = journal.peek()
-    if head.kind != "ledger":
+    entries = journal.peek()
+    if not entries or entries[0].kind != "ledger":
         raise ValueError(f"{os.fspath(path)} is not a ledger: give the path of a guard's own")
+    head, *entries = entries
     _, k, n_rows, n_features, allowed = head.arrays["sizes"].tolist()
     leverage = Leverage(n_rows, k)
     for weights in head.arrays["released"]:

@@ -82,6 +82,7 @@ def _start() -> Json:
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "scikit-learn": sklearn.__version__,
+        "piqp": version("piqp"),
     }
 
 
@@ -151,5 +152,7 @@ def _result(model: Model, fitted: Any, data: Mapping[str, Sample]) -> Json:
         "gap": max(proof.gap for proof in model.certificates),
         "rounds": sum(proof.rounds for proof in model.certificates),
     }
+    sent = [total for r in _results(fitted) for total in (r.bytes_up, r.bytes_down)]
+    costs |= {"kilobytes": sum(sum(t.values()) for t in sent) / 1000} if sent else {}
     names = {"features": model.features, "models": models, "clients": scores}
     return {"kind": "result", "method": method, **costs, **names}

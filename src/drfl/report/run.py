@@ -24,7 +24,6 @@ def write(
     *,
     data: Mapping[str, Sample] | None = None,
     plan: Plan = Plan(),  # noqa: B008  (frozen)
-    extra: Iterable[Json] = (),
 ) -> Path:
     """Write the report of a run.
 
@@ -39,8 +38,6 @@ def write(
         rows, as far as the run has not recorded it.
     plan : Plan
         What is computed from these rows.
-    extra : iterable of dict
-        Further records, as ``docs/run-folder.md`` describes them.
 
     Returns
     -------
@@ -48,10 +45,12 @@ def write(
         The page.
     """
     folder = Path(run)
-    records = [*read_records(folder / "records.jsonl"), *extra]
+    records = read_records(folder / "records.jsonl")
     model = _model(folder)
     if model is not None:
-        records += units_of(model)
+        # With a selection, the problem in the records is the one before it.
+        records = [record for record in records if record["kind"] != "problem"]
+        records += [{"kind": "problem", **model.problem.to_dict()}, *units_of(model)]
     records += _messages(folder / "checkpoint")
     if data and model is not None:
         known = {record["kind"] for record in records}

@@ -52,7 +52,7 @@ const Charts = (() => {
   }
 
   function cut(text, room) {
-    const most = Math.max(4, Math.floor(room / 6.6));
+    const most = Math.max(4, Math.floor(room / 7.2));
     return text.length > most ? text.slice(0, most - 1) + "…" : text;
   }
 
@@ -117,7 +117,7 @@ const Charts = (() => {
     const step = 24, top = 6, bottom = 26;
     const right = spec.bars ? 12 + 6.8 * Math.max(...spec.rows.map((row) => row.shown.length)) : 14;
     const longest = Math.max(...spec.rows.map((row) => row.label.length));
-    const left = Math.min(longest * 6.8 + 12, width * 0.38);
+    const left = Math.min(longest * 7.4 + 14, width * 0.38);
     const height = top + spec.rows.length * step + bottom;
     const values = spec.rows.flatMap((row) => [row.value, row.low, row.high, ...row.dots.map((d) => d[0])]);
     if (spec.zero) values.push(0);

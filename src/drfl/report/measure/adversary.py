@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ def adversary(model: Model, data: Mapping[str, Sample], shown: int) -> Iterator[
                 "client": client.name,
                 "weight": weight,
             } | record
-            yield from _rows(model, client, d, shown)
+            yield from _rows(model, client, d, data[client.name].lines, shown)
 
 
 def _attack(model: Model, k: int, client: Client) -> tuple[Json, Distribution]:
@@ -63,7 +63,9 @@ def _attack(model: Model, k: int, client: Client) -> tuple[Json, Distribution]:
     return record, d
 
 
-def _rows(model: Model, client: Client, d: Distribution, shown: int) -> Iterator[Json]:
+def _rows(
+    model: Model, client: Client, d: Distribution, lines: Sequence[int] | None, shown: int
+) -> Iterator[Json]:
     """The rows of which most is changed, in the units of the file."""
     rows = client.rows
     step = d.x - rows.take(d.source)
@@ -72,7 +74,8 @@ def _rows(model: Model, client: Client, d: Distribution, shown: int) -> Iterator
     for atom in order[changed[order] > SMALL].tolist():
         row = int(d.source[atom])
         change = ", ".join(_changes(model, rows, d, atom, step[atom]))
-        yield {"kind": "row", "client": client.name, "row": row + 1, "change": change}
+        where = row + 1 if lines is None else int(lines[row])
+        yield {"kind": "row", "client": client.name, "row": where, "change": change}
 
 
 def _changes(model: Model, rows: Rows, d: Distribution, atom: int, step: Array) -> Iterator[str]:

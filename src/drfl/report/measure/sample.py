@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,11 +33,14 @@ class Sample:
         Positions of classes, or targets scaled as in the training.
     weight : array of shape (N,), optional
         Weights of the rows.
+    lines : array of shape (N,), optional
+        Where the rows are in the file; else they are counted from 1.
     """
 
     X: Any
     y: Array
     weight: Array | None = None
+    lines: Sequence[int] | None = None
 
     def take(self, rows: NDArray[np.intp]) -> Sample:
         """Some of the rows."""

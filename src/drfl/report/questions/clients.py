@@ -118,7 +118,8 @@ def _methods(evidence: Evidence, groups: Groups, kind: str) -> list[Block]:
         marks.append(Mark(method, mean, f"mean {metric(kind, mean)}", dots=dots))
         costs = [number(record.get(key)) for key in ("gap", "rounds", "kilobytes")]
         kilobytes = ABSENT if costs[2] is None else f"{costs[2]:.1f}"
-        cells = [method, metric(kind, mean), metric(kind, low), plain(costs[0], 2)]
+        gap = "none" if costs[0] is None or costs[0] >= 1.0 else plain(costs[0], 2)
+        cells = [method, metric(kind, mean), metric(kind, low), gap]
         rows.append([*cells, count(costs[1]), kilobytes])
     if len(marks) < 2:
         return []

@@ -31,7 +31,9 @@ def _answer(problem: Json) -> str:
     if not problem:
         return "The problem that was solved is not recorded."
     label = ball.get("label_cost")
-    labels = "labels stay" if label in ("inf", None) else f"a label changes at the cost {label}"
+    labels = "labels stay"
+    if number(label) is not None:
+        labels = f"a label changes at the cost {plain(number(label), 4)}"
     radius, norm = number(ball.get("radius")), name(ball.get("norm", "l1"))
     rows = "rows that move, by a distance of each client's own radius on average"
     if radius is not None:
@@ -40,7 +42,7 @@ def _answer(problem: Json) -> str:
     weights = "weights of the clients that are as bad as can be"
     if theta != "inf":
         weights = f"weights of the clients that differ by {plain(number(theta), 4)} in all"
-    return f"Against {rows} ({name(labels)}), and against {weights}."
+    return f"Against {rows} ({labels}), and against {weights}."
 
 
 def _noise(evidence: Evidence, groups: Groups) -> list[Block]:
@@ -120,7 +122,7 @@ def _adversary(evidence: Evidence, groups: Groups) -> list[Block]:
     head = ["client", "worst weight", "loss", "worst-case loss", "labels changed"]
     head += ["distance moved", "price of distance"]
     which = model_name(0, len(evidence.models), groups.classes)
-    caption = f"The adversary's choice: the worst case within the radii, at {which}."
+    caption = f"The adversary's choice: the worst case within the radii, for {which}."
     blocks: list[Block] = [Table(caption, head, rows)]
     order = sorted((f for f in total if total[f] > 0.0), key=lambda feature: -total[feature])
     marks = [Mark(name(f), total[f], plain(total[f], 3)) for f in order]
