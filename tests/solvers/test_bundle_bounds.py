@@ -78,3 +78,10 @@ def test_no_bound_is_false_and_nearly_all_are_reached(start):
 @pytest.mark.parametrize("start", range(100, 1100, BLOCK))
 def test_no_bound_is_false_in_a_thousand(start):
     _check_block(start)
+
+
+def test_a_loss_that_is_linear_at_zero_says_nothing_of_the_scale():
+    """Huber with a small epsilon has no curvature at w = 0; features of size 1e6."""
+    case = random_case(172)
+    assert np.vstack([X for X, _ in case.data]).std() > 1e5
+    assert case.solve(max_rounds=60).status.kind is StatusKind.CERTIFIED

@@ -28,6 +28,8 @@ from drfl.solvers.bundle.terms import lifted, make_terms
 from drfl.solvers.bundle.ties import Ties
 from drfl.wire import Message
 
+LINEAR = 1e-6  # curvature below this share of a feature's mean square counts as none
+
 
 class Conversation(Standing):
     """The state of a run, and what of it concerns requests."""
@@ -151,7 +153,9 @@ class Conversation(Standing):
         q, n = terms.mixture.weights, self.n
         unit = float(q @ about[:, 1])
         if self.metric.known:
-            unit = float(np.trace(self.metric.curvature(q)[:n, :n])) / max(n, 1)
+            curved = float(np.trace(self.metric.curvature(q)[:n, :n])) / max(n, 1)
+            # Where the loss happens to be linear at w = 0 its curvature says nothing.
+            unit = curved if curved > LINEAR * unit else unit
         self.terms = self.evaluated.terms = terms.in_units(math.sqrt(max(unit, 0.0)))
         self.metric.set_unit(self.terms.unit)
         self.master = Master(self.terms)
