@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +208,7 @@ class Training:
         return {
             "drfl": drfl.__version__,
             "python": platform.python_version(),
-            "numpy": np.__version__,
+            **{name: version(name) for name in ("numpy", "scipy", "scikit-learn", "piqp")},
         }
 
 
