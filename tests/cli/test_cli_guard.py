@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from program import command, drfl, environment, records_of, write_csv
 
+from drfl.cli.guarding import check_guard
+from drfl.cli.settings import read_settings
 from drfl.preflight.desk import Desk
 from drfl.preflight.wishes import Wishes
 from drfl.privacy import Guard, audit
@@ -128,6 +130,11 @@ def test_a_killed_run_goes_on_with_its_ledgers(tmp_path):
     assert [list(scores) for scores in record["clients"].values()] == [["accuracy"]] * 3
 
 
+def test_a_report_reads_no_rows_behind_the_guard(guarded):
+    said = drfl("report", "RUN", "--rows", cwd=guarded, code=3)
+    assert "--rows needs the clients' files, and a run without a guard" in said.err
+
+
 @pytest.fixture
 def copied(guarded, tmp_path):
     """A copy of the guarded run that may be changed."""
@@ -163,10 +170,22 @@ def test_resuming_a_finished_run_asks_nothing(copied):
     assert [path.read_bytes() for path in kept] == before
 
 
+UNKNOWN = [
+    ({"guard": "1"}, "k of a guard must be at least 2, got 1"),
+    ({"solver": "admm"}, "a guard does not know the solver 'admm': take bundle, or no guard"),
+    ({"support": "age=0:200"}, "a guard does not know a support: leave out"),
+    ({"compare": "fedavg"}, "a guard does not let 'fedavg' be compared, it knows erm, afl, drfa"),
+]
+
+
+@pytest.mark.parametrize(("flags", "sentence"), UNKNOWN)
+def test_settings_that_a_guard_does_not_know_are_refused(flags, sentence):
+    settings = read_settings(None, {"target": "ill", "guard": "5", **flags}, ["a.csv"])
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        check_guard(settings)
+
+
 REFUSED = {
-    "--guard 1": "k of a guard must be at least 2, got 1",
-    "--guard 5 --solver admm": "a guard does not know the solver 'admm': take bundle, or no guard",
-    "--guard 5 --support age=0:200": "a guard does not know a support: leave out",
     "--guard 5 --select mean": "a guard does not go with --select, whose folds would pass it by",
     "--guard 5 --compare erm,wafl": "a guard does not let 'wafl' be compared, it knows erm, afl, ",
     "--guard 41": "a.csv: 400 rows are too few for a guard of k = 41: it needs at least 410",

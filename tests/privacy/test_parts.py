@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import drfl
 from drfl.losses import make_loss
 from drfl.privacy import Guard
+from drfl.privacy.journal import Journal
 from drfl.privacy.rounding import class_above, dither, grid_above, grid_below
 from drfl.privacy.tilt import best_constant
 from drfl.privacy.weights import averaged
@@ -112,3 +113,14 @@ def test_a_run_goes_on_after_a_crash_with_the_same_numbers(tmp_path):
     assert rest.coef.tobytes() == whole.coef.tobytes()
     assert rest.lower_bound == whole.lower_bound
     assert [e.kind for e in other.entries] == [e.kind for e in ledger.entries]
+
+
+def test_a_file_that_is_no_ledger_is_left_alone(tmp_path):
+    path = tmp_path / "patients.csv"
+    path.write_text("age,disease\n61,yes\n")
+    with pytest.raises(ValueError, match="is not a ledger"):
+        list(Journal(path).unread())
+    assert path.read_text() == "age,disease\n61,yes\n"
+    path.write_bytes(b"\0\0\0")  # what a crash left of the first entry
+    assert list(Journal(path).unread()) == []
+    assert path.read_bytes() == b""

@@ -12,7 +12,8 @@ example:
 
 Where the clients' files are at hand, it also shows what needs rows: noise, other radii and methods,
 the adversary's choice, intervals of coefficients. With --quick it is made of the records alone.
-With --rows single rows are shown: use it only where the data lie.
+With --rows single rows are shown: use it only where the data lie. A run with a guard has its
+report from the records alone.
 """
 
 
@@ -33,7 +34,9 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError("--rows must be at least 1, and needs the files: leave --quick out")
     data = {} if options.quick else _data(options.run)
     if options.rows is not None and not data:
-        raise ValueError("--rows needs the clients' files: run it where they lie")
+        raise ValueError(
+            "--rows needs the clients' files, and a run without a guard: run it where they lie"
+        )
     print(f"written: {write(options.run, data=data, plan=Plan(rows=options.rows or 0))}")
     return OK
 
@@ -50,7 +53,10 @@ def _data(folder: Path) -> dict[str, Any]:
     run = RunFolder(folder)
     if not (run.config.exists() and run.model.exists()):
         return {}
-    files = run.settings({}).clients
+    settings = run.settings({})
+    if settings["guard"] is not None:
+        return {}  # what is computed from rows would pass the guard by
+    files = settings.clients
     if not all(path.is_file() for path in files.values()):
         return {}
     model = read_model(run.model)

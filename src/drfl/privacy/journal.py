@@ -53,6 +53,11 @@ class Journal:
             return
         assert self.path is not None
         with self.path.open("r+b") as file:
+            # A length below 2^56 begins with 0; text, say, does not, and must not be cut off.
+            if file.read(1) != b"\0":
+                raise ValueError(
+                    f"{self.path} is not a ledger: give a path that is free, or a ledger"
+                )
             file.seek(self._end)
             while (message := _entry(file)) is not None:
                 self._end = file.tell()
