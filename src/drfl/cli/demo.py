@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"--splits must be at least 1, got {options.splits}")
     folder = RunFolder.new(options.out, "demo-")
     console = Console()
-    console.say(INTRODUCTION.format(splits=options.splits))
+    console.say(*INTRODUCTION.format(splits=options.splits).splitlines())
     outcomes = contest(options.splits, options.seed, console)
     spread = max(outcome.spread for outcome in outcomes)
     console.say("", *table(outcomes), "", *MEANING)
