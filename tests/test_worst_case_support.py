@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+import drfl
 from drfl import reference
 from drfl.ball import Ball
 from drfl.losses import make_loss
@@ -17,6 +18,7 @@ from drfl.worst_case.l1_box import L1BoxOracle
 from drfl.worst_case.whole_space import WholeSpaceOracle
 from kit import brute, problems
 from kit.checks import assert_convex_on_segment, assert_subgradient
+from kit.random_cases import random_case
 
 NORMS = ("l1", "l2", "linf")
 PIECES = {
@@ -462,3 +464,23 @@ def test_nothing_is_active_where_the_box_plays_no_role():
     oracle = L1BoxOracle(Rows(X, y), PIECES["hinge"], cheap)
     assert oracle.evaluate(w, 2.0).multiplier > 0.01
     assert oracle.active(w, 2.0) == ()
+
+
+@pytest.mark.parametrize("client", [2, 3])
+def test_slopes_of_two_sizes_in_a_half_open_box(client):
+    """Where a column is open on one side the floor of the price depends on the slope's sign."""
+    case = random_case(923)
+    (X, y), ball = case.data[client], case.balls[client]
+    assert ball.norm.name == "l1"
+    w = np.array([-2.60956655e-06, -3.40525949e-09, 4.95707246e-07, -3.44213226e-07])
+    given = {
+        "loss": "pinball",
+        "quantile": case.loss.quantile,
+        "radius": ball.radius,
+        "label_cost": ball.label_cost,
+        "norm": "l1",
+        "support": ball.support,
+        "sample_weight": case.weights[client] if case.weights else None,
+    }
+    own, truth = drfl.worst_case_loss(X, y, w, **given), reference.worst_case_loss(X, y, w, **given)
+    assert own.value == pytest.approx(truth, rel=1e-6)

@@ -30,7 +30,8 @@ def oracle_class(loss: Loss, ball: Ball) -> type[Oracle]:
         return WholeSpaceOracle
     if isinstance(ball.support, Box):
         if ball.norm.name == "l1":
-            return L1BoxOracle if loss.pieces else GainOracle
+            clips = bool(loss.pieces) and not (_is_uneven(loss) and _is_half_open(ball.support))
+            return L1BoxOracle if clips else GainOracle
         if loss.pieces:
             return GainOracle
         raise ValueError(
@@ -45,6 +46,17 @@ def oracle_class(loss: Loss, ball: Ball) -> type[Oracle]:
         f"epsilon_insensitive and pinball; {loss.name} takes the whole space or, with norm='l1', "
         "a box"
     )
+
+
+def _is_uneven(loss: Loss) -> bool:
+    """Whether the slopes of the pieces differ in size."""
+    return len({abs(piece.slope) for piece in loss.pieces} - {0.0}) > 1
+
+
+def _is_half_open(box: Box) -> bool:
+    """Whether a column is bounded on one side only: then its floor depends on the slope's sign."""
+    low, high = np.isfinite(np.atleast_1d(box.low)), np.isfinite(np.atleast_1d(box.high))
+    return bool((low ^ high).any())
 
 
 def _require_signs(rows: Rows) -> None:

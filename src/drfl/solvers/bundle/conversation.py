@@ -174,6 +174,8 @@ class Conversation(Standing):
         facts = [self.introductions[s].facts for s in range(len(balls))]
         if box is None or not same or all(ball.radius == 0.0 for ball in balls):
             return None
+        if any(fact is None for fact in facts):
+            return None  # a client whose targets cannot follow has nothing to tell
         return make_anchors(
             self.problem.loss, balls, box, self.terms.mixture, np.array(facts, dtype=np.float64)
         )
