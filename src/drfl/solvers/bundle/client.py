@@ -22,7 +22,8 @@ from drfl.solvers.bundle.exchange import Dual, Request
 from drfl.solvers.bundle.guarded import guarded_answer
 from drfl.solvers.bundle.local import local_optimum
 from drfl.solvers.bundle.memory import Memory, groups_of, memory_of
-from drfl.solvers.bundle.views import Sight, View, dual_cut, make_view
+from drfl.solvers.bundle.sight import Sight, View
+from drfl.solvers.bundle.views import dual_cut, make_view
 from drfl.wire import Message
 
 SKETCH_ABOVE, NONE_ABOVE = 500, 2000  # coefficients: curvature in full, as a sketch, not at all

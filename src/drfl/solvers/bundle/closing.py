@@ -23,8 +23,9 @@ from drfl.privacy.tilt import best_constant
 from drfl.solvers.base import Status, StatusKind
 from drfl.solvers.bundle.certificate import sums
 from drfl.solvers.bundle.cuts import Cuts
+from drfl.solvers.bundle.planning import SHARP, TINY
 from drfl.solvers.bundle.reply import dual_cut
-from drfl.solvers.bundle.session import SHARP, TINY, BundleSession
+from drfl.solvers.bundle.session import BundleSession
 from drfl.wire import Field, Message, WireError, reply_kind, validate
 
 KIND = "bundle_close"

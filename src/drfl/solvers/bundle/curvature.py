@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.losses import Array
-from drfl.solvers.bundle.views import Sight
+from drfl.solvers.bundle.sight import Sight
 from drfl.worst_case.oracle import Oracle
 from drfl.worst_case.whole_space import flip_gain
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from drfl.losses import Array
 from drfl.solvers.bundle.cuts import Cuts, Pool
-from drfl.solvers.bundle.master import Solution
+from drfl.solvers.bundle.layout import Solution
 from drfl.wire import Field, Message, WireError
 
 KIND = "bundle"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from drfl.client import Site
 from drfl.losses import Array
-from drfl.solvers.bundle.views import Sight
+from drfl.solvers.bundle.sight import Sight
 
 GROUP_ROWS = 50  # a group of fewer rows would tell too much of each
 

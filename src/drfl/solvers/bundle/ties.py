@@ -20,7 +20,7 @@ import numpy as np
 
 from drfl.losses import Array
 from drfl.solvers.bundle.descent import Proposal
-from drfl.solvers.bundle.master import Solution
+from drfl.solvers.bundle.layout import Solution
 from drfl.solvers.bundle.metric import Metric
 
 CLOSE = 1.01  # the norm is within 1 % of the smallest
