@@ -2,6 +2,7 @@ r"""The six convex losses, each a function of one scalar z.
 
 Classification: :math:`z = y(\langle w,x\rangle+b)`, the margin. Regression:
 :math:`z = \langle w,x\rangle+b-y`, the residual. A loss knows nothing of data, norms or solvers.
+All stand in one file, so that a new one is written beside its like.
 """
 
 from __future__ import annotations

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Real
-from time import perf_counter
 from typing import Any
-
-import numpy as np
 
 from drfl.ball import Ball
 from drfl.checkpoint import Checkpoint, CheckpointError, digest
 from drfl.client import Client
-from drfl.engines import Answers, Engine, make_engine
+from drfl.engines import Engine, make_engine
+from drfl.meter import Meter
 from drfl.problem import Problem
 from drfl.result import Record, Result
 from drfl.solvers import Session, Solver, Status, make_solver
-from drfl.solvers.base import Array
-from drfl.wire import Message
 
 Callback = Callable[[Record], object]
 
@@ -76,7 +71,7 @@ def solve(
         if checkpoint is None
         else Checkpoint(checkpoint, _identity(problem, solver, clients, tol))
     )
-    meter, history = _Meter(names), list[Record]()
+    meter, history = Meter(names), list[Record]()
     if log is not None:
         history.extend(_replay(log, session, meter))
     status = session.status
@@ -104,7 +99,7 @@ def solve(
     return meter.result(session, status, tuple(history))
 
 
-def _replay(log: Checkpoint, session: Session, meter: _Meter) -> Iterator[Record]:
+def _replay(log: Checkpoint, session: Session, meter: Meter) -> Iterator[Record]:
     """Let the session absorb what was recorded; the clients are not asked again."""
     for number, recorded in enumerate(log.rounds(), start=1):
         messages = session.propose()
@@ -131,68 +126,6 @@ def _identity(
         "clients": [client.name for client in clients],
         "columns": list(names) if names else clients[0].rows.n_features,
     }
-
-
-class _Meter:
-    """Counts bytes and seconds, and writes records."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = names
-        self.up, self.down = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-        self.seconds_clients = self.seconds_server = 0.0
-
-    @contextmanager
-    def server(self) -> Iterator[None]:
-        start = perf_counter()
-        yield
-        self.seconds_server += perf_counter() - start
-
-    def count(self, messages: Mapping[str, Message], answers: Answers) -> None:
-        for name, message in messages.items():
-            self.down[name] += message.nbytes
-        for name, reply in answers.replies.items():
-            self.up[name] += reply.nbytes
-        self.seconds_clients += sum(answers.seconds.values())
-
-    def record(self, round: int, session: Session, failures: Mapping[str, str]) -> Record:
-        return Record(
-            round=round,
-            objective=float(session.objective),
-            lower_bound=float(session.lower_bound),
-            gap=float(session.gap),
-            worst_client=self._worst(session.client_losses),
-            bytes_up=dict(self.up),
-            bytes_down=dict(self.down),
-            seconds_clients=self.seconds_clients,
-            seconds_server=self.seconds_server,
-            failures={**failures, **session.rejected},
-            info=dict(session.info),
-        )
-
-    def _worst(self, losses: Array) -> str | None:
-        return None if np.isnan(losses).all() else self.names[int(np.nanargmax(losses))]
-
-    def result(self, session: Session, status: Status, history: tuple[Record, ...]) -> Result:
-        return Result(
-            coef=np.array(session.coef, dtype=np.float64),
-            intercept=float(session.intercept),
-            objective=float(session.objective),
-            lower_bound=float(session.lower_bound),
-            gap=float(session.gap),
-            status=status,
-            weights=self._by_name(session.weights),
-            client_losses=self._by_name(session.client_losses),
-            client_multipliers=self._by_name(session.client_multipliers),
-            rounds=len(history),
-            bytes_up=dict(self.up),
-            bytes_down=dict(self.down),
-            seconds_clients=self.seconds_clients,
-            seconds_server=self.seconds_server,
-            history=history,
-        )
-
-    def _by_name(self, values: Array) -> dict[str, float]:
-        return dict(zip(self.names, values.tolist(), strict=True))
 
 
 def _check_settings(

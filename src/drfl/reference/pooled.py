@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from drfl.losses import Loss, make_loss
 from drfl.norms import Norm
-from drfl.reference.clients import Client, make_client
+from drfl.reference.clients import make_client
 from drfl.reference.conic import cvxpy, minimise
+from drfl.reference.members import center_of, is_list, make_members, union_of, unit_of
 from drfl.reference.programs import Formulation, client_program, mixture_program
 from drfl.supports import Support
 
@@ -100,7 +101,7 @@ def worst_case_loss(
     w = np.asarray(coef, dtype=float)
     if w.shape != (client.X.shape[1],):
         raise ValueError(f"coef must have shape ({client.X.shape[1]},), got {w.shape}")
-    unit = _unit([client])
+    unit = unit_of([client])
     value, constraints = client_program(
         client.in_units_of(unit), loss, cp.Constant(unit * w), float(intercept), "paper"
     )
@@ -176,14 +177,14 @@ def solve(
         )
     if formulation not in ("compact", "paper"):
         raise ValueError(f"formulation must be 'compact' or 'paper', got {formulation!r}")
-    if shared and any(_is_list(setting) for setting in (radius, label_cost, support)):
+    if shared and any(is_list(setting) for setting in (radius, label_cost, support)):
         raise ValueError("shared=True has one ball: give one radius, label_cost and support")
     loss = make_loss(loss)
-    members = _members(loss, clients, sample_weight, radius, label_cost, norm, support)
-    q = _center(center, members)
+    members = make_members(loss, clients, sample_weight, radius, label_cost, norm, support)
+    q = center_of(center, members)
     if shared:
-        members = [_union(members, q)]
-    unit = _unit(members)
+        members = [union_of(members, q)]
+    unit = unit_of(members)
     w = cp.Variable(members[0].X.shape[1])
     b = cp.Variable() if fit_intercept else cp.Constant(0.0)
     # Theorem 4.3 is convex only in a variable z above the losses, not in an expression z.
@@ -197,59 +198,3 @@ def solve(
     objective = minimise(worst, above + constraints, solver)
     weights = q if shared else np.array([float(link.dual_value) for link in above])
     return Reference(objective, w.value / unit, float(b.value), weights)
-
-
-def _members(
-    loss: Loss, clients: Sequence[tuple[ArrayLike, ArrayLike]], *settings: Any
-) -> list[Client]:
-    """Every client with its own settings, each given once or once per client."""
-    S = len(clients)
-    if S == 0:
-        raise ValueError("there is no client: give at least one pair (X, y)")
-    each = []
-    for setting in settings:
-        if _is_list(setting) and len(setting) != S:
-            raise ValueError(f"a setting has {len(setting)} entries for {S} clients: give 1 or {S}")
-        each.append(list(setting) if _is_list(setting) else [setting] * S)
-    members = [
-        make_client(loss, X, y, *own)
-        for (X, y), own in zip(clients, zip(*each, strict=True), strict=True)
-    ]
-    if len({client.X.shape[1] for client in members}) > 1:
-        raise ValueError("the clients have different numbers of features: give all the same")
-    return members
-
-
-def _is_list(setting: Any) -> bool:
-    return isinstance(setting, list | tuple | np.ndarray)
-
-
-def _center(center: str | ArrayLike, members: list[Client]) -> Array:
-    if isinstance(center, str):
-        if center not in ("uniform", "proportional"):
-            raise ValueError(f"center must be 'uniform', 'proportional' or weights, got {center!r}")
-        sizes = [client.size if center == "proportional" else 1.0 for client in members]
-        return np.array(sizes) / sum(sizes)
-    q = np.asarray(center, dtype=float)
-    if q.shape != (len(members),) or not (q >= 0.0).all() or abs(q.sum() - 1.0) > 1e-9:
-        raise ValueError("center must hold one weight >= 0 per client, and they must sum to 1")
-    return q
-
-
-def _union(members: list[Client], q: Array) -> Client:
-    """All rows in one ball: the mixture's empirical distribution."""
-    return replace(
-        members[0],
-        X=np.vstack([client.X for client in members]),
-        y=np.concatenate([client.y for client in members]),
-        share=np.concatenate([q_s * client.share for q_s, client in zip(q, members, strict=True)]),
-        size=sum(client.size for client in members),
-    )
-
-
-def _unit(members: list[Client]) -> float:
-    """Return the unit of the features: solvers fail where w is far from 1.
-
-    Neither a margin nor the price rho ||w||_* of robustness is far from 1 at a sensible w.
-    """
-    return max(max(float(np.abs(c.X).max()), c.radius) for c in members) or 1.0
