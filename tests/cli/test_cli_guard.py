@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from program import command, drfl, environment, records_of, write_csv
 
-from drfl.cli.guarding import check_guard
-from drfl.cli.settings import read_settings
 from drfl.preflight.desk import Desk
 from drfl.preflight.wishes import Wishes
 from drfl.privacy import Guard, audit
 from drfl.privacy.journal import Journal
+from drfl.training.guarding import check_guard
+from drfl.training.settings import read_settings
 
 N = 400
 FILES = ("--client", "a.csv", "--client", "b.csv", "--client", "c.csv", "--target", "ill")

@@ -19,10 +19,10 @@ from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 import drfl as library
 from drfl.cli.list import MOVES, PROVE
 from drfl.cli.main import COMMANDS
-from drfl.cli.methods import known_methods
-from drfl.cli.problems import AUTO_LOSS, AUTO_MIXTURE_RADIUS, AUTO_RADIUS
-from drfl.cli.rules import RULES
 from drfl.models import read_model
+from drfl.training.methods import known_methods
+from drfl.training.problems import AUTO_LOSS, AUTO_MIXTURE_RADIUS, AUTO_RADIUS
+from drfl.training.rules import RULES
 
 MODEL = "RUN/model.json"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drfl.cli.settings import FIELDS, Settings, read_settings, to_toml
+from drfl.training.settings import FIELDS, Settings, read_settings, to_toml
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0/"), min_size=1).filter(
     lambda word: word.strip() and word not in (".", "..")

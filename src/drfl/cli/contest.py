@@ -11,13 +11,13 @@ import numpy as np
 from drfl.ball import Ball
 from drfl.cli.console import Console
 from drfl.cli.hospitals import NOISE, Array, Hospital, hospitals
-from drfl.cli.methods import stated
 from drfl.client import Client
 from drfl.mixture import Mixture
 from drfl.preflight.moments import added, moments_of
 from drfl.problem import Problem
 from drfl.result import Result
 from drfl.run import solve
+from drfl.training.methods import stated
 
 METHODS = ("local", "pooled", "erm", "afl", "drfa", "wafl", "drfl")
 PROBLEM = Problem("hinge", Ball(radius=0.05), Mixture(radius=0.2))

@@ -24,11 +24,11 @@ def run(options: argparse.Namespace) -> int:
     from drfl.cli.contest import contest, table
     from drfl.cli.hospitals import hospitals, write_files
     from drfl.cli.main import OK
-    from drfl.cli.problems import check_before_reading
-    from drfl.cli.run_folder import Records, RunFolder
-    from drfl.cli.settings import read_settings
-    from drfl.cli.training import Training
     from drfl.report import write
+    from drfl.training.problems import check_before_reading
+    from drfl.training.run_folder import Records, RunFolder
+    from drfl.training.settings import read_settings
+    from drfl.training.training import Training
 
     if options.splits < 1:
         raise ValueError(f"--splits must be at least 1, got {options.splits}")

@@ -29,11 +29,11 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate."""
-    from drfl.cli.fields import number
     from drfl.cli.main import OK
-    from drfl.cli.tables import read_rows
     from drfl.models import read_model
     from drfl.problem import to_json
+    from drfl.training.fields import number
+    from drfl.training.files import read_rows
 
     levels = [0.0]
     if options.noise is not None:
@@ -59,7 +59,7 @@ def scored(model: Any, rows: Any, level: float, repeats: int, seed: int) -> dict
     """The metrics of a file, under noise their means over some draws."""
     import numpy as np
 
-    from drfl.cli.metrics import metrics
+    from drfl.training.metrics import metrics
 
     y = rows.y
     if model.target.classes is None:

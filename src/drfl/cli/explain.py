@@ -28,11 +28,11 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Explain."""
-    from drfl.cli.adversary import attack, worst_weights
     from drfl.cli.main import OK
-    from drfl.cli.tables import read_rows
     from drfl.models import read_model
     from drfl.problem import to_json
+    from drfl.training.adversary import attack, worst_weights
+    from drfl.training.files import read_rows
 
     model = read_model(options.model)
     read = {
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _named(files: list[str]) -> dict[str, Path]:
-    from drfl.cli.settings import named_files
+    from drfl.training.settings import named_files
 
     return named_files(files)
 

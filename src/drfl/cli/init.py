@@ -25,9 +25,9 @@ def fill(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write a settings file."""
     from drfl.cli.main import OK
-    from drfl.cli.settings import named_files
     from drfl.models.store import write_text
     from drfl.tables import read_table
+    from drfl.training.settings import named_files
 
     if options.out.exists() and not options.force:
         raise ValueError(f"{options.out} exists already: overwrite it with --force")
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 def _text(files: Any, tables: Any, target: str, out: Path, *, guessed: bool) -> str:
     import os
 
-    from drfl.cli.settings import FIELDS, toml_value
+    from drfl.training.settings import FIELDS, toml_value
 
     names = list(dict.fromkeys(name for table in tables.values() for name in table.columns))
     excluded = [name for name in names if name != target and _too_many(tables, name)]
@@ -99,7 +99,7 @@ def _extremes(tables: Any, name: str) -> tuple[float, float]:
 
 
 def _range(tables: Any, name: str) -> str:
-    from drfl.cli.settings import toml_value
+    from drfl.training.settings import toml_value
 
     return f"# {toml_value(name)} = {toml_value(_extremes(tables, name))}"
 

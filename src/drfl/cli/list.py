@@ -46,11 +46,11 @@ def run(options: argparse.Namespace) -> int:
 
 def known() -> dict[str, dict[str, str]]:
     """Names with a line each, by what they are."""
-    from drfl.cli.methods import EXACT, NATIVE
-    from drfl.cli.rules import RULES
     from drfl.losses import LOSSES
     from drfl.norms import NORMS
     from drfl.solvers import SOLVERS
+    from drfl.training.methods import EXACT, NATIVE
+    from drfl.training.rules import RULES
 
     tasks = {"classification": "for classes", "regression": "for numbers"}
     return {

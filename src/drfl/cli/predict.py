@@ -32,9 +32,9 @@ def fill(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Predict."""
     from drfl.cli.main import OK, say
-    from drfl.cli.tables import read_rows
     from drfl.models import read_model
     from drfl.models.store import replacing
+    from drfl.training.files import read_rows
 
     model = read_model(options.model)
     rows = read_rows(model, options.file, target=False)

@@ -45,10 +45,10 @@ def _data(folder: Path) -> dict[str, Any]:
     """The rows of every client, if all files are at hand."""
     import numpy as np
 
-    from drfl.cli.run_folder import RunFolder
-    from drfl.cli.tables import read_rows
     from drfl.models import read_model
     from drfl.report import Sample
+    from drfl.training.files import read_rows
+    from drfl.training.run_folder import RunFolder
 
     run = RunFolder(folder)
     if not (run.config.exists() and run.model.exists()):

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from drfl.cli.settings import FIELDS
+from drfl.training.settings import FIELDS
 
 EXAMPLE = """\
 example:
@@ -36,10 +36,10 @@ def fill(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Train."""
     from drfl.cli.console import Console
-    from drfl.cli.guarding import check_guard
-    from drfl.cli.problems import check_before_reading
-    from drfl.cli.run_folder import RunFolder
-    from drfl.cli.settings import read_settings
+    from drfl.training.guarding import check_guard
+    from drfl.training.problems import check_before_reading
+    from drfl.training.run_folder import RunFolder
+    from drfl.training.settings import read_settings
 
     console = Console(quiet=options.quiet, as_json=options.json)
     flags = {name: getattr(options, f"set_{name}") for name in FIELDS}
@@ -60,11 +60,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _train(settings: Any, folder: Any, console: Any, *, fresh: bool) -> int:
     from drfl.cli.main import FAILED, OK, SHORT
-    from drfl.cli.problems import make_problem
-    from drfl.cli.run_folder import Records
     from drfl.cli.summary import summary
-    from drfl.cli.training import Training
     from drfl.solvers import StatusKind
+    from drfl.training.problems import make_problem
+    from drfl.training.run_folder import Records
+    from drfl.training.training import Training
 
     if not fresh:
         folder.check_identity(settings)
@@ -76,7 +76,7 @@ def _train(settings: Any, folder: Any, console: Any, *, fresh: bool) -> int:
             folder.check_identity(settings)
         training.records.open(folder.records)
         if settings["select"]:
-            from drfl.cli.selecting import chosen_radius
+            from drfl.training.selecting import chosen_radius
 
             training.settings = settings.with_values(radius=chosen_radius(training))
             training.problem = make_problem(training.settings, training.agreement)
@@ -103,12 +103,12 @@ def _train(settings: Any, folder: Any, console: Any, *, fresh: bool) -> int:
 
 def _check_methods(settings: Any) -> None:
     from drfl._registry import lookup
-    from drfl.cli.methods import known_methods
+    from drfl.training.methods import known_methods
 
     for name in settings["compare"]:
         lookup("method", name, dict.fromkeys(known_methods()))
     if settings["select"]:
-        from drfl.cli.rules import RULES
+        from drfl.training.rules import RULES
 
         lookup("rule", settings["select"], RULES)
         if settings["select"] == "noise" and settings["noise_scale"] is None:

@@ -11,13 +11,13 @@ import numpy as np
 
 from drfl._registry import listed, lookup
 from drfl.ball import Ball
-from drfl.cli.settings import Settings
 from drfl.losses import LOSSES, Loss, make_loss
 from drfl.mixture import Mixture
 from drfl.preflight.agreement import Agreement
 from drfl.problem import Problem
 from drfl.supports import Box
 from drfl.tables import Number
+from drfl.training.settings import Settings
 
 AUTO_RADIUS = 0.1
 """The radius "auto" is this over the root of N_s, as for the estimators."""

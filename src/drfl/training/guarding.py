@@ -9,12 +9,12 @@ from urllib.parse import quote
 
 import numpy as np
 
-from drfl.cli.run_folder import RunFolder
-from drfl.cli.settings import Settings
 from drfl.client import Client
 from drfl.losses import Array
 from drfl.models import Model
 from drfl.privacy import Guard, SpentError, release_metric
+from drfl.training.run_folder import RunFolder
+from drfl.training.settings import Settings
 
 COMPARED = ("erm", "afl", "drfa")
 """Methods that ask guarded clients nothing but what their ledgers allow."""

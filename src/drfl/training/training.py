@@ -11,22 +11,6 @@ from typing import Any
 
 import numpy as np
 
-import drfl
-from drfl.cli.console import Console
-from drfl.cli.facts import (
-    costs,
-    make_model,
-    own_units,
-    preflight_facts,
-    result_facts,
-    round_facts,
-)
-from drfl.cli.guarding import guarded_metrics, guards, run_guard
-from drfl.cli.methods import stated
-from drfl.cli.metrics import metrics
-from drfl.cli.problems import make_problem
-from drfl.cli.run_folder import Records, RunFolder
-from drfl.cli.settings import Settings
 from drfl.client import Client
 from drfl.models import Model, write_model
 from drfl.preflight.desk import Desk
@@ -36,6 +20,21 @@ from drfl.problem import Problem
 from drfl.result import Record, Result
 from drfl.run import solve
 from drfl.solvers import Solver, solver_class
+from drfl.training.facts import (
+    costs,
+    make_model,
+    own_units,
+    preflight_facts,
+    result_facts,
+    round_facts,
+)
+from drfl.training.guarding import guarded_metrics, guards, run_guard
+from drfl.training.methods import stated
+from drfl.training.metrics import metrics
+from drfl.training.problems import make_problem
+from drfl.training.run_folder import Records, RunFolder
+from drfl.training.settings import Settings
+from drfl.training.voice import Voice
 
 
 @dataclass
@@ -48,7 +47,7 @@ class Training:
         All of them.
     folder : RunFolder
         Where it writes to.
-    console : Console
+    voice : Voice
         Whom it speaks to.
     records : Records
         What happened.
@@ -56,7 +55,7 @@ class Training:
 
     settings: Settings
     folder: RunFolder
-    console: Console
+    voice: Voice
     records: Records
 
     def prepare(self) -> None:
@@ -66,14 +65,14 @@ class Training:
         self.desks = [Desk(name, path, guard[name]) for name, path in files.items()]
         names = [desk.name for desk in self.desks]
         self.agreement = agreement = preflight(self.settings.wishes(), names, at_hand(self.desks))
-        self.console.say(*agreement.describe())
+        self.voice.say(*agreement.describe())
         for sentence in agreement.warnings:
-            self.console.warn(sentence)
+            self.voice.warn(sentence)
         self.problem = make_problem(self.settings, agreement)
         line = guard_line(run_guard(self.settings, self.folder))
         if self.settings["guard"] is not None:
             self._check_guards()
-            self.console.say(line)
+            self.voice.say(line)
         self._record("start", **self._versions(), seed=self.settings["seed"], guard=line)
         self._record("settings", **self.settings.all())
         self._record("preflight", **preflight_facts(agreement))
@@ -177,7 +176,7 @@ class Training:
     ) -> Result:
         def watch(record: Record) -> None:
             self._record("round", model=model, **round_facts(record))
-            self.console.progress(record, prefix)
+            self.voice.progress(record, prefix)
 
         result = solve(
             problem,
@@ -189,7 +188,7 @@ class Training:
             callbacks=[watch],
             checkpoint=checkpoint,
         )
-        self.console.clear()
+        self.voice.clear()
         return result
 
     def _check_guards(self) -> None:
@@ -202,13 +201,12 @@ class Training:
             desk.check_guard(self.agreement, self.targets[0])
 
     def _record(self, kind: str, **data: Any) -> None:
-        self.console.record(self.records.add(kind, **data))
+        self.voice.record(self.records.add(kind, **data))
 
     def _versions(self) -> dict[str, str]:
         return {
-            "drfl": drfl.__version__,
             "python": platform.python_version(),
-            **{name: version(name) for name in ("numpy", "scipy", "scikit-learn", "piqp")},
+            **{name: version(name) for name in ("drfl", "numpy", "scipy", "scikit-learn", "piqp")},
         }
 
 

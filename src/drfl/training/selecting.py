@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from drfl.cli.training import Training
+from drfl.training.training import Training
 
 
 def chosen_radius(training: Training) -> float:
@@ -17,13 +17,13 @@ def chosen_radius(training: Training) -> float:
         known = _selection(training)
         training.folder.remember("selection", known)
     training._record("selection", **known)
-    training.console.say("", *known["text"].splitlines(), "")
+    training.voice.say("", *known["text"].splitlines(), "")
     return float(known["radius"])
 
 
 def _selection(training: Training) -> dict[str, Any]:
-    from drfl import select
     from drfl.estimators import ScaleWarning
+    from drfl.selection import select
 
     settings = training.settings
     clients = training.clients(training.targets[0])
@@ -41,7 +41,7 @@ def _selection(training: Training) -> dict[str, Any]:
             folds=settings["folds"],
             noise_scale=settings["noise_scale"],
             random_state=settings["seed"],
-            verbose=int(training.console.live),
+            verbose=int(training.voice.live),
         )
     table = [
         {

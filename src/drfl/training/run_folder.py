@@ -9,9 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from drfl.cli.settings import FREE, Settings, read_settings, to_toml
 from drfl.models.store import write_text
 from drfl.problem import to_json
+from drfl.training.settings import FREE, Settings, read_settings, to_toml
 
 
 class RunFolder:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from drfl._registry import lookup
-from drfl.cli import fields as read
-from drfl.cli.fields import Field
 from drfl.preflight.wishes import MISSING, SCALES, TASKS, Wishes
+from drfl.training import fields as read
+from drfl.training.fields import Field
 
 FIELDS: dict[str, Field] = {
     "target": Field(None, read.text, "the column that is predicted"),

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from drfl.ball import Ball
-from drfl.cli.problems import replace_radius, with_mixture_radius, with_radii
 from drfl.problem import Problem
 from drfl.solvers import Solver, make_solver
+from drfl.training.problems import replace_radius, with_mixture_radius, with_radii
 
 EXACT = {
     "erm": "empirical risk minimisation: rows and weights are trusted",

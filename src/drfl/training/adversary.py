@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.cli.tables import FileRows
 from drfl.models import Model
 from drfl.rows import Rows
+from drfl.training.files import FileRows
 from drfl.worst_case import make_oracle
 
 Array = NDArray[np.float64]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import drfl
 from drfl.models import Certificate, ClientPart, Model
 from drfl.preflight.agreement import Agreement
 from drfl.problem import Problem
@@ -40,7 +40,7 @@ def make_model(agreement: Agreement, results: Sequence[Result], problem: Problem
             )
             for name in names
         ),
-        version=drfl.__version__,
+        version=version("drfl"),
     )
 
 

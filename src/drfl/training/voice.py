@@ -1,0 +1,38 @@
+"""What a training tells while it works, and to whom."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from drfl.result import Record
+
+
+class Voice(Protocol):
+    """A terminal, a script, or a coordinator far away.
+
+    Attributes
+    ----------
+    live : bool
+        Whether somebody watches while it works.
+    """
+
+    live: bool
+
+    def say(self, *lines: str) -> None:
+        """Lines for a reader."""
+
+    def warn(self, sentence: str) -> None:
+        """A sentence of warning."""
+
+    def record(self, record: dict[str, Any]) -> None:
+        """An object for a script."""
+
+    def progress(self, record: Record, prefix: str = "") -> None:
+        """A round is over."""
+
+    def clear(self) -> None:
+        """The rounds of a model are over."""
+
+    def warnings(self) -> AbstractContextManager[None]:
+        """Turn Python's warnings into sentences."""
