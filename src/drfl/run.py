@@ -10,7 +10,7 @@ from typing import Any
 
 from drfl.ball import Ball
 from drfl.checkpoint import Checkpoint, CheckpointError, digest
-from drfl.client import Client
+from drfl.client import Party
 from drfl.engines import Engine, make_engine
 from drfl.meter import Meter
 from drfl.problem import Problem
@@ -22,7 +22,7 @@ Callback = Callable[[Record], object]
 
 def solve(
     problem: Problem,
-    clients: Sequence[Client],
+    clients: Sequence[Party],
     *,
     solver: str | Solver = "bundle",
     engine: str | Engine = "serial",
@@ -64,7 +64,7 @@ def solve(
     solver, engine = make_solver(solver), make_engine(engine)
     _check_settings(problem, solver, tol, max_rounds, callbacks, deadline)
     names = _checked_names(problem, clients)
-    n_features = clients[0].rows.n_features
+    n_features = clients[0].n_features
     session = solver.start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
     log = (
         None
@@ -115,16 +115,16 @@ def _replay(log: Checkpoint, session: Session, meter: Meter) -> Iterator[Record]
 
 
 def _identity(
-    problem: Problem, solver: Solver, clients: Sequence[Client], tol: float
+    problem: Problem, solver: Solver, clients: Sequence[Party], tol: float
 ) -> dict[str, Any]:
     """What a checkpoint must agree on."""
-    names = clients[0].rows.names
+    names = clients[0].columns
     return {
         "problem": problem.to_dict(),
         "solver": [solver.name, repr(solver)],
         "tol": tol,
         "clients": [client.name for client in clients],
-        "columns": list(names) if names else clients[0].rows.n_features,
+        "columns": list(names) if names else clients[0].n_features,
     }
 
 
@@ -150,9 +150,9 @@ def _check_settings(
         raise ValueError(f"deadline must be None or a finite number of seconds > 0: {deadline!r}")
 
 
-def _checked_names(problem: Problem, clients: Sequence[Client]) -> tuple[str, ...]:
+def _checked_names(problem: Problem, clients: Sequence[Party]) -> tuple[str, ...]:
     """The clients' names, if the clients fit together and the problem knows them."""
-    if not (isinstance(clients, Sequence) and all(isinstance(c, Client) for c in clients)):
+    if not (isinstance(clients, Sequence) and all(isinstance(c, Party) for c in clients)):
         raise TypeError("clients must be a list of drfl.Client")
     if not clients:
         raise ValueError("there is no client: give at least one drfl.Client")
@@ -172,17 +172,17 @@ def _checked_names(problem: Problem, clients: Sequence[Client]) -> tuple[str, ..
     return names
 
 
-def _check_columns(clients: Sequence[Client]) -> None:
+def _check_columns(clients: Sequence[Party]) -> None:
     first = clients[0]
     for client in clients[1:]:
-        if client.rows.n_features != first.rows.n_features:
+        if client.n_features != first.n_features:
             raise ValueError(
-                f"client {client.name!r} has {client.rows.n_features} columns, but "
-                f"{first.name!r} has {first.rows.n_features}: all need the same"
+                f"client {client.name!r} has {client.n_features} columns, but "
+                f"{first.name!r} has {first.n_features}: all need the same"
             )
-    named = [client for client in clients if client.rows.names is not None]
+    named = [client for client in clients if client.columns is not None]
     for client in named[1:]:
-        pairs = zip(named[0].rows.names or (), client.rows.names or (), strict=True)
+        pairs = zip(named[0].columns or (), client.columns or (), strict=True)
         for k, (one, other) in enumerate(pairs):
             if one != other:
                 raise ValueError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import ClassVar, Self
 
-from drfl.client import Client, Handler
+from drfl.client import Handler, Party
 from drfl.problem import Problem
 from drfl.wire import Message
 
@@ -43,7 +43,7 @@ class Engine(ABC):
 
     @abstractmethod
     def start(
-        self, clients: Sequence[Client], problem: Problem, handlers: Mapping[str, Handler]
+        self, clients: Sequence[Party], problem: Problem, handlers: Mapping[str, Handler]
     ) -> None:
         """Place the clients; ValueError names a client that does not fit the problem."""
 

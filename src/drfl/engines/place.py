@@ -8,6 +8,7 @@ from queue import SimpleQueue
 
 from drfl.engines.placement import Frame
 from drfl.engines.resident import Answered, Ended, News, Resident, Task
+from drfl.engines.worker import Opening, place_clients
 from drfl.wire import Failure, Message
 
 LOST = Failure.BAD_REPLY  # the worker ended before it answered
@@ -26,6 +27,8 @@ class Place:
         Where the workers tell what happens.
     restarts : int
         How many workers in a row may fail to answer at all before the place stays empty.
+    opening : callable
+        What a worker makes of the frames.
 
     Attributes
     ----------
@@ -43,14 +46,16 @@ class Place:
         frames: Sequence[Frame],
         news: SimpleQueue[News],
         restarts: int,
+        opening: Opening = place_clients,
     ) -> None:
         self.names, self.frames, self.news, self.restarts = list(names), frames, news, restarts
+        self.opening = opening
         self.waiting: list[str] = []
         self.replies: dict[str, Message] = {}
         self.seconds: dict[str, float] = {}
         self.task = Task({})
         self.silent = 0  # workers in a row without an answer
-        self.worker: Resident | None = Resident(frames, news)
+        self.worker: Resident | None = Resident(frames, news, opening)
         self.all = [self.worker]
 
     def ask(self, messages: Mapping[str, Message]) -> None:
@@ -116,5 +121,5 @@ class Place:
         if self.silent < self.restarts:
             self.silent += 1
             with suppress(OSError):  # no more processes: perhaps there are in the next round
-                self.worker = Resident(self.frames, self.news)
+                self.worker = Resident(self.frames, self.news, self.opening)
                 self.all.append(self.worker)

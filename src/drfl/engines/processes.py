@@ -10,7 +10,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
 
-from drfl.client import Client, Handler
+from drfl.client import Client, Handler, Party, at_hand
 from drfl.engines.base import Answers, Engine, require_known
 from drfl.engines.place import Place
 from drfl.engines.placement import Frame, pack
@@ -55,12 +55,12 @@ class ProcessesEngine(Engine):
         self._news: SimpleQueue[News] = SimpleQueue()
 
     def start(
-        self, clients: Sequence[Client], problem: Problem, handlers: Mapping[str, Handler]
+        self, clients: Sequence[Party], problem: Problem, handlers: Mapping[str, Handler]
     ) -> None:
         self.close()
         self._names, self._news = tuple(client.name for client in clients), SimpleQueue()
         try:
-            for group in _groups(clients, self.workers or os.cpu_count() or 1):
+            for group in _groups(at_hand(clients), self.workers or os.cpu_count() or 1):
                 frames, names = _packed(group, problem, handlers), [client.name for client in group]
                 self._places.append(Place(names, frames, self._news, self.restarts))
             self._wait_until_ready()

@@ -11,7 +11,7 @@ from threading import Thread
 
 from drfl.engines.blas import one_blas_thread_in_children
 from drfl.engines.placement import Frame
-from drfl.engines.worker import serve
+from drfl.engines.worker import Opening, place_clients, serve
 from drfl.wire import Failure, Message, WireError, decode, encode
 
 # The one way of starting that every platform has. A fork would copy locks that threads hold.
@@ -65,9 +65,11 @@ class Resident:
     Parameters
     ----------
     frames : sequence of bytes
-        The packed clients, problem and handlers.
+        What it gets at its start: the packed clients, problem and handlers.
     news : SimpleQueue
         Where everything that happens is told.
+    opening : callable
+        What it makes of the frames; at module level.
 
     Attributes
     ----------
@@ -75,13 +77,15 @@ class Resident:
         Whether it has placed its clients.
     """
 
-    def __init__(self, frames: Sequence[Frame], news: SimpleQueue[News]) -> None:
+    def __init__(
+        self, frames: Sequence[Frame], news: SimpleQueue[News], opening: Opening = place_clients
+    ) -> None:
         self.ready = False
         self._frames, self._news = frames, news
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         pipe, theirs = _SPAWN.Pipe()
         # A daemon: should nobody close the engine, the interpreter ends it when it exits.
-        self.process = _SPAWN.Process(target=serve, args=(theirs,), daemon=True)
+        self.process = _SPAWN.Process(target=serve, args=(theirs, opening), daemon=True)
         try:
             with one_blas_thread_in_children():
                 self.process.start()

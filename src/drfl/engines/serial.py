@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 
-from drfl.client import Client, Handler, Site
+from drfl.client import Handler, Party, Site, at_hand
 from drfl.engines.base import Answers, Engine, require_known
 from drfl.engines.blas import one_blas_thread
 from drfl.problem import Problem
@@ -34,10 +34,12 @@ class SerialEngine(Engine):
         self._handlers: Mapping[str, Handler] = {}
 
     def start(
-        self, clients: Sequence[Client], problem: Problem, handlers: Mapping[str, Handler]
+        self, clients: Sequence[Party], problem: Problem, handlers: Mapping[str, Handler]
     ) -> None:
         with one_blas_thread():
-            sites = {client.name: Site(client, problem, debug=self.debug) for client in clients}
+            sites = {
+                client.name: Site(client, problem, debug=self.debug) for client in at_hand(clients)
+            }
         self._sites, self._handlers = sites, handlers
 
     def map(self, messages: Mapping[str, Message], deadline: float | None) -> Answers:

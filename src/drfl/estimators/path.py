@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass
 from sklearn.exceptions import ConvergenceWarning
 
 from drfl._registry import lookup
-from drfl.client import Client
+from drfl.client import Party
 from drfl.estimators.choices import Choices
 from drfl.problem import Problem
 from drfl.result import Record, Result
@@ -53,7 +53,7 @@ def make_solver(name: str, choices: Choices) -> Solver:
 
 
 def find_model(
-    problem: Problem, clients: Sequence[Client], choices: Choices, solver: Solver
+    problem: Problem, clients: Sequence[Party], choices: Choices, solver: Solver
 ) -> Result:
     """Solve the problem; a run that ended without a model raises."""
     result = solve(

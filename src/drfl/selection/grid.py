@@ -14,10 +14,10 @@ import numpy as np
 from drfl.ball import Ball
 from drfl.estimators.base import RobustModel
 from drfl.estimators.choices import Choices
-from drfl.estimators.table import Table
 from drfl.losses import Array
 from drfl.mixture import Mixture
 from drfl.problem import Problem
+from drfl.selection.roster import Roster
 
 FACTORS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """The default radii are these over the root of the clients' mean number of rows."""
@@ -85,32 +85,32 @@ def with_params(estimator: RobustModel, params: Mapping[str, Any]) -> RobustMode
     return fresh
 
 
-def candidate(estimator: RobustModel, params: Mapping[str, Any], table: Table) -> Candidate:
+def candidate(estimator: RobustModel, params: Mapping[str, Any], roster: Roster) -> Candidate:
     """Check one grid point against the estimator and the clients."""
     choices = with_params(estimator, params)._choices()
-    problem = choices.problem(table.names.tolist(), table.totals)
-    radii = [problem.ball_of(label).radius for label in table.labels]
-    key = json.dumps(essential(problem, table).to_dict(), sort_keys=True)
+    problem = choices.problem(list(roster.names), roster.totals)
+    radii = [problem.ball_of(label).radius for label in roster.labels]
+    key = json.dumps(essential(problem, roster).to_dict(), sort_keys=True)
     return Candidate(dict(params), choices, problem, float(np.mean(radii)), key)
 
 
-def essential(problem: Problem, table: Table) -> Problem:
+def essential(problem: Problem, roster: Roster) -> Problem:
     """The same problem without parameters that have no effect.
 
     With radius 0 there are no norm, label cost and support to speak of; one client has one
     weight, and weights without a radius have no norm.
     """
-    balls = {label: _essential_ball(problem.ball_of(label)) for label in table.labels}
+    balls = {label: _essential_ball(problem.ball_of(label)) for label in roster.labels}
     if all(ball.radius == 0.0 for ball in balls.values()):
         balls = dict.fromkeys(balls, Ball())
     mixture, shared = problem.mixture, problem.shared_ball
-    if len(table.labels) == 1:
+    if len(roster.labels) == 1:
         mixture, shared = Mixture(), False
     elif mixture.radius == 0.0:
         mixture = replace(mixture, p=1.0)
-    elif mixture.resolve(table.totals).is_simplex:
+    elif mixture.resolve(roster.totals).is_simplex:
         mixture = Mixture(radius=math.inf)
-    if shared and problem.ball_of(table.labels[0]).radius > 0.0:
+    if shared and problem.ball_of(roster.labels[0]).radius > 0.0:
         return Problem(
             problem.loss,
             problem.ball,
@@ -126,7 +126,7 @@ def _essential_ball(ball: Ball) -> Ball:
 
 
 def for_clients(
-    problem: Problem, table: Table, kept: Sequence[int], names: Sequence[str]
+    problem: Problem, roster: Roster, kept: Sequence[int], names: Sequence[str]
 ) -> Problem:
     """The problem of some of the clients, under other names; weights keep their proportions."""
     mixture, ball = problem.mixture, problem.ball
@@ -135,7 +135,7 @@ def for_clients(
         uniform = np.full(len(kept), 1.0 / len(kept))
         mixture = replace(mixture, center=weights / weights.sum() if weights.any() else uniform)
     if not isinstance(ball, Ball):
-        ball = {name: ball[table.labels[s]] for s, name in zip(kept, names, strict=True)}
+        ball = {name: ball[roster.labels[s]] for s, name in zip(kept, names, strict=True)}
     return Problem(
         problem.loss,
         ball,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from drfl.client import Client
+from drfl.client import Party
 from drfl.engines import Engine
 from drfl.estimators.path import find_model
 from drfl.estimators.shared import solvable
@@ -83,7 +83,7 @@ class Known:
 
 def follow(
     candidates: Sequence[tuple[int, Candidate, Problem]],
-    clients: Sequence[Client],
+    clients: Sequence[Party],
     solver: Solver,
     engine: Engine,
     solved: Callable[[int], object],
@@ -95,7 +95,7 @@ def follow(
     candidates : sequence of tuples
         Numbers, candidates and the problems to solve, in the order of the path; those of one key
         state the same problem.
-    clients : sequence of Client
+    clients : sequence of Party
         Who takes part.
     solver : Solver
         What solves them; it may remember one problem for the next.

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drfl.estimators.table import Table
 from drfl.losses import Array
 from drfl.selection.grid import Candidate
 from drfl.selection.path import Fit
+from drfl.selection.roster import Roster
 from drfl.selection.table import GridPoint, describe
 
 
 def summarise(
     candidates: Sequence[Candidate],
-    table: Table,
+    roster: Roster,
     scores: Array,
     fits: Sequence[Sequence[Fit]],
     erm: int,
@@ -26,7 +26,7 @@ def summarise(
     ----------
     candidates : sequence of Candidate
         The grid points.
-    table : Table
+    roster : Roster
         Who the clients are.
     scores : array of shape (points, trials, clients)
         NaN where a client was not scored.
@@ -36,15 +36,15 @@ def summarise(
         The point that is ERM; -1: none is called so.
     """
     return [
-        _point(candidate, table, scores[k], fits[k], _note(k, candidates, fits[k], erm))
+        _point(candidate, roster, scores[k], fits[k], _note(k, candidates, fits[k], erm))
         for k, candidate in enumerate(candidates)
     ]
 
 
 def _point(
-    candidate: Candidate, table: Table, scores: Array, fits: Sequence[Fit], note: str
+    candidate: Candidate, roster: Roster, scores: Array, fits: Sequence[Fit], note: str
 ) -> GridPoint:
-    q = candidate.problem.mixture.resolve(table.totals).weights
+    q = candidate.problem.mixture.resolve(roster.totals).weights
     scored = ~np.isnan(scores)
     # A score of every fold; or of every client, which a trial left out.
     each = scores @ q if scored.all() else scores[scored]
@@ -54,8 +54,8 @@ def _point(
         params=candidate.params,
         mean=float(each.mean()),
         standard_error=float(each.std(ddof=1) / np.sqrt(len(each))),
-        client_scores=dict(zip(table.labels, by_client.tolist(), strict=True)),
-        worst_client=table.labels[worst],
+        client_scores=dict(zip(roster.labels, by_client.tolist(), strict=True)),
+        worst_client=roster.labels[worst],
         worst_score=float(by_client[worst]),
         rounds=sum(fit.rounds for fit in fits),
         note=note,

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from drfl.client import Client
+from drfl.client import Party
 from drfl.engines import Engine, make_engine
 from drfl.estimators.path import LOCAL, make_solver, solver_name
-from drfl.estimators.table import Table
 from drfl.losses import Array
 from drfl.selection import scores
 from drfl.selection.grid import Candidate, for_clients
 from drfl.selection.parts import Part, on_parts
 from drfl.selection.path import Fit, follow
 from drfl.selection.progress import Progress
+from drfl.selection.roster import Roster
 from drfl.selection.warm import WarmBundle
 from drfl.selection.window import Window
 from drfl.solvers import Solver
@@ -67,22 +67,16 @@ class Stage:
 
     Attributes
     ----------
-    table : Table
-        The rows; names as the user gave them.
-    targets : sequence of arrays
-        The target of each of the K models.
+    roster : Roster
+        Who takes part.
     candidates : dict of int to Candidate
         By number, in the order of the path.
-    named : bool
-        Whether the user named the clients.
     noise : float
         The standard deviation of the noise on held-out rows.
     """
 
-    table: Table
-    targets: Sequence[Array]
+    roster: Roster
     candidates: Mapping[int, Candidate]
-    named: bool
     noise: float
 
     def run(
@@ -90,8 +84,8 @@ class Stage:
     ) -> tuple[Array, list[list[dict[int, Fit]]]]:
         """Scores (points, trials, clients), NaN where none is, and fits by trial and model."""
         first = next(iter(self.candidates.values()))
-        found = np.full((len(self.candidates), len(trials), len(self.table.names)), np.nan)
-        placed = [list(self._named(k).clients(y)) for k, y in enumerate(self.targets)]
+        found = np.full((len(self.candidates), len(trials), len(self.roster.names)), np.nan)
+        placed = self.roster.groups
         fits: list[list[dict[int, Fit]]] = []
         wish = first.choices.engine
         with make_engine("serial" if wish is None else wish) as engine:
@@ -105,23 +99,16 @@ class Stage:
                 progress.scored(number)
         return found, fits
 
-    def _named(self, model: int) -> Table:
-        """The table with the names of the clients' copies: one for every model."""
-        if len(self.targets) == 1:
-            return self.table
-        names = np.array([f"{label}/{model}" for label in self.table.labels])
-        return replace(self.table, names=names)
-
     def _solver(self) -> Solver:
         """The local method where the estimator would take it, otherwise the bundle method."""
         choices = next(iter(self.candidates.values())).choices
-        if solver_name(choices, named=self.named) == LOCAL:
+        if solver_name(choices, named=self.roster.named) == LOCAL:
             return make_solver(LOCAL, choices)
         return WarmBundle(Bundle(curvature=choices.curvature))
 
     def _path(
         self,
-        clients: Sequence[Client],
+        clients: Sequence[Party],
         trial: Trial,
         solver: Solver,
         engine: Engine,
@@ -131,7 +118,7 @@ class Stage:
         names = [client.name for client in some]
         parts = {clients[s].name: trial.parts[s] for s in trial.trained}
         problems = [
-            (number, candidate, for_clients(candidate.problem, self.table, trial.trained, names))
+            (number, candidate, for_clients(candidate.problem, self.roster, trial.trained, names))
             for number, candidate in self.candidates.items()
         ]
         if isinstance(solver, WarmBundle):
@@ -140,7 +127,7 @@ class Stage:
 
     def _score(
         self,
-        placed: Sequence[Sequence[Client]],
+        placed: Sequence[Sequence[Party]],
         trial: Trial,
         fits: Sequence[Mapping[int, Fit]],
         engine: Engine,

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from drfl.client import Client, Handler
+from drfl.client import Handler, Party
 from drfl.engines import Answers, Engine
 from drfl.problem import Problem
 from drfl.selection.parts import BALL, PART, Part
@@ -35,7 +35,7 @@ class Window(Engine):
         self._balls: dict[str, tuple[float, float]] = {}
 
     def start(
-        self, clients: Sequence[Client], problem: Problem, handlers: Mapping[str, Handler]
+        self, clients: Sequence[Party], problem: Problem, handlers: Mapping[str, Handler]
     ) -> None:
         balls = {client.name: problem.ball_of(client.name) for client in clients}
         self._balls = {name: (ball.radius, ball.label_cost) for name, ball in balls.items()}

@@ -1,8 +1,4 @@
-"""A client lives where its rows live: it answers messages, and its rows never leave.
-
-`Client` owns the data and says what it allows. `Site` is a client bound to a problem: it turns a
-message into a reply through a table of handlers, the client halves of a method.
-"""
+"""What a client makes of messages: handlers, codes instead of errors, and nothing of its rows."""
 
 from __future__ import annotations
 
@@ -10,101 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from drfl.privacy import Guard, SpentError, require_known
+from drfl.client.party import Client
+from drfl.privacy import SpentError, require_known
 from drfl.problem import Problem
-from drfl.rows import Rows
 from drfl.wire import Failure, Message, Schema, WireError, validate, validate_arrays
 from drfl.worst_case import make_oracle
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What a client allows, whatever the server asks for.
-
-    Attributes
-    ----------
-    curvature : bool
-        Whether second-order information may leave.
-    groups : bool
-        Whether cuts of groups of its rows may leave, rather than of all rows only.
-    dual_cuts : bool
-        Whether it answers with cuts made of the server's multipliers.
-    min_rows : int
-        With fewer rows it does not take part.
-    """
-
-    curvature: bool = True
-    groups: bool = True
-    dual_cuts: bool = True
-    min_rows: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("curvature", "groups", "dual_cuts"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} of a policy must be True or False")
-        if isinstance(self.min_rows, bool) or not isinstance(self.min_rows, int):
-            raise TypeError("min_rows of a policy must be a whole number")
-        if self.min_rows < 1:
-            raise ValueError(f"min_rows of a policy must be at least 1, got {self.min_rows}")
-
-
-class Client:
-    """A name, rows and a policy.
-
-    Parameters
-    ----------
-    name : str
-        Under which the results speak of it; every client of a run has another one.
-    X, y, sample_weight, shift, scale
-        The rows, as `drfl.rows.Rows` takes them; X is used in place.
-    policy : Policy
-        What it allows.
-    guard : Guard, optional
-        Disclosure control; without one cuts are exact and can give rows away.
-
-    Examples
-    --------
-    >>> Client("north", [[0.0], [1.0]], [-1, 1])
-    <client 'north': 2 rows, 1 features>
-    """
-
-    def __init__(
-        self,
-        name: str,
-        X: Any,
-        y: ArrayLike,
-        *,
-        sample_weight: ArrayLike | None = None,
-        shift: ArrayLike | None = None,
-        scale: ArrayLike | None = None,
-        policy: Policy = Policy(),  # noqa: B008  (frozen)
-        guard: Guard | None = None,
-    ) -> None:
-        if not isinstance(name, str):
-            raise TypeError(f"the name of a client must be a string, got {type(name).__name__}")
-        if not name.strip():
-            raise ValueError("the name of a client must not be empty")
-        if not isinstance(policy, Policy):
-            raise TypeError(f"policy must be a Policy, got {type(policy).__name__}")
-        if not isinstance(guard, Guard | None):
-            raise TypeError(f"guard must be a Guard or None, got {type(guard).__name__}")
-        self.name, self.policy, self.guard = name, policy, guard
-        self.rows = Rows(X, y, weights=sample_weight, shift=shift, scale=scale)
-        if self.rows.n_rows < policy.min_rows:
-            raise ValueError(
-                f"client {name!r} has {self.rows.n_rows} rows, but its policy asks for at least "
-                f"{policy.min_rows}: it cannot take part"
-            )
-        try:
-            self.ledger = None if guard is None else guard.open(self.rows)
-        except ValueError as error:
-            raise ValueError(f"client {name!r}: {error}") from error
-
-    def __repr__(self) -> str:
-        rows = self.rows
-        return f"<client {self.name!r}: {rows.n_rows} rows, {rows.n_features} features>"
 
 
 class RefusedError(Exception):
@@ -173,7 +81,7 @@ class Site:
         except Exception as error:
             if self.debug:
                 raise
-            return _code(error).message(message.round)
+            return code_of(error).message(message.round)
 
     def _reply(self, message: Message, arrays: Mapping[str, NDArray[Any]]) -> Message:
         try:
@@ -236,7 +144,8 @@ def row_shaped(
     return [name for name, array in arrays.items() if n_rows in array.shape]
 
 
-def _code(error: Exception) -> Failure:
+def code_of(error: Exception) -> Failure:
+    """What may be told of an error: nothing that it says."""
     for kind, code in {
         RefusedError: Failure.REFUSED,
         SpentError: Failure.REFUSED,

@@ -1,0 +1,151 @@
+"""Who takes part: a client with its rows, or what a server knows of one far away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from drfl.privacy import Guard
+from drfl.rows import Rows
+
+
+class Party:
+    """A client as a solver sees it: a name and columns.
+
+    Attributes
+    ----------
+    name : str
+        Under which the results speak of it; every client of a run has another one.
+    n_features : int
+        How many columns its rows have.
+    columns : sequence of str or None
+        Their names, if it knows them.
+    """
+
+    name: str
+    n_features: int
+    columns: Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a client allows, whatever the server asks for.
+
+    Attributes
+    ----------
+    curvature : bool
+        Whether second-order information may leave.
+    groups : bool
+        Whether cuts of groups of its rows may leave, rather than of all rows only.
+    dual_cuts : bool
+        Whether it answers with cuts made of the server's multipliers.
+    min_rows : int
+        With fewer rows it does not take part.
+    """
+
+    curvature: bool = True
+    groups: bool = True
+    dual_cuts: bool = True
+    min_rows: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("curvature", "groups", "dual_cuts"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} of a policy must be True or False")
+        if isinstance(self.min_rows, bool) or not isinstance(self.min_rows, int):
+            raise TypeError("min_rows of a policy must be a whole number")
+        if self.min_rows < 1:
+            raise ValueError(f"min_rows of a policy must be at least 1, got {self.min_rows}")
+
+
+class Client(Party):
+    """A name, rows and a policy.
+
+    Parameters
+    ----------
+    name : str
+        Under which the results speak of it; every client of a run has another one.
+    X, y, sample_weight, shift, scale
+        The rows, as `drfl.rows.Rows` takes them; X is used in place.
+    policy : Policy
+        What it allows.
+    guard : Guard, optional
+        Disclosure control; without one cuts are exact and can give rows away.
+
+    Examples
+    --------
+    >>> Client("north", [[0.0], [1.0]], [-1, 1])
+    <client 'north': 2 rows, 1 features>
+    """
+
+    def __init__(
+        self,
+        name: str,
+        X: Any,
+        y: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        shift: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
+        policy: Policy = Policy(),  # noqa: B008  (frozen)
+        guard: Guard | None = None,
+    ) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a client must be a string, got {type(name).__name__}")
+        if not name.strip():
+            raise ValueError("the name of a client must not be empty")
+        if not isinstance(policy, Policy):
+            raise TypeError(f"policy must be a Policy, got {type(policy).__name__}")
+        if not isinstance(guard, Guard | None):
+            raise TypeError(f"guard must be a Guard or None, got {type(guard).__name__}")
+        self.name, self.policy, self.guard = name, policy, guard
+        self.rows = Rows(X, y, weights=sample_weight, shift=shift, scale=scale)
+        if self.rows.n_rows < policy.min_rows:
+            raise ValueError(
+                f"client {name!r} has {self.rows.n_rows} rows, but its policy asks for at least "
+                f"{policy.min_rows}: it cannot take part"
+            )
+        try:
+            self.ledger = None if guard is None else guard.open(self.rows)
+        except ValueError as error:
+            raise ValueError(f"client {name!r}: {error}") from error
+
+        self.n_features, self.columns = self.rows.n_features, self.rows.names
+
+    def __repr__(self) -> str:
+        rows = self.rows
+        return f"<client {self.name!r}: {rows.n_rows} rows, {rows.n_features} features>"
+
+
+class RemoteClient(Party):
+    """A client whose rows are where no method of this process reaches.
+
+    Parameters
+    ----------
+    name : str
+        In this run.
+    columns : sequence of str
+        Of its rows.
+    site : str
+        Whom messages to it are sent to; one site may stand for several clients of a run.
+    seat : int
+        Which of the site's clients it is.
+    """
+
+    def __init__(self, name: str, columns: Sequence[str], site: str, seat: int = 0) -> None:
+        self.name, self.columns, self.site, self.seat = name, columns, site, seat
+        self.n_features = len(columns)
+
+    def __repr__(self) -> str:
+        return f"<client {self.name!r} at {self.site!r}: {self.n_features} features>"
+
+
+def at_hand(clients: Sequence[Party]) -> list[Client]:
+    """The clients, if all their rows are here."""
+    for client in clients:
+        if not isinstance(client, Client):
+            raise TypeError(f"the rows of client {client.name!r} are not here: take its own engine")
+    return [client for client in clients if isinstance(client, Client)]

@@ -1,0 +1,72 @@
+"""Who takes part in a selection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from drfl.client import Party
+from drfl.estimators.table import Table
+from drfl.losses import Array
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The clients of a selection, wherever their rows are.
+
+    Attributes
+    ----------
+    names : sequence
+        As the user gave them.
+    rows : sequence of int
+        How many different rows each client divides into folds.
+    totals : array of shape (S,)
+        N_s: the total weight of every client's rows.
+    groups : sequence of sequences of Party
+        The clients of each of the K models, in the order of the names.
+    named : bool
+        Whether the user named the clients.
+    """
+
+    names: Sequence[Any]
+    rows: Sequence[int]
+    totals: Array
+    groups: Sequence[Sequence[Party]]
+    named: bool = True
+
+    @property
+    def labels(self) -> list[str]:
+        """The names as strings."""
+        return [str(name) for name in self.names]
+
+    @classmethod
+    def of(cls, table: Table, targets: Sequence[Array], *, named: bool) -> Roster:
+        """The clients of a table, with the target of each of the K models."""
+        table_rows = np.bincount(table.member, minlength=len(table.names))
+        groups = [list(_copy(table, k, len(targets)).clients(y)) for k, y in enumerate(targets)]
+        return cls(table.names.tolist(), table_rows.tolist(), table.totals, groups, named)
+
+
+def copy_name(name: str, model: int, models: int) -> str:
+    """What the copy of a client is called that belongs to one of several models."""
+    return name if models == 1 else f"{name}/{model}"
+
+
+def _copy(table: Table, model: int, models: int) -> Table:
+    names = [copy_name(label, model, models) for label in table.labels]
+    return table if models == 1 else replace(table, names=np.array(names))
+
+
+def sorted_table(table: Table) -> Table:
+    """Equal rows merged, and those of a client in the order of y: folds are then stratified.
+
+    What is selected does not depend on the order of the rows, and copies of a row are never on
+    both sides of a split.
+    """
+    table = table.canonical()
+    order = np.lexsort((table.y, table.member))
+    X, y, weight = table.X[order], table.y[order], table.weight[order]
+    return Table(X, y, weight, table.member[order], table.names)
