@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from drfl.preflight.desk import Desk
 from drfl.preflight.moments import added, moments_of
 from drfl.preflight.replies import Answer
-from drfl.preflight.server import at_hand, preflight
+from drfl.preflight.server import preflight
 from drfl.preflight.wishes import Wishes, array_text, text_array
 from drfl.wire import Message, WireError
 
@@ -37,7 +37,12 @@ def write(folder, name, rows, head="u,town,y"):
 
 
 def agreed(desks, **wishes):
-    return preflight(Wishes("y", **wishes), [d.name for d in desks], at_hand(desks))
+    known = {desk.name: desk for desk in desks}
+
+    def carry(messages):
+        return {name: known[name].answer(message) for name, message in messages.items()}
+
+    return preflight(Wishes("y", **wishes), list(known), carry)
 
 
 def test_no_row_and_no_rare_value_crosses(tmp_path):

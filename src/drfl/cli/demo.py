@@ -25,10 +25,10 @@ def run(options: argparse.Namespace) -> int:
     from drfl.cli.hospitals import hospitals, write_files
     from drfl.cli.main import OK
     from drfl.report import write
+    from drfl.training.conduct import conduct, files_here
     from drfl.training.problems import check_before_reading
-    from drfl.training.run_folder import Records, RunFolder
+    from drfl.training.run_folder import RunFolder
     from drfl.training.settings import read_settings
-    from drfl.training.training import Training
 
     if options.splits < 1:
         raise ValueError(f"--splits must be at least 1, got {options.splits}")
@@ -42,14 +42,10 @@ def run(options: argparse.Namespace) -> int:
     files = write_files(hospitals(options.seed), folder.path / "data")
     settings = read_settings(None, FLAGS, [f"{name}={file}" for name, file in files.items()])
     check_before_reading(settings)
-    folder.create(settings)
-    folder.check_identity(settings)
-    training = Training(settings, folder, Console(quiet=True), Records())
-    training.prepare()
-    training.records.open(folder.records)
-    training.finish(training.train())
+    federation = files_here(settings, folder)
+    trained = conduct(settings, folder, federation, Console(quiet=True), fresh=True)
     for outcome in outcomes:
-        training.records.add("demo", **outcome.facts())
+        trained.records.add("demo", **outcome.facts())
     page = write(folder.path)
     north, *others = (str(file) for file in files.values())
     console.say(

@@ -32,66 +32,47 @@ def run(options: argparse.Namespace) -> int:
     from drfl.cli.main import OK
     from drfl.models import read_model
     from drfl.problem import to_json
-    from drfl.training.fields import number
+    from drfl.training.evaluation import scored
     from drfl.training.files import read_rows
 
-    levels = [0.0]
-    if options.noise is not None:
-        levels += [number("--noise", part) for part in options.noise.split(",")]
-    if not all(0.0 <= level < float("inf") for level in levels) or options.repeats < 1:
-        raise ValueError("--noise must be finite deviations >= 0, and --repeats at least 1")
+    levels = noise_levels(options.noise, options.repeats)
     model = read_model(options.model)
     found = []
     for path in options.files:
         rows = read_rows(model, path, target=True)
-        for level in dict.fromkeys(levels):
+        for level in levels:
             values = scored(model, rows, level, options.repeats, options.seed)
             found.append({"file": str(path), "rows": int(rows.keep.sum()), "noise": level} | values)
     if options.json:
         for entry in found:
             print(json.dumps(to_json(entry), allow_nan=False))
     else:
-        print("\n".join(_table(found)))
+        print("\n".join(table(found)))
     return OK
 
 
-def scored(model: Any, rows: Any, level: float, repeats: int, seed: int) -> dict[str, float]:
-    """The metrics of a file, under noise their means over some draws."""
-    import numpy as np
+def noise_levels(noise: str | None, repeats: int) -> list[float]:
+    """The deviations that are asked for, and 0 before them."""
+    from drfl.training.fields import number
 
-    from drfl.training.metrics import metrics
-
-    y = rows.y
-    if model.target.classes is None:
-        y = model.target.shift + model.target.scale * y
-    if level == 0.0:
-        return metrics(model, model.scores(rows.X), y)
-    rng = np.random.default_rng(seed)
-    draws = [
-        metrics(model, model.scores(noisy(model, rows.X, level, rng)), y) for _ in range(repeats)
-    ]
-    return {name: float(np.mean([draw[name] for draw in draws])) for name in draws[0]}
+    levels = [0.0]
+    if noise is not None:
+        levels += [number("--noise", part) for part in noise.split(",")]
+    if not all(0.0 <= level < float("inf") for level in levels) or repeats < 1:
+        raise ValueError("--noise must be finite deviations >= 0, and --repeats at least 1")
+    return list(dict.fromkeys(levels))
 
 
-def noisy(model: Any, X: Any, level: float, rng: Any) -> Any:
-    """Rows with noise in their columns of numbers, in the units of the file."""
-    import numpy as np
-
-    from drfl.tables import Number
-
-    if not isinstance(X, np.ndarray):
-        raise ValueError("noise on every entry makes sparse rows dense: leave --noise out")
-    _, scale = model.scaling(X)
-    flags = [isinstance(c, Number) for c in model.columns for _ in c.features]
-    return X + level * scale * np.array(flags) * rng.normal(size=X.shape)
-
-
-def _table(found: list[dict[str, Any]]) -> list[str]:
-    width = max(len("file"), *(len(entry["file"]) for entry in found))
-    names = [name for name in found[0] if name not in ("file", "rows", "noise")]
+def table(found: list[dict[str, Any]]) -> list[str]:
+    """Metrics for a reader; the first entry says whose they are."""
+    whose = next(iter(found[0]))
+    width = max(len(whose), *(len(entry[whose]) for entry in found))
+    names = [name for name in found[0] if name not in (whose, "rows", "noise")]
+    sizes = "rows" in found[0]
     heads = "".join(f"  {name.replace('_', ' '):>17}" for name in names)
-    lines = [f"{'file':{width}}  {'rows':>8}  {'noise':>6}{heads}"]
+    lines = [f"{whose:{width}}{'  ' + 'rows'.rjust(8) if sizes else ''}  {'noise':>6}{heads}"]
     for entry in found:
         cells = "".join(f"  {entry[name]:>17.4g}" for name in names)
-        lines.append(f"{entry['file']:{width}}  {entry['rows']:>8}  {entry['noise']:>6g}{cells}")
+        rows = f"  {entry['rows']:>8}" if sizes else ""
+        lines.append(f"{entry[whose]:{width}}{rows}  {entry['noise']:>6g}{cells}")
     return lines

@@ -91,6 +91,6 @@ def _rows(model: Any, name: str, rows: Any, found: Any, shown: int) -> list[str]
     lines = [f"{name}: rows that the adversary changes most"]
     lines += [
         f"  {rows.table.path}, line {change.line}: {change.text}"
-        for change in found.rows(model, rows, shown)
+        for change in found.changes(model, rows, shown)
     ]
     return lines if len(lines) > 1 else [f"{name}: no row is changed"]

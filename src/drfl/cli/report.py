@@ -56,8 +56,8 @@ def _data(folder: Path) -> dict[str, Any]:
     settings = run.settings({})
     if settings["guard"] is not None:
         return {}  # what is computed from rows would pass the guard by
-    files = settings.clients
-    if not all(path.is_file() for path in files.values()):
+    files = settings.files()
+    if files != settings.clients or not all(path.is_file() for path in files.values()):
         return {}
     model = read_model(run.model)
     data = {}

@@ -59,46 +59,25 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _train(settings: Any, folder: Any, console: Any, *, fresh: bool) -> int:
-    from drfl.cli.main import FAILED, OK, SHORT
+    from drfl.cli.main import FAILED, OK, SHORT, say
     from drfl.cli.summary import summary
-    from drfl.solvers import StatusKind
-    from drfl.training.problems import make_problem
-    from drfl.training.run_folder import Records
-    from drfl.training.training import Training
+    from drfl.training.conduct import conduct, files_here
 
-    if not fresh:
-        folder.check_identity(settings)
-    training = Training(settings, folder, console, Records())
-    training.prepare()
     try:
-        if fresh:
-            folder.create(settings)
-            folder.check_identity(settings)
-        training.records.open(folder.records)
-        if settings["select"]:
-            from drfl.training.selecting import chosen_radius
-
-            training.settings = settings.with_values(radius=chosen_radius(training))
-            training.problem = make_problem(training.settings, training.agreement)
-        with console.warnings():
-            results = training.train()
-        failed = [r for r in results if r.status.kind is StatusKind.FAILED]
-        if failed:
-            from drfl.cli.main import say
-
-            say(failed[0].status.message)
-            return FAILED
-        model = training.finish(results)
-        training.compare(settings["compare"])
+        federation = files_here(settings, folder)
+        outcome = conduct(settings, folder, federation, console, fresh=fresh)
     except KeyboardInterrupt:
         console.clear()
         raise KeyboardInterrupt(
             f"interrupted; the rounds done are kept in {folder.checkpoint}: continue with "
             f"`drfl train --resume {folder.path}`"
         ) from None
-    console.say("", *summary(model, training.records.all), "", f"written: {folder.model}")
-    done = {StatusKind.CERTIFIED, StatusKind.LOCAL}
-    return OK if all(result.status.kind in done for result in results) else SHORT
+    if outcome.model is None:
+        say(outcome.failure)
+        return FAILED
+    lines = summary(outcome.model, outcome.records.all)
+    console.say("", *lines, "", f"written: {folder.model}")
+    return OK if outcome.proved else SHORT
 
 
 def _check_methods(settings: Any) -> None:
@@ -117,5 +96,7 @@ def _check_methods(settings: Any) -> None:
 
 def _check_files(settings: Any) -> None:
     for name, path in settings.clients.items():
+        if path is None:
+            raise ValueError(f"client {name!r} is at a site: run it with `drfl sites run`")
         if not path.is_file():
             raise ValueError(f"the file of client {name!r}, {path}, does not exist: check the path")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from drfl.privacy import Guard
 from drfl.rows import Rows
@@ -133,10 +133,20 @@ class RemoteClient(Party):
         Whom messages to it are sent to; one site may stand for several clients of a run.
     seat : int
         Which of the site's clients it is.
+    binding : mapping of str to array
+        What the site has to be told before a run, beside the problem.
     """
 
-    def __init__(self, name: str, columns: Sequence[str], site: str, seat: int = 0) -> None:
+    def __init__(
+        self,
+        name: str,
+        columns: Sequence[str],
+        site: str,
+        seat: int = 0,
+        binding: Mapping[str, NDArray[Any]] | None = None,
+    ) -> None:
         self.name, self.columns, self.site, self.seat = name, columns, site, seat
+        self.binding = dict(binding or {})
         self.n_features = len(columns)
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.preflight.agreement import Target
+from drfl.preflight.agreement import Form, Target
 from drfl.preflight.moments import moments_of
 from drfl.problem import Problem
 from drfl.solvers.base import Status
@@ -73,6 +73,11 @@ class Model:
     certificates: tuple[Certificate, ...]
     clients: tuple[ClientPart, ...]
     version: str
+
+    @property
+    def form(self) -> Form:
+        """How files become rows."""
+        return Form(self.target, self.columns, self.scale, self.missing)
 
     @property
     def features(self) -> list[str]:

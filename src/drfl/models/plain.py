@@ -21,7 +21,7 @@ from drfl.models.checks import (
 )
 from drfl.models.document import Certificate, ClientPart, Model
 from drfl.models.errors import ModelError
-from drfl.preflight.agreement import Target
+from drfl.preflight.agreement import Form, Target
 from drfl.preflight.wishes import MISSING, SCALES
 from drfl.problem import Problem, to_json
 from drfl.solvers.base import Status, StatusKind
@@ -30,14 +30,12 @@ from drfl.tables import OTHER, Category, Column, Number
 Json = dict[str, Any]
 
 FORMAT, SCHEMA = "drfl-model", 1
+FORM = ("target", "columns", "scale", "missing")
 FIELDS = (
     "format",
     "schema",
     "drfl",
-    "target",
-    "columns",
-    "scale",
-    "missing",
+    *FORM,
     "coefficients",
     "problem",
     "certificate",
@@ -51,10 +49,7 @@ def to_plain(model: Model) -> Json:
         "format": FORMAT,
         "schema": SCHEMA,
         "drfl": model.version,
-        "target": _target_to_plain(model.target),
-        "columns": [_column_to_plain(column) for column in model.columns],
-        "scale": model.scale,
-        "missing": model.missing,
+        **form_to_plain(model.form),
         "coefficients": [
             {"coef": to_json(coef), "intercept": float(intercept)}
             for coef, intercept in zip(model.coef, model.intercept, strict=True)
@@ -92,11 +87,8 @@ def from_plain(data: Any) -> Model:
             "version of drfl that wrote it"
         )
     keys("the model", data, FIELDS)
-    target = _target(data["target"])
-    columns = tuple(
-        _column(k, entry) for k, entry in enumerate(list_of("columns", data["columns"]))
-    )
-    distinct("columns", [column.name for column in columns])
+    form = form_from_plain({name: data[name] for name in FORM})
+    target, columns = form.target, form.columns
     coef, intercept = _linear(data["coefficients"], target, columns)
     try:
         problem = Problem.from_dict(data["problem"])
@@ -112,14 +104,39 @@ def from_plain(data: Any) -> Model:
     return Model(
         target=target,
         columns=columns,
-        scale=one_of("scale", data["scale"], SCALES),
-        missing=one_of("missing", data["missing"], MISSING),
+        scale=form.scale,
+        missing=form.missing,
         coef=coef,
         intercept=intercept,
         problem=problem,
         certificates=tuple(certificates),
         clients=tuple(clients),
         version=text("drfl", data["drfl"]),
+    )
+
+
+def form_to_plain(form: Form) -> Json:
+    """Write down how files become rows."""
+    return {
+        "target": _target_to_plain(form.target),
+        "columns": [_column_to_plain(column) for column in form.columns],
+        "scale": form.scale,
+        "missing": form.missing,
+    }
+
+
+def form_from_plain(data: Any) -> Form:
+    """Read what `form_to_plain` wrote; anything else is a ModelError."""
+    keys("the form", data, FORM)
+    columns = tuple(
+        _column(k, entry) for k, entry in enumerate(list_of("columns", data["columns"]))
+    )
+    distinct("columns", [column.name for column in columns])
+    return Form(
+        _target(data["target"]),
+        columns,
+        one_of("scale", data["scale"], SCALES),
+        one_of("missing", data["missing"], MISSING),
     )
 
 

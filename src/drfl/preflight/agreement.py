@@ -40,8 +40,8 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Agreement:
-    """The outcome of the preflight.
+class Form:
+    """How every file becomes rows.
 
     Attributes
     ----------
@@ -51,31 +51,46 @@ class Agreement:
         What the features are made of.
     scale, missing : str
         As wished.
-    rows, dropped : dict of str to int
-        Used and dropped rows, by client.
-    class_counts : dict of str to list of int
-        Rows of every class, by client; empty for a numeric target.
-    warnings : tuple of str
-        Sentences that a user should read before the training.
-    bytes_up, bytes_down : dict of str to int
-        What the round has cost.
     """
 
     target: Target
     columns: tuple[Column, ...]
     scale: str
     missing: str
-    rows: dict[str, int]
-    dropped: dict[str, int]
-    class_counts: dict[str, list[int]]
-    warnings: tuple[str, ...]
-    bytes_up: dict[str, int]
-    bytes_down: dict[str, int]
 
     @property
     def features(self) -> list[str]:
         """The names of the features."""
         return feature_names(self.columns)
+
+
+@dataclass(frozen=True)
+class Agreement(Form):
+    """The outcome of the preflight.
+
+    Attributes
+    ----------
+    target, columns, scale, missing
+        The form.
+    rows, dropped : dict of str to int
+        Used and dropped rows, by client.
+    class_counts : dict of str to list of int
+        Rows of every class, by client; empty for a numeric target.
+    guards : dict of str to int
+        k of the guard of every client; 0: it has none.
+    warnings : tuple of str
+        Sentences that a user should read before the training.
+    bytes_up, bytes_down : dict of str to int
+        What the round has cost.
+    """
+
+    rows: dict[str, int]
+    dropped: dict[str, int]
+    class_counts: dict[str, list[int]]
+    guards: dict[str, int]
+    warnings: tuple[str, ...]
+    bytes_up: dict[str, int]
+    bytes_down: dict[str, int]
 
     def describe(self) -> list[str]:
         """What was found, line by line."""

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl._registry import listed
-from drfl.client import Client
-from drfl.preflight.agreement import Agreement, Array
+from drfl.client import Client, Policy
+from drfl.preflight.agreement import Array, Form
 from drfl.preflight.moments import Moments, moments_of
 from drfl.preflight.sizes import require_sizes
 from drfl.preflight.targets import few_values, target_values
@@ -23,8 +23,9 @@ from drfl.tables import OTHER, Number, Reading, TableError, encoded, read_table
 from drfl.tables.encode import refuse_missing
 from drfl.tables.errors import shown
 from drfl.tables.reading import LEVELS
-from drfl.wire import Message, WireError
+from drfl.wire import Field, Message, validate
 
+REQUEST = {"wishes": Field("uint8", (None,))}
 RARE = 5
 """A value that fewer rows of a client hold is not named to anybody."""
 
@@ -40,22 +41,34 @@ class Desk:
         Of its file.
     guard : Guard, optional
         Disclosure control of the client.
+    policy : Policy
+        What else it allows.
+    columns : mapping of str to str
+        What columns are called in its file, where that differs from what others call them.
     """
 
-    def __init__(self, name: str, path: str | Path, guard: Guard | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        path: str | Path,
+        guard: Guard | None = None,
+        *,
+        policy: Policy = Policy(),  # noqa: B008  (frozen)
+        columns: Mapping[str, str] | None = None,
+    ) -> None:
         self.name, self.path, self.guard = name, Path(path), guard
+        self.policy, self.columns = policy, dict(columns or {})
 
     def answer(self, message: Message) -> Message:
         """Reply to the preflight's one message; what is wrong with the file raises TableError."""
-        if message.kind != "preflight":
-            raise WireError(f"expected a message of kind 'preflight', got {message.kind!r}")
+        validate(message, "preflight", None, REQUEST, {})
         return message.reply(self.look(Wishes.from_bytes(message.arrays["wishes"])))
 
     def look(self, wishes: Wishes) -> Mapping[str, NDArray[Any]]:
         """Read the file and sum it up; ``docs/command-line.md`` says what crosses."""
         self.wishes = wishes
         text, leave = frozenset(wishes.categorical), frozenset(wishes.exclude)
-        self.table = table = read_table(self.path, Reading(text, leave))
+        self.table = table = read_table(self.path, Reading(text, leave, names=self.columns))
         if wishes.target not in table.columns:
             raise TableError(
                 f"{self.path} has no column {wishes.target!r}, the target: it has "
@@ -71,6 +84,7 @@ class Desk:
         facts = {
             "rows": self._rows,
             "dropped": table.n_rows - self._rows,
+            "guard": 0 if self.guard is None else self.guard.k,
             "sparse": table.sparse,
             "columns": self.names,
             "numbers": self.numbers,
@@ -82,52 +96,54 @@ class Desk:
         m = self.moments
         return {"facts": text_array(facts), "count": m.count, "sum": m.sum, "squares": m.squares}
 
-    def client(self, agreement: Agreement, positive: int | None = None) -> Client:
+    def client(self, form: Form, positive: int | None = None) -> Client:
         """The client with its rows as agreed upon.
 
         Parameters
         ----------
-        agreement : Agreement
+        form : Form
             What all have agreed upon.
         positive : int, optional
             The class that is +1, all others being -1; None for a numeric target.
         """
-        X, y = self._signed(agreement, positive)
-        shift, scale = self._scaling(agreement)
+        X, y = self._signed(form, positive)
+        shift, scale = self.scaling(form)
         if self.guard is not None and not hasattr(self, "_told"):
             # The sums of the preflight: they could not wait for rows that follow from them.
             self._told = release_moments(self.guard.open(Rows(X, y)))
-        return Client(self.name, X, y, shift=shift, scale=scale, guard=self.guard)
+        return Client(
+            self.name, X, y, shift=shift, scale=scale, policy=self.policy, guard=self.guard
+        )
 
-    def check_guard(self, agreement: Agreement, positive: int | None = None) -> None:
+    def check_guard(self, form: Form, positive: int | None = None) -> None:
         """Refuse rows that are too few for the guard, before a ledger is begun."""
         if self.guard is not None:
             try:
-                require_enough(Rows(*self._signed(agreement, positive)), self.guard.k)
+                require_enough(Rows(*self._signed(form, positive)), self.guard.k)
             except ValueError as error:
                 raise ValueError(f"client {self.name!r}: {error}") from error
 
-    def rows(self, agreement: Agreement) -> tuple[Any, Array]:
+    def rows(self, form: Form) -> tuple[Any, Array]:
         """Features in the units of the file, and positions of classes or scaled targets."""
         if not hasattr(self, "_encoded"):
             rare = {name: self._rare(name) for name in self.names if self.table.is_text(name)}
-            X = encoded(self.table, agreement.columns, self.keep, rare)
-            self._encoded = X, target_values(self.table, agreement.target, self.keep)
+            X = encoded(self.table, form.columns, self.keep, rare)
+            self._encoded = X, target_values(self.table, form.target, self.keep)
         return self._encoded
 
-    def _signed(self, agreement: Agreement, positive: int | None) -> tuple[Any, Array]:
-        X, y = self.rows(agreement)
+    def _signed(self, form: Form, positive: int | None) -> tuple[Any, Array]:
+        X, y = self.rows(form)
         return X, y if positive is None else np.where(y == positive, 1.0, -1.0)
 
-    def _scaling(self, agreement: Agreement) -> tuple[Array, Array]:
+    def scaling(self, form: Form) -> tuple[Array, Array]:
         """Shift and scale of every feature: as agreed upon, or of this client alone."""
         own = {}
-        if agreement.scale == "per-client":
+        if form.scale == "per-client":
             deviation = np.where(self.moments.deviation > 0.0, self.moments.deviation, 1.0)
             pairs = zip(self.moments.mean.tolist(), deviation.tolist(), strict=True)
             own = dict(zip(self.numbers, pairs, strict=True))
         shift, scale = [], []
-        for column in agreement.columns:
+        for column in form.columns:
             if isinstance(column, Number):
                 one, other = own.get(column.name, (column.shift, column.scale))
                 shift.append(one)

@@ -25,9 +25,10 @@ class Answer:
     Attributes
     ----------
     facts : dict
-        ``rows``, ``dropped``, ``sparse``, ``columns`` (names), ``numbers`` (those of numbers),
-        ``texts`` (the others, with ``values`` and their counts, and whether there are ``other``
-        ones), ``target`` (its ``kind``, ``values`` with counts or None, ``moments`` of numbers).
+        ``rows``, ``dropped``, ``guard`` (its k, or 0), ``sparse``, ``columns`` (names), ``numbers``
+        (those of numbers), ``texts`` (the others, with ``values`` and their counts, and whether
+        there are ``other`` ones), ``target`` (its ``kind``, ``values`` with counts or None,
+        ``moments`` of numbers).
     moments : Moments
         Of the columns of numbers, in their order.
     """
@@ -56,6 +57,7 @@ def _sound(facts: Any) -> bool:
     return (
         _whole(facts["rows"])
         and _whole(facts["dropped"])
+        and _whole(facts["guard"])
         and isinstance(facts["sparse"], bool)
         and all(_names(facts[key]) for key in ("columns", "numbers"))
         and isinstance(texts, dict)
@@ -65,7 +67,7 @@ def _sound(facts: Any) -> bool:
     )
 
 
-FACTS = {"rows", "dropped", "sparse", "columns", "numbers", "texts", "target"}
+FACTS = {"rows", "dropped", "sparse", "columns", "numbers", "texts", "target", "guard"}
 
 
 def _levels(told: Any) -> bool:

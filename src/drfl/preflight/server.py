@@ -8,13 +8,12 @@ import numpy as np
 
 from drfl._registry import listed
 from drfl.preflight.agreement import Agreement, Label, Target
-from drfl.preflight.desk import Desk
 from drfl.preflight.moments import Moments, added
 from drfl.preflight.replies import Answer
 from drfl.preflight.wishes import Wishes
 from drfl.tables import OTHER, Category, Column, Number
 from drfl.tables.reading import LEVELS
-from drfl.wire import Message, decode, encode
+from drfl.wire import Message
 
 Channel = Callable[[Mapping[str, Message]], Mapping[str, Message]]
 """Carries a message to each client and brings the answers."""
@@ -51,21 +50,11 @@ def preflight(wishes: Wishes, names: Sequence[str], channel: Channel) -> Agreeme
         rows={name: answer.facts["rows"] for name, answer in answers.items()},
         dropped={name: answer.facts["dropped"] for name, answer in answers.items()},
         class_counts=counts if target.classes else {},
+        guards={name: answer.facts["guard"] for name, answer in answers.items()},
         warnings=tuple(warnings),
         bytes_up={name: replies[name].nbytes for name in names},
         bytes_down=dict.fromkeys(names, request.nbytes),
     )
-
-
-def at_hand(desks: Sequence[Desk]) -> Channel:
-    """The channel to clients in this process; messages go through the codec all the same."""
-    by_name = {desk.name: desk for desk in desks}
-
-    def carry(messages: Mapping[str, Message]) -> dict[str, Message]:
-        replies = {name: by_name[name].answer(message) for name, message in messages.items()}
-        return {name: decode(encode(reply)) for name, reply in replies.items()}
-
-    return carry
 
 
 def _columns(wishes: Wishes, answers: Mapping[str, Answer]) -> tuple[tuple[Column, ...], list[str]]:

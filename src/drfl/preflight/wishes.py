@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl._registry import lookup
+from drfl.wire import WireError
 
 TASKS = ("auto", "classification", "regression")
 MISSING = ("error", "drop", "mean")
@@ -61,12 +62,20 @@ class Wishes:
 
     @classmethod
     def from_bytes(cls, array: NDArray[np.uint8]) -> Wishes:
-        """Read what `to_bytes` wrote."""
-        data = array_text(array)
-        for name in ("categorical", "exclude"):
-            data[name] = tuple(data[name])
-        data["support"] = {name: (low, high) for name, (low, high) in data["support"].items()}
-        return cls(**data)
+        """Read what `to_bytes` wrote; it may come from anywhere."""
+        try:
+            data = array_text(array)
+            texts = [data["target"], *data["categorical"], *data["exclude"], *data["support"]]
+            bounds = {
+                name: (float(low), float(high)) for name, (low, high) in data["support"].items()
+            }
+            if not all(isinstance(text, str) for text in texts):
+                raise TypeError
+            for name in ("categorical", "exclude"):
+                data[name] = tuple(data[name])
+            return cls(**{**data, "support": bounds})
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise WireError("the wishes of a preflight cannot be read") from None
 
 
 def text_array(data: Any) -> NDArray[np.uint8]:

@@ -19,7 +19,7 @@ from drfl.selection.progress import Progress
 from drfl.selection.roster import Roster
 from drfl.selection.rules import RULES, Evidence
 from drfl.selection.summary import summarise
-from drfl.selection.table import GridPoint
+from drfl.selection.table import Choice
 from drfl.selection.trials import Stage, Trial, folds_of_everyone, one_client_out
 
 ERM = ("radius", "mixture_radius")
@@ -36,8 +36,8 @@ def choose(
     noise_scale: float | None = None,
     random_state: Any = None,
     verbose: int = 1,
-) -> tuple[list[GridPoint], dict[str, Any], str]:
-    """What `select` finds out, on clients wherever they are: the table, the choice, the reason."""
+) -> Choice:
+    """What `select` finds out, on clients wherever they are."""
     noise = checked_noise(rule, noise_scale)
     folds, shown = checks.whole("folds", folds), checks.whole("verbose", verbose)
     seed = checks.seed_of(random_state)
@@ -51,7 +51,7 @@ def choose(
         scores, fits = _run(candidates, Stage(roster, {}, noise), trials, progress)
     points = summarise(candidates, roster, scores, fits, erm)
     best, reason = RULES[rule](Evidence(points, [c.radius for c in candidates], noise, erm))
-    return points, candidates[best].params, reason
+    return Choice(tuple(points), candidates[best].params, reason)
 
 
 def _run(

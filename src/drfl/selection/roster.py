@@ -46,18 +46,19 @@ class Roster:
     def of(cls, table: Table, targets: Sequence[Array], *, named: bool) -> Roster:
         """The clients of a table, with the target of each of the K models."""
         table_rows = np.bincount(table.member, minlength=len(table.names))
-        groups = [list(_copy(table, k, len(targets)).clients(y)) for k, y in enumerate(targets)]
+        copies: Sequence[int | None] = [None] if len(targets) == 1 else range(len(targets))
+        groups = [list(_copy(table, k).clients(y)) for k, y in zip(copies, targets, strict=True)]
         return cls(table.names.tolist(), table_rows.tolist(), table.totals, groups, named)
 
 
-def copy_name(name: str, model: int, models: int) -> str:
-    """What the copy of a client is called that belongs to one of several models."""
-    return name if models == 1 else f"{name}/{model}"
+def copy_name(name: str, copy: int | None) -> str:
+    """What a client is called in one of several models that are trained in turns."""
+    return name if copy is None else f"{name}/{copy}"
 
 
-def _copy(table: Table, model: int, models: int) -> Table:
-    names = [copy_name(label, model, models) for label in table.labels]
-    return table if models == 1 else replace(table, names=np.array(names))
+def _copy(table: Table, copy: int | None) -> Table:
+    names = [copy_name(label, copy) for label in table.labels]
+    return table if copy is None else replace(table, names=np.array(names))
 
 
 def sorted_table(table: Table) -> Table:

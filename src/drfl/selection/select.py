@@ -76,7 +76,7 @@ def select(
     reader._choices()
     table = sorted_table(reader._read(X, y, clients, sample_weight))
     roster = Roster.of(table, reader._targets(table.y), named=clients is not None)
-    points, params, reason = choose(
+    found = choose(
         estimator,
         roster,
         rule=rule,
@@ -86,9 +86,9 @@ def select(
         random_state=random_state,
         verbose=verbose,
     )
-    chosen: Any = with_params(estimator, params)
+    chosen: Any = with_params(estimator, found.best_params)
     chosen.fit(X, y, clients=clients, sample_weight=sample_weight)
-    return Selection(tuple(points), params, reason, chosen)
+    return Selection(found.table, found.best_params, found.reason, chosen)
 
 
 def _check_estimator(estimator: Any) -> None:

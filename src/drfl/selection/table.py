@@ -65,8 +65,8 @@ def _short(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Selection:
-    """The outcome of `drfl.select`.
+class Choice:
+    """What was chosen, and why.
 
     Attributes
     ----------
@@ -76,14 +76,11 @@ class Selection:
         The parameters that were chosen.
     reason : str
         Why, in one sentence.
-    estimator : estimator
-        Fitted with them to all rows.
     """
 
     table: tuple[GridPoint, ...]
     best_params: dict[str, Any]
     reason: str
-    estimator: RobustModel
 
     def to_frame(self) -> pd.DataFrame:
         """Return the table as a DataFrame with a column for every parameter."""
@@ -112,3 +109,18 @@ class Selection:
                 f"{worst:>{client}}  {point.rounds:6d}  {point.note}".rstrip()
             )
         return "\n".join([*lines, "", self.reason])
+
+
+@dataclass(frozen=True)
+class Selection(Choice):
+    """The outcome of `drfl.select`.
+
+    Attributes
+    ----------
+    table, best_params, reason
+        One row per grid point, the parameters that were chosen, and why.
+    estimator : estimator
+        Fitted with them to all rows.
+    """
+
+    estimator: RobustModel

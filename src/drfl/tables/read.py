@@ -48,8 +48,9 @@ def read_table(path: str | Path, reading: Reading = Reading()) -> Table:  # noqa
             f"to one of {', '.join(FORMATS)}"
         )
     try:
-        return FORMATS[path.suffix.lower()](path, reading)
+        table = FORMATS[path.suffix.lower()](path, reading.in_file())
     except PermissionError:
         raise TableError(f"{path} may not be read: check its permissions") from None
     except OSError as error:
         raise TableError(f"{path} cannot be read: {error.strerror or error}") from None
+    return table.renamed({new: old for new, old in reading.names.items() if reading.wanted(new)})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 MISSING_TEXTS = frozenset({"", "NA", "N/A", "NaN", "nan", "NULL", "null", "?"})
 """What stands for a missing value in a file of text."""
@@ -26,12 +27,25 @@ class Reading:
         Columns that are not read.
     only : frozenset of str or None
         Columns that are read, those that exist; None: all.
+    names : mapping of str to str
+        What columns are called in the file, where that differs.
     """
 
     text: frozenset[str] = frozenset()
     leave: frozenset[str] = frozenset()
     only: frozenset[str] | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def wanted(self, name: str) -> bool:
         """Whether a column is read."""
         return name not in self.leave and (self.only is None or name in self.only)
+
+    def in_file(self) -> Reading:
+        """The same in the names of the file."""
+        text, leave = (frozenset(map(self._own, names)) for names in (self.text, self.leave))
+        return Reading(
+            text, leave, None if self.only is None else frozenset(map(self._own, self.only))
+        )
+
+    def _own(self, name: str) -> str:
+        return self.names.get(name, name)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from drfl.tables.errors import TableError
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
@@ -81,3 +83,25 @@ class Table:
         if self.is_text(name):
             return np.asarray(self.text(name) == MISSING)
         return np.isnan(self.number(name))
+
+    def renamed(self, names: Mapping[str, str]) -> Table:
+        """The same with other names: from new ones to those of the file."""
+        if not names:
+            return self
+        for name in names.values():
+            if name not in self.columns:
+                raise TableError(
+                    f"{self.path} has no column {name!r}: correct the names of columns"
+                )
+        new = {old: name for name, old in names.items()}
+        columns = tuple(new.get(name, name) for name in self.columns)
+        twice = [name for k, name in enumerate(columns) if name in columns[:k]]
+        if twice:
+            raise TableError(f"{self.path} would have two columns {twice[0]!r}: rename one of them")
+        return replace(
+            self,
+            columns=columns,
+            number_names=tuple(new.get(name, name) for name in self.number_names),
+            levels={new.get(name, name): levels for name, levels in self.levels.items()},
+            not_numbers={new.get(name, name): why for name, why in self.not_numbers.items()},
+        )

@@ -48,6 +48,8 @@ class Attack:
         What each feature contributes to the changes of margins or residuals, in absolute value.
     attained : bool
         Whether the worst case is one, not only approached.
+    n_rows : int
+        How many rows there are.
     """
 
     loss: float
@@ -60,8 +62,7 @@ class Attack:
     features: tuple[str, ...]
     feature_moves: Array
     attained: bool
-    distribution: Any
-    rows_at_hand: Rows
+    n_rows: int
 
     def carriers(self, shown: int) -> list[tuple[str, float]]:
         """The features that carry most of the risk, with their shares."""
@@ -86,9 +87,17 @@ class Attack:
             "attained": self.attained,
         }
 
-    def rows(self, model: Model, file: FileRows, shown: int) -> list[Change]:
+
+@dataclass(frozen=True, eq=False)
+class AttackHere(Attack):
+    """The same where the rows are, with what happens to each of them."""
+
+    distribution: Any
+    rows: Rows
+
+    def changes(self, model: Model, file: FileRows, shown: int) -> list[Change]:
         """The rows of which most is changed, in the units of the file."""
-        d, rows = self.distribution, self.rows_at_hand
+        d, rows = self.distribution, self.rows
         step = d.x - rows.take(d.source)
         changed = np.abs(step).sum(axis=1) + np.abs(d.y - rows.y[d.source])
         order = np.argsort(-changed * d.mass, kind="stable")[:shown]
@@ -101,7 +110,7 @@ class Attack:
         ]
 
     def _change(self, model: Model, k: int, step: Array) -> str:
-        d, rows = self.distribution, self.rows_at_hand
+        d, rows = self.distribution, self.rows
         shift, scale = rows.shift, rows.scale
         assert shift is not None
         assert scale is not None
@@ -119,7 +128,7 @@ class Attack:
         return ", ".join(parts) + (f" ({share:.0%} of the row)" if share < 0.995 else "")
 
 
-def attack(model: Model, k: int, name: str, file: FileRows) -> Attack:
+def attack(model: Model, k: int, name: str, file: FileRows) -> AttackHere:
     """What the adversary does to a client's file at the k-th linear model."""
     shift, scale = model.scaling(file.X)
     assert file.y is not None
@@ -131,7 +140,7 @@ def attack(model: Model, k: int, name: str, file: FileRows) -> Attack:
     d = worst.distribution()
     step = d.x - rows.take(d.source)
     z = oracle.arguments(rows.scores(w, b), rows.y)
-    return Attack(
+    return AttackHere(
         loss=rows.mean(model.problem.loss.value(z)),
         worst_loss=worst.value,
         price=worst.multiplier,
@@ -142,8 +151,9 @@ def attack(model: Model, k: int, name: str, file: FileRows) -> Attack:
         features=tuple(model.features),
         feature_moves=np.asarray(d.mass @ np.abs(step)) * scale,
         attained=d.attained,
+        n_rows=rows.n_rows,
         distribution=d,
-        rows_at_hand=rows,
+        rows=rows,
     )
 
 
@@ -167,7 +177,7 @@ def worst_weights(model: Model, k: int, attacks: Mapping[str, Attack]) -> dict[s
     trained = {client.name: client for client in model.clients}
     if set(trained) == set(attacks) and not model.problem.shared_ball:
         names = list(trained)
-        sizes = [attacks[name].rows_at_hand.n_rows for name in names]
+        sizes = [attacks[name].n_rows for name in names]
         losses = np.array([attacks[name].worst_loss for name in names])
         q = model.problem.mixture.resolve(sizes).worst_weights(losses)
         return dict(zip(names, q.tolist(), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,14 +41,19 @@ class FileRows:
     y: Array | None
 
 
-def read_rows(model: Model, path: Path, *, target: bool) -> FileRows:
-    """Read the columns that a model needs, and its target if it is wanted."""
-    names = [column.name for column in model.columns]
+def read_rows(
+    model: Model, path: Path, *, target: bool, names: Mapping[str, str] | None = None
+) -> FileRows:
+    """Read the columns that a model needs, and its target if it is wanted.
+
+    ``names`` are what columns are called in the file, where that differs.
+    """
+    columns = [column.name for column in model.columns]
     texts = [column.name for column in model.columns if not isinstance(column, Number)]
     if target and isinstance((model.target.classes or [0])[0], str):
         texts.append(model.target.name)
-    only = frozenset([*names, *([model.target.name] if target else [])])
-    table = read_table(path, Reading(text=frozenset(texts), only=only))
+    only = frozenset([*columns, *([model.target.name] if target else [])])
+    table = read_table(path, Reading(frozenset(texts), only=only, names=names or {}))
     require_columns(table, model.columns)
     keep = ~missing_rows(table, model.columns)
     if model.missing != "drop" and not keep.all():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -12,7 +13,7 @@ import numpy as np
 from drfl.client import Client
 from drfl.losses import Array
 from drfl.models import Model
-from drfl.privacy import Guard, SpentError, release_metric
+from drfl.privacy import Guard, SpentError, guard_line, release_metric
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import Settings
 
@@ -61,11 +62,22 @@ def guards(settings: Settings, folder: RunFolder) -> dict[str, Guard | None]:
     return found
 
 
-def run_guard(settings: Settings, folder: RunFolder) -> Guard | None:
-    """The guard of all clients, for the records: the folder stands for the ledgers."""
-    if settings["guard"] is None:
-        return None
-    return Guard(k=settings["guard"], ledger=folder.ledgers)
+def guards_line(found: Mapping[str, int], settings: Settings, folder: RunFolder) -> str:
+    """Which guards the clients have, in one line for the records.
+
+    Parameters
+    ----------
+    found : mapping of str to int
+        k by client, as the clients say; 0: none.
+    settings, folder
+        Of the run; for clients here the folder stands for their ledgers.
+    """
+    if settings["guard"] is not None:
+        return guard_line(Guard(k=settings["guard"], ledger=folder.ledgers))
+    if not any(found.values()):
+        return guard_line(None)
+    said = [f"{name} k = {k}" if k else f"{name} none" for name, k in found.items()]
+    return f"guard: {', '.join(said)}; ledgers at the clients"
 
 
 def guarded_metrics(model: Model, client: Client, scores: Array, y: Array) -> dict[str, float]:

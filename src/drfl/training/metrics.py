@@ -9,6 +9,14 @@ from drfl.models import Model
 
 Array = NDArray[np.float64]
 
+METRICS = ("accuracy", "balanced_accuracy", "auc", "mse", "mae")
+"""All that may be told."""
+
+
+def metric_names(model: Model) -> tuple[str, ...]:
+    """Those that fit a model."""
+    return METRICS[3:] if model.target.classes is None else METRICS[:3]
+
 
 def metrics(model: Model, scores: Array, y: Array) -> dict[str, float]:
     """Of scores (N, K) for positions of classes, or for targets in their own units (N,)."""

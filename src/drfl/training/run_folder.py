@@ -21,12 +21,14 @@ class RunFolder:
     ----------
     path : Path
         The folder.
+    checkpoint : Path, optional
+        Where what a resumed run needs is kept; by default within the folder.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, checkpoint: Path | None = None) -> None:
         self.path = path
         self.config, self.model = path / "config.toml", path / "model.json"
-        self.records, self.checkpoint = path / "records.jsonl", path / "checkpoint"
+        self.records, self.checkpoint = path / "records.jsonl", checkpoint or path / "checkpoint"
         self.ledgers = path / "ledger"
 
     @classmethod
@@ -45,7 +47,8 @@ class RunFolder:
 
     def create(self, settings: Settings) -> None:
         """Write the settings down; the paths of the files are made absolute."""
-        absolute = {name: file.resolve() for name, file in settings.clients.items()}
+        files = settings.clients.items()
+        absolute = {name: None if file is None else file.resolve() for name, file in files}
         write_text(self.config, to_toml(Settings(absolute, settings.values)))
 
     @classmethod
@@ -101,7 +104,8 @@ def _identity(settings: Settings) -> dict[str, Any]:
     values = {name: value for name, value in settings.all().items() if name not in FREE}
     return {
         "settings": {**values, "clients": list(settings.clients)},
-        "data": {name: _fingerprint(path) for name, path in settings.clients.items()},
+        # A client elsewhere looks after its own file.
+        "data": {name: _fingerprint(path) for name, path in settings.files().items()},
     }
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from drfl.selection.choose import choose
+from drfl.selection.roster import Roster
 from drfl.training.training import Training
 
 
@@ -16,33 +18,30 @@ def chosen_radius(training: Training) -> float:
     if known is None:
         known = _selection(training)
         training.folder.remember("selection", known)
-    training._record("selection", **known)
+    training.record("selection", **known)
     training.voice.say("", *known["text"].splitlines(), "")
     return float(known["radius"])
 
 
 def _selection(training: Training) -> dict[str, Any]:
-    from drfl.estimators import ScaleWarning
-    from drfl.selection import select
-
-    settings = training.settings
-    clients = training.clients(training.targets[0])
-    X = np.vstack([client.rows.take(slice(None)) for client in clients])
-    y = np.concatenate([desk.rows(training.agreement)[1] for desk in training.desks])
-    names = np.repeat([c.name for c in clients], [c.rows.n_rows for c in clients])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ScaleWarning)  # the scaling was chosen in the settings
-        found = select(
-            _estimator(training),
-            X,
-            y,
-            names,
-            rule=settings["select"],
-            folds=settings["folds"],
-            noise_scale=settings["noise_scale"],
-            random_state=settings["seed"],
-            verbose=int(training.voice.live),
-        )
+    settings, agreement = training.settings, training.agreement
+    targets = training.targets
+    copies: Sequence[int | None] = [None] if len(targets) == 1 else range(len(targets))
+    rows = list(agreement.rows.values())
+    groups = [
+        training.federation.place(agreement, positive, folds=True, copy=copy)
+        for positive, copy in zip(targets, copies, strict=True)
+    ]
+    roster = Roster(training.federation.names, rows, np.array(rows, dtype=np.float64), groups)
+    found = choose(
+        _estimator(training),
+        roster,
+        rule=settings["select"],
+        folds=settings["folds"],
+        noise_scale=settings["noise_scale"],
+        random_state=settings["seed"],
+        verbose=int(training.voice.live),
+    )
     table = [
         {
             "params": point.params,
@@ -81,6 +80,7 @@ def _estimator(training: Training) -> Any:
         mixture_norm=problem.mixture.p,
         mixture_center=problem.mixture.center,
         fit_intercept=problem.fit_intercept,
+        engine=training.federation.engine,
         tol=training.settings["tol"],
         max_rounds=training.settings["max_rounds"],
     )

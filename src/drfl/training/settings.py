@@ -54,13 +54,17 @@ FREE = ("max_rounds", "engine", "compare")
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings by name, and the clients' files by client name."""
+    """The settings by name, and the clients' files by client name; None: it is elsewhere."""
 
-    clients: dict[str, Path]
+    clients: dict[str, Path | None]
     values: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
         return self.values.get(name, FIELDS[name].default)
+
+    def files(self) -> dict[str, Path]:
+        """The files that are here."""
+        return {name: path for name, path in self.clients.items() if path is not None}
 
     def wishes(self) -> Wishes:
         """What the preflight asks for."""
@@ -94,23 +98,28 @@ def read_settings(config: Path | None, flags: Mapping[str, Any], clients: list[s
     where = Path() if config is None else config.parent
     if not isinstance(files, dict) or not all(isinstance(f, str) for f in files.values()):
         raise ValueError(f"{config}: [clients] must give a file for every client's name")
-    named = {name: where / file for name, file in files.items()}
+    named: dict[str, Path | None] = {name: where / file for name, file in files.items()}
+    named.update(dict.fromkeys(read.texts("sites", data.pop("sites", []))))
     if clients:
-        named = named_files(clients)
-    for name in data:
-        lookup("setting", name, FIELDS)
+        named = {**named_files(clients)}
     texts = {name: value for name, value in flags.items() if value is not None}
-    values = {name: FIELDS[name].read(name, value) for name, value in {**data, **texts}.items()}
-    return _complete(Settings(named, values))
+    return from_values({**data, **texts}, named)
+
+
+def from_values(values: Mapping[str, Any], clients: Mapping[str, Path | None]) -> Settings:
+    """Settings from values as they are in TOML."""
+    for name in values:
+        lookup("setting", name, FIELDS)
+    read = {name: FIELDS[name].read(name, value) for name, value in values.items()}
+    return _complete(Settings(dict(clients), read))
 
 
 def _complete(settings: Settings) -> Settings:
     if not settings.clients:
         raise ValueError("there is no client: give --client FILE for each, or a settings file")
     if settings["target"] is None:
-        if all(
-            path.suffix in (".libsvm", ".svm", ".svmlight") for path in settings.clients.values()
-        ):
+        files = settings.clients.values()
+        if all(path and path.suffix in (".libsvm", ".svm", ".svmlight") for path in files):
             return settings.with_values(target="label")
         raise ValueError("there is no target: give --target COLUMN")
     return settings
@@ -148,7 +157,11 @@ def to_toml(settings: Settings) -> str:
     for name, value in settings.all().items():
         if name != "support":
             lines.append(f"{name} = {toml_value(value)}")
-    for table, entries in (("support", settings["support"]), ("clients", settings.clients)):
+    if settings.files() != settings.clients:
+        lines.append(f"sites = {toml_value(list(settings.clients))}")
+    for table, entries in (("support", settings["support"]), ("clients", settings.files())):
+        if table == "clients" and not entries:
+            continue
         lines += ["", f"[{table}]"]
         lines += [
             f"{json.dumps(k, ensure_ascii=False)} = {toml_value(v)}" for k, v in entries.items()

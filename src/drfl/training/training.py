@@ -9,28 +9,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from drfl.client import Client
+from drfl.client import Party
 from drfl.models import Model, write_model
-from drfl.preflight.desk import Desk
-from drfl.preflight.server import at_hand, preflight
-from drfl.privacy import guard_line
+from drfl.preflight.server import preflight
 from drfl.problem import Problem
 from drfl.result import Record, Result
 from drfl.run import solve
 from drfl.solvers import Solver, solver_class
-from drfl.training.facts import (
-    costs,
-    make_model,
-    own_units,
-    preflight_facts,
-    result_facts,
-    round_facts,
-)
-from drfl.training.guarding import guarded_metrics, guards, run_guard
+from drfl.training.asking import evaluate
+from drfl.training.facts import costs, make_model, preflight_facts, result_facts, round_facts
+from drfl.training.federation import Federation
+from drfl.training.guarding import guards_line
 from drfl.training.methods import stated
-from drfl.training.metrics import metrics
 from drfl.training.problems import make_problem
 from drfl.training.run_folder import Records, RunFolder
 from drfl.training.settings import Settings
@@ -51,38 +41,38 @@ class Training:
         Whom it speaks to.
     records : Records
         What happened.
+    federation : Federation
+        The clients.
     """
 
     settings: Settings
     folder: RunFolder
     voice: Voice
     records: Records
+    federation: Federation
 
     def prepare(self) -> None:
         """The preflight: from files to clients that fit together."""
-        guard = guards(self.settings, self.folder)
-        files = self.settings.clients
-        self.desks = [Desk(name, path, guard[name]) for name, path in files.items()]
-        names = [desk.name for desk in self.desks]
-        self.agreement = agreement = preflight(self.settings.wishes(), names, at_hand(self.desks))
+        federation = self.federation
+        self.agreement = agreement = preflight(
+            self.settings.wishes(), federation.names, federation.ask
+        )
         self.voice.say(*agreement.describe())
         for sentence in agreement.warnings:
             self.voice.warn(sentence)
         self.problem = make_problem(self.settings, agreement)
-        line = guard_line(run_guard(self.settings, self.folder))
-        if self.settings["guard"] is not None:
+        line = guards_line(agreement.guards, self.settings, self.folder)
+        if any(agreement.guards.values()):
             self._check_guards()
             self.voice.say(line)
-        self._record("start", **self._versions(), seed=self.settings["seed"], guard=line)
-        self._record("settings", **self.settings.all())
-        self._record("preflight", **preflight_facts(agreement))
-        self._record("problem", **self.problem.to_dict())
+        self.record("start", **self._versions(), seed=self.settings["seed"], guard=line)
+        self.record("settings", **self.settings.all())
+        self.record("preflight", **preflight_facts(agreement))
+        self.record("problem", **self.problem.to_dict())
 
     def train(self) -> list[Result]:
         """Solve the problem of every linear model."""
         solver = _solver(self.settings)
-        if self.settings["guard"] is not None:
-            self.folder.ledgers.mkdir(mode=0o700, parents=True, exist_ok=True)
         targets = self.targets
         results = []
         for k, positive in enumerate(targets):
@@ -91,7 +81,7 @@ class Training:
                 self._solve(
                     self.problem,
                     solver,
-                    self.clients(positive),
+                    self.federation.place(self.agreement, positive),
                     checkpoint=self.folder.checkpoint / f"model-{k}",
                     model=k,
                     prefix=prefix,
@@ -107,15 +97,15 @@ class Training:
             results = [
                 solve(
                     problem,
-                    self.clients(positive),
+                    self.federation.place(self.agreement, positive),
                     solver=solver,
-                    engine=self.settings["engine"],
+                    engine=self.federation.engine,
                     tol=self.settings["tol"],
                     max_rounds=self.settings["max_rounds"],
                 )
                 for positive in self.targets
             ]
-            self._record("comparison", **self.outcome(name, results, problem))
+            self.record("comparison", **self.outcome(name, results, problem))
 
     @property
     def targets(self) -> list[int | None]:
@@ -125,34 +115,17 @@ class Training:
             return [None]
         return [1] if len(classes) == 2 else list(range(len(classes)))
 
-    def clients(self, positive: int | None) -> list[Client]:
-        """The clients of one linear model."""
-        return [desk.client(self.agreement, positive) for desk in self.desks]
-
-    def model(self, results: Sequence[Result], problem: Problem) -> Model:
-        """The model of these results."""
-        return make_model(self.agreement, results, problem)
-
     def outcome(self, name: str, results: Sequence[Result], problem: Problem) -> dict[str, Any]:
         """How a method did, on the clients' own rows."""
-        model = self.model(results, problem)
-        scored = {}
-        for desk in self.desks:
-            client = desk.client(self.agreement, self.targets[0])
-            pairs = zip(model.coef, model.intercept.tolist(), strict=True)
-            scores = np.column_stack([client.rows.scores(w, b) for w, b in pairs])
-            y = desk.rows(self.agreement)[1]
-            if client.guard is None:
-                scored[desk.name] = metrics(model, *own_units(model, scores, y))
-            else:
-                scored[desk.name] = guarded_metrics(model, client, scores, y)
+        model = make_model(self.agreement, results, problem)
+        scored = {name: entry[0] for name, entry in evaluate(self.federation, model).items()}
         return {"method": name, **costs(results), "clients": scored}
 
     def finish(self, results: Sequence[Result]) -> Model:
         """Write the model, and the records with the history of all rounds."""
-        model = self.model(results, self.problem)
+        model = make_model(self.agreement, results, self.problem)
         outcome = self.outcome("drfl", results, self.problem)
-        self._record("result", **outcome, **result_facts(model, results))
+        self.record("result", **outcome, **result_facts(model, results))
         write_model(model, self.folder.model)
         rounds = [
             {"kind": "round", "model": k, **round_facts(record)}
@@ -168,21 +141,21 @@ class Training:
         self,
         problem: Problem,
         solver: Solver,
-        clients: list[Client],
+        clients: Sequence[Party],
         *,
         checkpoint: Path,
         model: int,
         prefix: str,
     ) -> Result:
         def watch(record: Record) -> None:
-            self._record("round", model=model, **round_facts(record))
+            self.record("round", model=model, **round_facts(record))
             self.voice.progress(record, prefix)
 
         result = solve(
             problem,
             clients,
             solver=solver,
-            engine=self.settings["engine"],
+            engine=self.federation.engine,
             tol=self.settings["tol"],
             max_rounds=self.settings["max_rounds"],
             callbacks=[watch],
@@ -197,10 +170,10 @@ class Training:
                 f"a guard knows two classes or a numeric target, and {self.agreement.target.name!r}"
                 f" has {len(self.targets)} classes: each would need another ledger of the same rows"
             )
-        for desk in self.desks:
-            desk.check_guard(self.agreement, self.targets[0])
+        self.federation.check(self.agreement, self.targets[0])
 
-    def _record(self, kind: str, **data: Any) -> None:
+    def record(self, kind: str, **data: Any) -> None:
+        """Add an object to the records."""
         self.voice.record(self.records.add(kind, **data))
 
     def _versions(self) -> dict[str, str]:

@@ -122,6 +122,8 @@ class Failure(StrEnum):
     UNKNOWN_KIND = "unknown_kind"
     BAD_REQUEST = "bad_request"
     REFUSED = "refused"
+    FILE = "file"
+    UNFIT = "unfit"
     MEMORY = "memory"
     ERROR = "error"
     WITHHELD = "withheld"
@@ -150,6 +152,8 @@ _SENTENCES = {
     Failure.UNKNOWN_KIND: "it does not know this kind of message",
     Failure.BAD_REQUEST: "the message it got was not of the agreed form",
     Failure.REFUSED: "its policy does not allow the answer",
+    Failure.FILE: "its file cannot be used: why is said there, not here",
+    Failure.UNFIT: "the problem does not fit its rows: why is said there, not here",
     Failure.MEMORY: "it ran out of memory",
     Failure.ERROR: "its computation raised an error",
     Failure.WITHHELD: "its answer was not of the agreed form and was withheld",

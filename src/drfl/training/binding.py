@@ -1,0 +1,76 @@
+"""How a client far away is told of which rows and which problem the rounds will speak."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.client import RemoteClient
+from drfl.models.plain import form_from_plain, form_to_plain
+from drfl.preflight.agreement import Form
+from drfl.preflight.wishes import array_text, text_array
+from drfl.problem import Problem
+from drfl.wire import Field, Message, WireError, validate
+
+BIND = "bind"
+REQUEST = {
+    "form": Field("uint8", (None,)),
+    "problem": Field("uint8", (None,)),
+    "positive": Field("int64"),  # the class that is +1; -1: the target is a number
+    "folds": Field("int64"),  # 1: the rows in the order in which a selection divides them
+}
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What a client is bound to.
+
+    Attributes
+    ----------
+    form : Form
+        How its file becomes rows.
+    problem : Problem
+        What the rounds are about.
+    positive : int or None
+        The class that is +1, all others being -1; None for a numeric target.
+    folds : bool
+        Whether a selection will divide the rows.
+    """
+
+    form: Form
+    problem: Problem
+    positive: int | None
+    folds: bool
+
+    @classmethod
+    def read(cls, message: Message) -> Binding:
+        """Read what `bind_message` wrote; WireError says what is wrong with it."""
+        validate(message, BIND, None, REQUEST, {})
+        arrays = message.arrays
+        positive, folds = int(arrays["positive"]), int(arrays["folds"])
+        try:
+            form = form_from_plain(array_text(arrays["form"]))
+            problem = Problem.from_dict(array_text(arrays["problem"]))
+        except (ValueError, TypeError, RecursionError):
+            raise WireError("the form or the problem of a binding cannot be read") from None
+        classes = 0 if form.target.classes is None else len(form.target.classes)
+        if not (-1 <= positive < classes and (positive < 0) == (classes == 0) and folds in (0, 1)):
+            raise WireError("a binding names a class that there is not")
+        return cls(form, problem, None if positive < 0 else positive, bool(folds))
+
+
+def binding_of(form: Form, positive: int | None, *, folds: bool) -> dict[str, NDArray[Any]]:
+    """What a `RemoteClient` keeps until the problem is known."""
+    return {
+        "form": text_array(form_to_plain(form)),
+        "positive": np.array(-1 if positive is None else positive),
+        "folds": np.array(int(folds)),
+    }
+
+
+def bind_message(client: RemoteClient, problem: Problem) -> Message:
+    """What binds a client to its form and a problem."""
+    return Message(BIND, 0, {**client.binding, "problem": text_array(problem.to_dict())})

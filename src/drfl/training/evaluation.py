@@ -1,0 +1,119 @@
+"""How good a model is on the rows of a client: what is asked, and the client's half."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.client import Client, RefusedError
+from drfl.models import Model
+from drfl.models.plain import from_plain, to_plain
+from drfl.preflight.wishes import array_text, text_array
+from drfl.tables import Number
+from drfl.training.files import FileRows
+from drfl.training.guarding import guarded_metrics
+from drfl.training.metrics import METRICS, metrics
+from drfl.wire import Field, Message, Schema, WireError, validate
+
+EVALUATE = "evaluate"
+REQUEST = {
+    "model": Field("uint8", (None,)),
+    "noise": Field("float64", ("L",)),
+    "repeats": Field("int64"),
+    "seed": Field("int64"),
+}
+REPLY = {
+    "rows": Field("int64"),
+    # Without a row of either class there is no AUC; a ledger that is used up gives no number.
+    **{name: Field("float64", ("L",), finite=False, optional=True) for name in METRICS},
+}
+
+
+def evaluate_message(model: Model, noise: list[float], repeats: int, seed: int) -> Message:
+    """Ask for the metrics of a model, under noise of each of these deviations."""
+    return Message(
+        EVALUATE,
+        0,
+        {
+            "model": model_array(model),
+            "noise": np.array(noise, dtype=np.float64),
+            "repeats": np.array(repeats),
+            "seed": np.array(seed),
+        },
+    )
+
+
+def model_array(model: Model) -> NDArray[np.uint8]:
+    """A model as it travels: without what is known of its clients."""
+    return text_array({**to_plain(model), "clients": []})
+
+
+def asked_model(message: Message, schema: Schema) -> Model:
+    """The model that a message is about; WireError if the message is not of this form."""
+    validate(message, message.kind, None, schema, {})
+    try:
+        return from_plain(array_text(message.arrays["model"]))
+    except (ValueError, RecursionError):
+        raise WireError("the model of a message cannot be read") from None
+
+
+def answer(
+    message: Message, model: Model, rows: FileRows, client: Client | None
+) -> Mapping[str, NDArray[Any]]:
+    """The client's half.
+
+    Parameters
+    ----------
+    message, model
+        What was asked, of which model.
+    rows : FileRows
+        The client's.
+    client : Client or None
+        With a guard, if it has one.
+    """
+    levels, repeats = message.arrays["noise"].tolist(), int(message.arrays["repeats"])
+    if repeats < 1 or not all(level >= 0.0 for level in levels):
+        raise WireError("noise must be deviations >= 0, drawn at least once")
+    if client is not None and client.guard is not None:
+        if any(levels):
+            raise RefusedError("noise would ask a guarded client the same question many times")
+        scores, y = client_scores(model, client), rows.y
+        assert y is not None
+        found = [guarded_metrics(model, client, scores, y) for _ in levels]
+    else:
+        found = [scored(model, rows, v, repeats, int(message.arrays["seed"])) for v in levels]
+    values = {name: np.array([entry[name] for entry in found]) for name in found[0]}
+    return {"rows": np.array(int(rows.keep.sum())), **values}
+
+
+def client_scores(model: Model, client: Client) -> NDArray[np.float64]:
+    """The scores of a client's rows (N, K), in scaled units."""
+    pairs = zip(model.coef, model.intercept.tolist(), strict=True)
+    return np.column_stack([client.rows.scores(w, b) for w, b in pairs])
+
+
+def scored(model: Model, rows: FileRows, level: float, repeats: int, seed: int) -> dict[str, float]:
+    """The metrics of a file, under noise their means over some draws."""
+    y = rows.y
+    assert y is not None
+    if model.target.classes is None:
+        y = model.target.shift + model.target.scale * y
+    if level == 0.0:
+        return metrics(model, model.scores(rows.X), y)
+    rng = np.random.default_rng(seed)
+    draws = [
+        metrics(model, model.scores(noisy(model, rows.X, level, rng)), y) for _ in range(repeats)
+    ]
+    return {name: float(np.mean([draw[name] for draw in draws])) for name in draws[0]}
+
+
+def noisy(model: Model, X: Any, level: float, rng: np.random.Generator) -> Any:
+    """Rows with noise in their columns of numbers, in the units of the file."""
+    if not isinstance(X, np.ndarray):
+        raise ValueError("noise on every entry makes sparse rows dense: leave --noise out")
+    _, scale = model.scaling(X)
+    flags = [isinstance(c, Number) for c in model.columns for _ in c.features]
+    return X + level * scale * np.array(flags) * rng.normal(size=X.shape)

@@ -1,0 +1,63 @@
+"""What the adversary does to the rows of a client: what is asked, and the client's half."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.models import Model
+from drfl.training.adversary import Attack, attack
+from drfl.training.evaluation import model_array
+from drfl.training.files import FileRows
+from drfl.wire import Field, Message, WireError, reply_kind, validate
+
+EXPLAIN = "explain"
+REQUEST = {"model": Field("uint8", (None,))}
+NUMBERS = ("loss", "worst_loss", "price", "flipped", "target_moved", "moved")
+REPLY = {
+    "rows": Field("int64"),
+    **{name: Field("float64", ("K",)) for name in NUMBERS},
+    "attained": Field("int64", ("K",)),
+    "carried": Field("float64", ("K", "n")),
+    "feature_moves": Field("float64", ("K", "n")),
+}
+
+
+def explain_message(model: Model) -> Message:
+    """Ask for the worst case of a model on a client's rows."""
+    return Message(EXPLAIN, 0, {"model": model_array(model)})
+
+
+def answer(name: str, model: Model, rows: FileRows) -> Mapping[str, NDArray[Any]]:
+    """The client's half; sums over all rows, for each of the K linear models."""
+    found = [attack(model, k, name, rows) for k in range(len(model.coef))]
+    return {
+        "rows": np.array(found[0].n_rows),
+        **{key: np.array([getattr(a, key) for a in found], dtype=np.float64) for key in NUMBERS},
+        "attained": np.array([int(a.attained) for a in found]),
+        "carried": np.array([a.carried for a in found]),
+        "feature_moves": np.array([a.feature_moves for a in found]),
+    }
+
+
+def read_reply(model: Model, message: Message) -> Sequence[Attack]:
+    """The worst case of each linear model; WireError if the answer is not of this form."""
+    sizes = {"K": len(model.coef), "n": model.coef.shape[1]}
+    validate(message, reply_kind(EXPLAIN), 0, REPLY, sizes)
+    arrays = message.arrays
+    if int(arrays["rows"]) < 1 or not np.isin(arrays["attained"], (0, 1)).all():
+        raise WireError("an explanation has impossible numbers")
+    return [
+        Attack(
+            **{key: float(arrays[key][k]) for key in NUMBERS},
+            n_rows=int(arrays["rows"]),
+            carried=arrays["carried"][k],
+            features=tuple(model.features),
+            feature_moves=arrays["feature_moves"][k],
+            attained=bool(arrays["attained"][k]),
+        )
+        for k in range(len(model.coef))
+    ]
