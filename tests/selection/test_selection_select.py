@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from drfl import DRFLClassifier, DRFLRegressor, baselines, select
 from drfl.engines import SerialEngine
 from drfl.losses import Huber
-from drfl.selection.select import sorted_table
+from drfl.selection.roster import sorted_table
 from drfl.selection.trials import folds_of_everyone, one_client_out
 
 RADII = {"radius": [0.01, 0.1]}

@@ -41,11 +41,13 @@ def _positive(model: Model, k: int) -> Any:
 
 def _clients(model: Model, result: dict[str, Any]) -> list[str]:
     width = max(len("client"), *(len(client.name) for client in model.clients))
-    names = list(next(iter(result["clients"].values())))
+    told = result["clients"]
+    names = list(next(iter(told.values()), ()))
     heads = "".join(f"  {name.replace('_', ' '):>17}" for name in names)
     lines = [f"{'client':{width}}  {'rows':>8}  {'weight':>7}  {'worst loss':>10}{heads}"]
     for client in model.clients:
-        cells = "".join(f"  {_number(result['clients'][client.name][n]):>17}" for n in names)
+        own = told.get(client.name)
+        cells = "".join(f"  {'-' if own is None else _number(own[n]):>17}" for n in names)
         lines.append(
             f"{client.name:{width}}  {client.rows:>8}  {client.weights[0]:>7.4f}  "
             f"{client.losses[0]:>10.5g}{cells}"

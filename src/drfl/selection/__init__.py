@@ -1,9 +1,33 @@
 """The choice of radius, label cost and mixture radius, without seeing anyone's data."""
 
-from drfl.selection.classifier import DRFLClassifierCV
-from drfl.selection.regressor import DRFLRegressorCV
-from drfl.selection.rules import RULES
-from drfl.selection.select import select
-from drfl.selection.table import GridPoint, Selection
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from drfl.selection.classifier import DRFLClassifierCV
+    from drfl.selection.regressor import DRFLRegressorCV
+    from drfl.selection.rules import RULES
+    from drfl.selection.search import select
+    from drfl.selection.table import GridPoint, Selection
 
 __all__ = ["RULES", "DRFLClassifierCV", "DRFLRegressorCV", "GridPoint", "Selection", "select"]
+
+_HOMES = {
+    "RULES": "rules",
+    "DRFLClassifierCV": "classifier",
+    "DRFLRegressorCV": "regressor",
+    "GridPoint": "table",
+    "Selection": "table",
+    "select": "search",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Most of it needs scikit-learn, which a client that divides its rows should not have to load.
+    if name in _HOMES:
+        return getattr(import_module(f"drfl.selection.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 from drfl.estimators.base import RobustModel
-from drfl.selection.select import select
+from drfl.selection.search import select
 
 OWN = ("rule", "grid", "folds", "noise_scale")
 

@@ -152,3 +152,8 @@ def _part_client(site: Site, part: Part) -> Client:
         raise RefusedError
     weight = weights_of(site.rows, at)
     return Client(site.name, **some_rows(site.rows, at), sample_weight=weight, policy=site.policy)
+
+
+def copy_name(name: str, copy: int | None) -> str:
+    """What a client is called in one of several models that are trained in turns."""
+    return name if copy is None else f"{name}/{copy}"

@@ -11,6 +11,7 @@ import numpy as np
 from drfl.client import Party
 from drfl.estimators.table import Table
 from drfl.losses import Array
+from drfl.selection.parts import copy_name
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,6 @@ class Roster:
         copies: Sequence[int | None] = [None] if len(targets) == 1 else range(len(targets))
         groups = [list(_copy(table, k).clients(y)) for k, y in zip(copies, targets, strict=True)]
         return cls(table.names.tolist(), table_rows.tolist(), table.totals, groups, named)
-
-
-def copy_name(name: str, copy: int | None) -> str:
-    """What a client is called in one of several models that are trained in turns."""
-    return name if copy is None else f"{name}/{copy}"
 
 
 def _copy(table: Table, copy: int | None) -> Table:

@@ -21,10 +21,14 @@ def evaluate(
     noise: Sequence[float] = (0.0,),
     repeats: int = 1,
     seed: int = 0,
+    partial: bool = False,
 ) -> dict[str, list[dict[str, float]]]:
-    """The metrics of a model at every client, one entry for each deviation of the noise."""
+    """The metrics of a model at every client, one entry for each deviation of the noise.
+
+    If ``partial``, clients that do not answer are left out.
+    """
     message = evaluate_message(model, list(noise), repeats, seed)
-    replies = federation.ask(dict.fromkeys(federation.names, message))
+    replies = federation.ask(dict.fromkeys(federation.names, message), partial=partial)
     found = {}
     for name, reply in replies.items():
         validate(reply, reply_kind(EVALUATE), 0, evaluation.REPLY, {"L": len(noise)})

@@ -12,7 +12,6 @@ from drfl.training.federation import Federation, Files
 from drfl.training.guarding import guards
 from drfl.training.problems import make_problem
 from drfl.training.run_folder import Records, RunFolder
-from drfl.training.selecting import chosen_radius
 from drfl.training.settings import Settings
 from drfl.training.station import Station
 from drfl.training.training import Training
@@ -80,6 +79,8 @@ def conduct(
         folder.ledgers.mkdir(mode=0o700, parents=True, exist_ok=True)
     training.records.open(folder.records)
     if settings["select"]:
+        from drfl.training.selecting import chosen_radius  # and with it scikit-learn
+
         training.settings = settings.with_values(radius=chosen_radius(training))
         training.problem = make_problem(training.settings, training.agreement)
     with voice.warnings():

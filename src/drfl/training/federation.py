@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from drfl.client import Party, RemoteClient
 from drfl.engines import Engine
 from drfl.preflight.agreement import Form
-from drfl.selection.roster import copy_name
+from drfl.selection.parts import copy_name
 from drfl.training.binding import binding_of
 from drfl.training.station import Station
 from drfl.wire import Failure, Message, decode, encode
@@ -29,8 +29,11 @@ class Federation(ABC):
     engine: str | Engine
 
     @abstractmethod
-    def ask(self, messages: Mapping[str, Message]) -> dict[str, Message]:
-        """Carry one message to each of these clients; ValueError if one does not answer."""
+    def ask(self, messages: Mapping[str, Message], *, partial: bool = False) -> dict[str, Message]:
+        """Carry one message to each of these clients.
+
+        One that does not answer is a ValueError, or if ``partial`` is missing from the answers.
+        """
 
     @abstractmethod
     def place(
@@ -71,7 +74,7 @@ class Files(Federation):
         self.stations = {station.name: station for station in stations}
         self.names, self.engine = tuple(self.stations), engine
 
-    def ask(self, messages: Mapping[str, Message]) -> dict[str, Message]:
+    def ask(self, messages: Mapping[str, Message], *, partial: bool = False) -> dict[str, Message]:
         replies = {name: self.stations[name].handle(m) for name, m in messages.items()}
         return {name: decode(encode(reply)) for name, reply in replies.items()}
 
@@ -107,9 +110,9 @@ class Remote(Federation):
         self.engine: Engine = engine
         self.names, self.deadline = tuple(names), deadline
 
-    def ask(self, messages: Mapping[str, Message]) -> dict[str, Message]:
+    def ask(self, messages: Mapping[str, Message], *, partial: bool = False) -> dict[str, Message]:
         answers = self.engine.map(messages, self.deadline)
-        for name, code in answers.failures.items():
+        for name, code in answers.failures.items() if not partial else ():
             raise ValueError(f"client {name!r} did not answer: {Failure(code).sentence}")
         return answers.replies
 

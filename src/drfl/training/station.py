@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 
 from drfl.client import Client, Handler, Policy, RefusedError, Site, code_of
-from drfl.estimators.table import Table
 from drfl.models import Model
 from drfl.preflight.agreement import Form
 from drfl.preflight.desk import Desk
 from drfl.privacy import Guard
 from drfl.selection import scores
 from drfl.selection.parts import PART, on_parts
-from drfl.selection.roster import sorted_table
 from drfl.solvers import SOLVERS, solver_class
 from drfl.tables import TableError
 from drfl.training import evaluation, explanation
@@ -102,6 +100,10 @@ class Station:
             return self.desk.client(form, positive)
         if self.desk.guard is not None:
             raise RefusedError("folds would pass the guard by")
+        # A site that takes part in no selection does without scikit-learn.
+        from drfl.estimators.table import Table
+        from drfl.selection.roster import sorted_table
+
         X, y = self.desk.rows(form)
         ones, member = np.ones(len(y)), np.zeros(len(y), dtype=np.intp)
         rows = sorted_table(Table(X, y, ones, member, np.array([self.name])))

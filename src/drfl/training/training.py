@@ -118,7 +118,9 @@ class Training:
     def outcome(self, name: str, results: Sequence[Result], problem: Problem) -> dict[str, Any]:
         """How a method did, on the clients' own rows."""
         model = make_model(self.agreement, results, problem)
-        scored = {name: entry[0] for name, entry in evaluate(self.federation, model).items()}
+        # A model is worth having also if a client was lost on the way.
+        found = evaluate(self.federation, model, partial=True)
+        scored = {client: entry[0] for client, entry in found.items()}
         return {"method": name, **costs(results), "clients": scored}
 
     def finish(self, results: Sequence[Result]) -> Model:
