@@ -135,7 +135,7 @@ class Station:
         if form is None or (form.target, form.columns) != (model.target, model.columns):
             return read_rows(model, self.desk.path, target=True, names=self.desk.columns)
         X, y = self.desk.rows(form)
-        keep = self.desk.keep
+        keep = self.desk.contents.keep
         keep = np.ones(self.desk.table.n_rows, dtype=bool) if keep is None else keep
         return FileRows(self.desk.table, X, keep, y)
 

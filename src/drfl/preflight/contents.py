@@ -1,0 +1,183 @@
+"""What is in a client's file, as the wishes use it, and what may be told of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl._registry import listed
+from drfl.preflight.moments import Moments, moments_of
+from drfl.preflight.targets import few_values
+from drfl.preflight.wishes import Wishes
+from drfl.privacy import merge_categories
+from drfl.tables import OTHER, Table, TableError
+from drfl.tables.encode import refuse_missing
+from drfl.tables.errors import shown
+from drfl.tables.reading import LEVELS
+
+RARE = 5
+"""A value that fewer rows of a client hold is not named to anybody."""
+
+
+class Contents:
+    """A table with the rows and columns that are used; TableError says what is wrong with it.
+
+    Parameters
+    ----------
+    table : Table
+        As it was read.
+    wishes : Wishes
+        What is to be learned.
+    k : int
+        Of the client's guard; 0: it has none.
+
+    Attributes
+    ----------
+    names, numbers : list of str
+        The columns but the target; those of numbers.
+    keep : array of shape (N,) or None
+        Which rows are used; None: all.
+    moments : Moments
+        Of the numbers.
+    """
+
+    def __init__(self, table: Table, wishes: Wishes, k: int) -> None:
+        self.table, self.wishes, self.k = table, wishes, k
+        if wishes.target not in table.columns:
+            raise TableError(
+                f"{table.path} has no column {wishes.target!r}, the target: it has "
+                f"{listed(table.columns)}"
+            )
+        self.names = [name for name in table.columns if name != wishes.target]
+        if not self.names:
+            raise TableError(f"{table.path} has no column but the target: there is nothing to use")
+        self.keep = self._kept()
+        self._check_support()
+        self.numbers = [name for name in self.names if not table.is_text(name)]
+        self.moments = self._moments(self.numbers)
+
+    def facts(self) -> dict[str, Any]:
+        """What is told beside the moments."""
+        table = self.table
+        return {
+            "rows": self.n_rows,
+            "dropped": table.n_rows - self.n_rows,
+            "guard": self.k,
+            "sparse": table.sparse,
+            "columns": self.names,
+            "numbers": self.numbers,
+            "texts": {name: self._levels(name) for name in self.names if table.is_text(name)},
+            "target": self._target_facts(),
+        }
+
+    def rare(self) -> dict[str, set[str]]:
+        """Values of every column of text that are not named to anybody."""
+        return {name: self._rare(name) for name in self.names if self.table.is_text(name)}
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows are used."""
+        return self.table.n_rows if self.keep is None else int(self.keep.sum())
+
+    def _kept(self) -> NDArray[np.bool_] | None:
+        """Which rows are used (N,); None: all."""
+        table, wishes = self.table, self.wishes
+        if wishes.missing == "drop":
+            if table.sparse:
+                return None
+            keep = np.ones(table.n_rows, dtype=bool)
+            for name in table.columns:
+                keep &= ~table.missing(name)
+            if not keep.any():
+                raise TableError(
+                    f"{self.table.path}: every row lacks a value: no row is left to use"
+                )
+            return None if keep.all() else keep
+        refuse_missing(table, wishes.target, "a row needs a target; correct it, or drop such rows")
+        for name in self.names if not table.sparse else []:
+            if wishes.missing == "error":
+                advice = "fill it, or set missing = 'drop' or 'mean'"
+                refuse_missing(table, name, advice)
+            elif table.is_text(name):
+                refuse_missing(table, name, "text has no mean; fill it, or set missing = 'drop'")
+        return None
+
+    def _check_support(self) -> None:
+        for name, (low, high) in self.wishes.support.items():
+            if name not in self.table.columns or self.table.is_text(name):
+                raise TableError(
+                    f"{self.table.path} has no column {name!r} of numbers, which the support bounds"
+                )
+            values = self.table.number(name)
+            outside = (values < low) | (values > high)
+            if outside.any():
+                row = int(np.argmax(outside))
+                raise TableError(
+                    f"{self.table.path}, line {self.table.lines([row])[0]}: column {name!r} holds "
+                    f"{values[row]:g}, outside its support [{low:g}, {high:g}]: widen the support, "
+                    "or correct it"
+                )
+
+    def _moments(self, names: list[str]) -> Moments:
+        table = self.table
+        if table.sparse:
+            return moments_of(table.numbers, self.keep)
+        places = [table.number_names.index(name) for name in names]
+        whole = moments_of(table.numbers, self.keep)
+        return Moments(whole.count[places], whole.sum[places], whole.squares[places])
+
+    def _counts(self, name: str) -> dict[str, int]:
+        """How many used rows hold each value of a column of text."""
+        levels = self.table.levels[name]
+        if len(levels) > LEVELS:
+            line, value = self.table.not_numbers.get(name, (0, ""))
+            hint = f" (line {line} holds {shown(value)}, no number)" if line else ""
+            raise TableError(
+                f"{self.table.path}: column {name!r} is text{hint} with more than {LEVELS} "
+                f"different values: leave it out with exclude = [{name!r}], or correct it"
+            )
+        codes = self.table.text(name)
+        codes = codes if self.keep is None else codes[self.keep]
+        counts = np.bincount(codes[codes >= 0], minlength=len(levels))
+        return {level: int(n) for level, n in zip(levels, counts, strict=True) if n}
+
+    def _rare(self, name: str) -> set[str]:
+        counts = self._counts(name)
+        if self.k == 0:
+            return {value for value, count in counts.items() if count < RARE}
+        merged = merge_categories(counts, max(self.k, RARE), OTHER)
+        return {value for value, goes in merged.items() if goes == OTHER}
+
+    def _levels(self, name: str) -> dict[str, Any]:
+        counts, rare = self._counts(name), self._rare(name)
+        named = {value: n for value, n in counts.items() if value not in rare}
+        # A value that is called so is one of the others too.
+        hidden = bool(rare) or OTHER in named
+        named.pop(OTHER, None)
+        return {"values": named, "other": hidden}
+
+    def _target_facts(self) -> dict[str, Any]:
+        name, task = self.wishes.target, self.wishes.task
+        if self.table.is_text(name):
+            if task == "regression":
+                line, value = self.table.not_numbers.get(name, (1, ""))
+                raise TableError(
+                    f"{self.table.path}, line {line}: the target {name!r} holds {shown(value)}, "
+                    "but task = 'regression' needs numbers"
+                )
+            return {"kind": "text", "values": sorted(self._counts(name).items())}
+        y = self.table.number(name)
+        y = y if self.keep is None else y[self.keep]
+        # Numbers of many kinds are nobody's business; two are labels.
+        most = {"auto": 2, "classification": LEVELS, "regression": 0}[task]
+        values = few_values(y, most)
+        if values is None and task == "classification":
+            raise TableError(
+                f"{self.table.path}: the target {name!r} has more than {LEVELS} different values: "
+                "are they classes? set task = 'regression'"
+            )
+        m = moments_of(np.asarray(y)[:, None], None)
+        sums = [float(m.count[0]), float(m.sum[0]), float(m.squares[0])]
+        return {"kind": "number", "values": values, "moments": sums}
