@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -118,6 +118,24 @@ class Checkpoint:
                     f"{key}, or choose another path"
                 )
         return self._start
+
+
+def cut_back(path: Path, clients: Iterable[str]) -> None:
+    """Drop the last rounds of a log, those in which one of these clients did not answer.
+
+    A run that had to go on without them can thus be taken up where they were lost.
+    """
+    ends, last = [], dict.fromkeys(clients, 0)
+    with path.open("rb") as file:
+        file.readline()
+        file.readline()
+        ends.append(file.tell())
+        while (body := _record(file)) is not None:
+            ends.append(file.tell())
+            for name in last.keys() & _read(body).answers.replies.keys():
+                last[name] = len(ends) - 1
+    with path.open("r+b") as file:
+        file.truncate(ends[min(last.values(), default=len(ends) - 1)])
 
 
 def digest(messages: Mapping[str, Message]) -> str:

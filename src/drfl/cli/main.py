@@ -23,8 +23,10 @@ COMMANDS = {
     "explain": "what the adversary would do to files",
     "report": "write the report of a run",
     "audit": "what has left a client, by the ledger of its guard",
+    "sites": "train over real sites, each with its own data on its own machine",
     "list": "losses, norms, solvers, methods and rules",
     "demo": "train seven methods on bundled data and compare them",
+    "reproduce": "repeat the experiments of the paper",
 }
 
 

@@ -1,0 +1,87 @@
+"""What a job tells the one who watches it, kept until it is asked for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from threading import Event, Lock
+from typing import Any
+
+from drfl.problem import to_json
+from drfl.result import Record
+from drfl.sites.order import SCHEMA
+
+AT_ONCE = 200
+"""So many events are told at once."""
+
+ENDS = ("done", "failed")
+"""Phases after which there is nothing more to tell."""
+
+
+class Bulletin:
+    """A `drfl.training.voice.Voice` that somebody far away listens to, now and then.
+
+    Attributes
+    ----------
+    phase : str
+        "starting", "working", "done" or "failed".
+    """
+
+    live = True
+
+    def __init__(self) -> None:
+        self.phase = "starting"
+        self._events: list[dict[str, Any]] = []
+        self._lock, self._heard = Lock(), Event()
+
+    def since(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The events from a number on; a few of them, if there are many."""
+        first = request.get("since", 0)
+        first = first if type(first) is int and first >= 0 else 0
+        with self._lock:
+            events = self._events[first : first + AT_ONCE]
+            phase = self.phase if first + len(events) == len(self._events) else "working"
+            if phase in ENDS:
+                self._heard.set()
+        return {"schema": SCHEMA, "phase": phase, "next": first + len(events), "events": events}
+
+    def end(self, phase: str, seconds: float) -> None:
+        """It is over; wait some seconds for the listener, after that nobody answers any more."""
+        self.phase = phase
+        self._heard.wait(seconds)
+
+    def say(self, *lines: str) -> None:
+        self._add(say=list(lines))
+
+    def warn(self, sentence: str) -> None:
+        self._add(warn=sentence)
+
+    def record(self, record: dict[str, Any]) -> None:
+        self._add(record=record)
+
+    def progress(self, record: Record, prefix: str = "") -> None:
+        self._add(progress=asdict(record), prefix=prefix)
+
+    def note(self, line: str) -> None:
+        self._add(note=line)
+
+    def clear(self) -> None:
+        self._add(clear=True)
+
+    def missing(self, site: str, why: str) -> None:
+        """A site is not asked any more."""
+        self._add(missing={site: why})
+
+    @contextmanager
+    def warnings(self) -> Iterator[None]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        for sentence in dict.fromkeys(str(warning.message) for warning in caught):
+            self.warn(sentence)
+
+    def _add(self, **event: Any) -> None:
+        with self._lock:
+            self._events.append(to_json(event))

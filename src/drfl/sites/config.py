@@ -1,0 +1,148 @@
+"""What a site keeps to itself: where its data are, and what may leave. Never sent to anyone."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from drfl._registry import lookup
+from drfl.training import fields as read
+from drfl.training.fields import Field, Read
+
+
+@dataclass(frozen=True)
+class SiteSettings:
+    """The settings of one site, in the file ``site.toml`` of its kit.
+
+    Attributes
+    ----------
+    name : str
+        Of the site, as its certificate says.
+    data : Path
+        The file with its rows.
+    columns : dict of str to str
+        The name that all have agreed upon -> the name in the file, where they differ.
+    curvature : bool
+        Whether curvature matrices may leave.
+    guard : int or None
+        k of the disclosure control (`drfl.privacy.Guard`); None: no control.
+    approve : bool
+        Whether a person sees each kind of message before the first one leaves.
+    time_limit : float
+        Seconds that one computation may take.
+    memory_limit : int or None
+        Megabytes that the computation may take.
+    state : Path
+        The folder of what the site remembers.
+    """
+
+    name: str
+    data: Path
+    columns: dict[str, str] = field(default_factory=dict)
+    curvature: bool = True
+    guard: int | None = 5
+    approve: bool = False
+    time_limit: float = 60.0
+    memory_limit: int | None = None
+    state: Path = Path("state")
+
+    @property
+    def ledger(self) -> Path:
+        """Every message that has left, one JSON object per line."""
+        return self.state / "messages.jsonl"
+
+    @property
+    def guard_ledger(self) -> Path:
+        """What the guard remembers."""
+        return self.state / "guard.ledger"
+
+    @property
+    def approvals(self) -> Path:
+        """Questions to a person, and the answers."""
+        return self.state / "approvals"
+
+
+def seconds(name: str, value: Any) -> float:
+    """A time."""
+    found = read.number(name, value)
+    if not 0.0 < found < 1e9:
+        raise ValueError(f"{name} must be a number of seconds > 0, got {value!r}")
+    return found
+
+
+def at_least(least: int) -> Read:
+    """A whole number that is not below this."""
+
+    def checked(name: str, value: Any) -> int:
+        found = read.whole(name, value)
+        if found < least:
+            raise ValueError(f"{name} must be at least {least}, got {found}")
+        return found
+
+    return checked
+
+
+def _guard(name: str, value: Any) -> int | None:
+    k = at_least(0)(name, value)
+    if k == 1:
+        raise ValueError(f"{name} must be 0, for none, or at least 2, got 1")
+    return k or None
+
+
+def _columns(name: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+        raise ValueError(f'{name} must give names in the file, like [columns] age = "AGE_YEARS"')
+    doubled = [v for v in value.values() if list(value.values()).count(v) > 1]
+    if doubled:
+        raise ValueError(f"{name} uses {doubled[0]!r} of the file twice: give it one name")
+    return dict(value)
+
+
+SITE: dict[str, Field] = {
+    "data": Field(None, read.text, "the file with the rows"),
+    "curvature": Field(True, read.flag, "whether curvature matrices may leave"),
+    "guard": Field(5, _guard, "k of the disclosure control; 0: none"),
+    "approve": Field(False, read.flag, "show each kind of message before the first one leaves"),
+    "time_limit": Field(60.0, seconds, "seconds that one computation may take"),
+    "memory_limit": Field(None, at_least(64), "megabytes that a computation may take"),
+    "columns": Field({}, _columns, "agreed name = name in the file, where they differ"),
+}
+"""Every setting of a site's own file."""
+
+
+def read_site_settings(path: Path) -> SiteSettings:
+    """Read a site's own file, somewhere in the folder of its kit."""
+    from drfl.sites.kit import DESCRIPTION, Kit
+
+    above = [folder for folder in path.resolve().parents if (folder / DESCRIPTION).exists()]
+    kit = Kit.find(above[0] if above else path.resolve().parent)
+    data = read_toml(path, f"join with `drfl sites join {kit.folder} --data FILE`")
+    return site_settings(data, path, kit.name, kit.state)
+
+
+def site_settings(data: Mapping[str, Any], path: Path, name: str, state: Path) -> SiteSettings:
+    """Check what a file says; a path in it is relative to the folder of the file."""
+    for key in data:
+        lookup("setting of a site", key, SITE)
+    values = {key: SITE[key].read(key, value) for key, value in data.items()}
+    if "data" not in values:
+        raise ValueError(f"{path} names no data: give --data FILE")
+    values["data"] = path.resolve().parent / values["data"]
+    if not values["data"].is_file():
+        raise ValueError(f"the data of this site, {values['data']}, do not exist: check the path")
+    return SiteSettings(name=name, state=state, **values)
+
+
+def read_toml(path: Path, advice: str) -> dict[str, Any]:
+    """The contents of a file; what is wrong with it is said in a sentence."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist: {advice}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None

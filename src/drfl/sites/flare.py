@@ -1,0 +1,133 @@
+"""NVIDIA FLARE's Collab API, and nothing else: the one file to change when that API does.
+
+A job names two classes: `Coordinator` runs in the server's job process and has the main function,
+`Hospital` lives in the job process of every site. Between them travel whole numbers, seconds and
+`bytes`; what is in the bytes is checked by `drfl.wire` before anything else looks at it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from nvflare.collab import CollabCallError, collab
+
+from drfl.sites.child import Child
+from drfl.sites.config import read_site_settings
+from drfl.sites.gate import Gate
+from drfl.sites.host import KEPT, open_station
+from drfl.sites.link import Call, CallError, Question
+from drfl.sites.trouble import keep_troubles
+from drfl.wire import Failure, encode
+
+SERVER = "server"
+"""How FLARE calls the server among those who may call a site; sites may call each other, too."""
+
+SETTINGS = "DRFL_SITE_SETTINGS"
+"""The environment variable with the path of a site's own settings."""
+
+
+class Hospital:
+    """The object at a site: it takes nothing from the job but the job's identity."""
+
+    def __init__(self) -> None:
+        self._gate: Gate | None = None
+
+    @collab.init  # type: ignore[untyped-decorator]
+    def open(self) -> None:
+        """Start the computing child; the data are read when the first question needs them."""
+        path = os.environ.get(SETTINGS, "")
+        try:
+            settings = read_site_settings(Path(path))
+        except ValueError as error:
+            # Raised, it would end the job for everyone: this site alone refuses to take part.
+            print(f"drfl: {error}", file=sys.stderr)
+            return
+        keep_troubles(settings.state)
+        # Half of the time that an answer may take is left for the answer itself.
+        child = Child(open_station, path.encode(), KEPT, settings.time_limit / 2)
+        self._gate = Gate(settings, str(collab.fl_ctx.get_job_id()), child)
+
+    @collab.publish  # type: ignore[untyped-decorator]
+    def answer(self, number: int, seat: int, message: bytes, seconds: float) -> bytes:
+        """See `Gate.answer`."""
+        proper = (
+            collab.caller == SERVER
+            and type(number) is int
+            and type(seat) is int
+            and seat >= 0
+            and type(message) is bytes
+            and type(seconds) is float
+            and math.isfinite(seconds)
+        )
+        if not proper:
+            return encode(Failure.BAD_REQUEST.message(0))
+        if self._gate is None:
+            return encode(Failure.REFUSED.message(0))
+        return self._gate.answer(number, Question(seat, message), seconds)
+
+    @collab.final  # type: ignore[untyped-decorator]
+    def close(self) -> None:
+        """End the child."""
+        if self._gate is not None:
+            self._gate.close()
+
+
+class Coordinator:
+    """The object at the server.
+
+    Parameters
+    ----------
+    order : str
+        What is to be done, as JSON.
+    """
+
+    def __init__(self, order: str) -> None:
+        self.order = order
+
+    @collab.main  # type: ignore[untyped-decorator]
+    def run(self) -> None:
+        """Do it."""
+        from drfl.sites.driver import drive
+
+        context = collab.fl_ctx
+        results = Path(collab.workspace.get_result_root(context.get_job_id()))
+        drive(
+            self.order,
+            present=[client.name for client in collab.clients],
+            call=_caller(),
+            results=results,
+            publish=lambda name, answer: _publish(context, name, answer),
+        )
+
+
+def _caller() -> Call:
+    """A way to call a site once, from any thread."""
+    sites = {client.name: client for client in collab.clients}
+
+    def call(site: str, number: int, question: Question, seconds: float, timeout: float) -> bytes:
+        proxy = sites[site](timeout=timeout)
+        try:
+            found = proxy.answer(number, question.seat, question.message, seconds)
+        except CollabCallError as error:
+            raise CallError(error.cause_type) from None
+        if type(found) is not bytes:
+            raise CallError("no bytes")
+        return found
+
+    return call
+
+
+def _publish(context: Any, name: str, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Let the watcher of a job ask for something by an application command."""
+
+    def reply(topic: str, data: Any, fl_ctx: Any) -> dict[str, Any]:
+        return answer(data if isinstance(data, dict) else {})
+
+    with suppress(ValueError):
+        context.get_engine().register_app_command(name, reply)

@@ -1,0 +1,133 @@
+"""What stands between a site's computation and the network, for the whole job.
+
+One question at a time is computed. What leaves is an answer of the agreed form or a code, it has
+been written down before, and a person has seen its kind where the site wants that.
+"""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from threading import Event, Lock, Thread
+from time import sleep
+
+from drfl.preflight.wishes import text_array
+from drfl.sites.approval import Approvals, Verdict
+from drfl.sites.child import Child
+from drfl.sites.config import SiteSettings
+from drfl.sites.link import HOLD, WAITING, WORKING, Question
+from drfl.sites.messages import MessageLedger
+from drfl.sites.order import SCHEMA
+from drfl.sites.trouble import TROUBLES
+from drfl.wire import Failure, Message, WireError, decode, encode
+
+HELLO = "hello"
+"""The question who is there; answered without a look at the data."""
+
+GLANCE = 0.2  # seconds between two looks for a person's answer
+NOTHING = Question(0, b"")
+
+
+class Gate:
+    """Answers numbered questions; see `drfl.sites.link`.
+
+    Parameters
+    ----------
+    settings : SiteSettings
+        The site's own.
+    job : str
+        The job, for the ledger.
+    child : Child
+        Who computes.
+    """
+
+    def __init__(self, settings: SiteSettings, job: str, child: Child) -> None:
+        self.settings, self.child = settings, child
+        self.ledger = MessageLedger(settings.ledger, job)
+        self.approvals = Approvals(settings.approvals if settings.approve else None)
+        self.computing = Lock()
+        self._lock, self._task = Lock(), _Task(self, 0, NOTHING, 0.0)
+
+    def answer(self, number: int, question: Question, seconds: float) -> bytes:
+        """The answer to a question, or a sign that there will be one.
+
+        Parameters
+        ----------
+        number : int
+            Of the question; a repeated one is the same question.
+        question : Question
+            What is asked.
+        seconds : float
+            After which the answer is of no use any more.
+        """
+        with self._lock:
+            if number < self._task.number:
+                return encode(Failure.BAD_REQUEST.message(0))  # overtaken by a later question
+            if number > self._task.number:
+                self._task = _Task(self, number, question, seconds)
+                self._task.start()
+            task = self._task
+        return task.look()
+
+    def is_current(self, task: _Task) -> bool:
+        """Whether somebody still waits for the answer."""
+        return task is self._task
+
+    def close(self) -> None:
+        """The job is over."""
+        with self._lock:
+            self._task = _Task(self, 0, NOTHING, 0.0)
+        self.child.close()
+
+
+class _Task(Thread):
+    """One question, from the first call to the answer."""
+
+    def __init__(self, gate: Gate, number: int, question: Question, seconds: float) -> None:
+        super().__init__(daemon=True)
+        self.gate, self.number, self.question = gate, number, question
+        self.seconds = min(seconds, gate.settings.time_limit)
+        self._answer, self._sign, self._there = b"", WORKING, Event()
+
+    def look(self) -> bytes:
+        """What there is after a moment."""
+        return self._answer if self._there.wait(HOLD) else self._sign
+
+    def run(self) -> None:
+        round = 0
+        try:
+            with self.gate.computing:
+                message = decode(self.question.message)
+                round = message.round
+                reply = self._approved(self._reply(message))
+                if not self.gate.is_current(self):
+                    return
+                self.gate.ledger.write(reply)
+            self._answer = encode(reply)
+        except WireError:
+            self._answer = encode(Failure.BAD_REQUEST.message(round))
+        except Exception:  # whatever it is, not a word of it leaves
+            TROUBLES.exception("a question could not be answered")
+            self._answer = encode(Failure.ERROR.message(round))
+        self._there.set()
+
+    def _reply(self, message: Message) -> Message:
+        if message.kind == HELLO:
+            return message.reply({"about": text_array(about())})
+        return self.gate.child.answer(message, self.question.seat, self.seconds)
+
+    def _approved(self, reply: Message) -> Message:
+        if Failure.of(reply) is not None:
+            return reply
+        approvals, entry = self.gate.approvals, self.gate.ledger.entry(reply)
+        while (verdict := approvals.of(reply.kind, entry)) is Verdict.NOT_YET:
+            self._sign = WAITING
+            sleep(GLANCE)
+            if not self.gate.is_current(self):
+                break
+        return reply if verdict is Verdict.YES else Failure.REFUSED.message(reply.round)
+
+
+def about() -> dict[str, str | int]:
+    """What runs here."""
+    return {"drfl": version("drfl"), "schema": SCHEMA, "python": platform.python_version()}

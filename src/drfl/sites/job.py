@@ -1,0 +1,48 @@
+"""The job: two files that name installed classes. It ships no code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drfl.sites.hardening import RUNTIME
+
+SYNC_TASK_TIMEOUT = 30
+CALL_THREADS = 100
+
+CLIENT_CONFIG: dict[str, Any] = {
+    "format_version": 2,
+    # Otherwise every array is a transaction of its own.
+    "np_download_chunk_size": 0,
+    "executors": [
+        {
+            "tasks": ["*"],
+            "executor": {
+                "id": "executor",
+                "path": RUNTIME["executor"],
+                "args": {"client_obj_id": "_client"},
+            },
+        }
+    ],
+    "components": [{"id": "_client", "path": RUNTIME["site"], "args": {}}],
+}
+"""What a site is told to run: always the same, nothing in it is the job's to choose."""
+
+
+def server_config(order: str) -> dict[str, Any]:
+    """What the server runs; the order is its only argument."""
+    return {
+        "format_version": 2,
+        "np_download_chunk_size": 0,
+        "workflows": [
+            {
+                "id": "controller",
+                "path": RUNTIME["controller"],
+                "args": {
+                    "server_obj_id": "_server",
+                    "sync_task_timeout": SYNC_TASK_TIMEOUT,
+                    "max_call_threads": CALL_THREADS,
+                },
+            }
+        ],
+        "components": [{"id": "_server", "path": RUNTIME["server"], "args": {"order": order}}],
+    }

@@ -1,0 +1,142 @@
+"""Questions to sites and their answers, by long polling.
+
+A call to a site ends after a moment, with the answer or with a sign that the site is at work. So
+a site that computes for an hour and one that is gone are told apart within seconds, and nobody
+has to wait for a call that will never return. Every question has a number: a site that is called
+again, because an answer was late or got lost, computes nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Thread
+from time import monotonic, sleep
+
+HOLD = 1.0
+"""Seconds after which a site gives a sign at the latest."""
+
+WORKING, WAITING = b"working", b"waiting"
+"""The signs: it computes; somebody at the site has to approve the answer. No messages of drfl."""
+
+AGAIN = 0.5  # seconds until a call that broke off is repeated
+
+
+class CallError(Exception):
+    """A call that brought no answer and no sign."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a site is asked: an encoded message, and which of its clients it is for."""
+
+    seat: int
+    message: bytes
+
+
+Call = Callable[[str, int, Question, float, float], bytes]
+"""Call a site once: its name, the number of the question, the question, the seconds it has for
+the answer, and those after which the call is given up. Raises `CallError`."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a question.
+
+    Attributes
+    ----------
+    answer : bytes or None
+        None: there was none in time.
+    dead : bool
+        Whether there was no sign of life either.
+    seconds : float
+        From the question to the outcome.
+    """
+
+    answer: bytes | None
+    dead: bool
+    seconds: float
+
+
+class Link:
+    """Carries questions to several sites at once.
+
+    Parameters
+    ----------
+    call : callable
+        How a site is called.
+    silence : float
+        Seconds without a sign of life after which a site is dead; more than `HOLD`.
+    patience : float
+        Seconds that a person at a site has to approve an answer.
+    """
+
+    def __init__(self, call: Call, silence: float, patience: float) -> None:
+        self.call, self.silence, self.patience = call, silence, patience
+        self._number = 0
+
+    def carry(self, questions: Mapping[str, Question], deadline: float) -> dict[str, Outcome]:
+        """Ask every site its question, with so many seconds for the answer.
+
+        Whatever the call raises but a `CallError` ends it all, and is raised here.
+        """
+        self._number += 1
+        asked = [
+            _Asking(self, site, self._number, question, deadline)
+            for site, question in questions.items()
+        ]
+        for asking in asked:
+            asking.start()
+        for asking in asked:
+            asking.join()
+        return {asking.site: asking.outcome() for asking in asked}
+
+
+class _Asking(Thread):
+    """One question to one site, repeated until there is an outcome."""
+
+    def __init__(
+        self, link: Link, site: str, number: int, question: Question, deadline: float
+    ) -> None:
+        super().__init__(daemon=True)
+        self.link, self.site, self.number, self.question = link, site, number, question
+        self._begun = monotonic()
+        self._until, self._waits = self._begun + deadline, False
+        self._outcome: Outcome | None = None
+        self._error: BaseException | None = None
+
+    def outcome(self) -> Outcome:
+        """What came of it, when the thread has ended."""
+        if self._error is not None:
+            raise self._error
+        assert self._outcome is not None
+        return self._outcome
+
+    def run(self) -> None:
+        try:
+            self._outcome = self._ask()
+        except BaseException as error:
+            self._error = error
+
+    def _ask(self) -> Outcome:
+        heard = monotonic()  # when the site last gave a sign
+        while (left := heard + self.link.silence - monotonic()) > 0.0:
+            seconds = max(self._until - monotonic(), 0.0)
+            try:
+                answer = self.link.call(self.site, self.number, self.question, seconds, left)
+            except CallError:
+                sleep(AGAIN)
+                continue
+            heard = monotonic()
+            if answer not in (WORKING, WAITING):
+                return self._ended(answer)
+            if answer == WAITING and not self._waits:
+                # The answer is there: from now on it is a person who takes time.
+                self._until, self._waits = heard + self.link.patience, True
+            # The site keeps the deadline too, and what it says then may be on its way.
+            if heard > self._until + HOLD:
+                return self._ended(None)
+        return self._ended(None, dead=True)
+
+    def _ended(self, answer: bytes | None, *, dead: bool = False) -> Outcome:
+        return Outcome(answer, dead, monotonic() - self._begun)

@@ -1,0 +1,73 @@
+"""What a coordinator orders: one JSON text, read with every field checked."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field, fields
+from importlib.metadata import version
+from typing import Any
+
+from drfl.problem import from_json
+
+SCHEMA = 1
+"""Of orders, of what is told while they are carried out, and of outcomes."""
+
+KINDS = ("train", "check", "evaluate", "explain")
+_RUN = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order to the driver of a job.
+
+    Attributes
+    ----------
+    kind : str
+        One of `KINDS`.
+    run : str
+        32 hexadecimal digits: the same for every attempt at one run.
+    attempt : int
+        How many went before.
+    sites : tuple of str
+        Who is to take part, in the order of all results.
+    quorum : int
+        With fewer sites it stops at once.
+    deadline, silence, patience : float
+        Seconds for an answer, without a sign of life, and for a person's approval.
+    settings : dict
+        Of the training.
+    model, options : dict
+        Of an evaluation or an explanation.
+    """
+
+    kind: str
+    run: str
+    attempt: int
+    sites: tuple[str, ...]
+    quorum: int
+    deadline: float
+    silence: float
+    patience: float
+    settings: dict[str, Any]
+    model: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def read_order(text: str) -> Order:
+    """Read an order; ValueError says what is wrong with it."""
+    data = from_json(json.loads(text))
+    if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:
+        raise ValueError("the order is not of this version of drfl: update drfl at both ends")
+    own, theirs = version("drfl"), data.pop("version", None)
+    if theirs != own:
+        raise ValueError(
+            f"the order comes from drfl {theirs}, and this server has {own}: install the same"
+        )
+    known = {f.name for f in fields(Order)}
+    if not set(data) <= known or not known - {"model", "options"} <= set(data):
+        raise ValueError("the order lacks an entry, or has one that is not known")
+    order = Order(**data | {"sites": tuple(data["sites"])})
+    if order.kind not in KINDS or not _RUN.fullmatch(order.run):
+        raise ValueError("the order names no known kind of work, or no run")
+    return order

@@ -1,0 +1,187 @@
+"""The two commands that run until they are told to end: the server, and a site."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from drfl.sites.config import SITE, SiteSettings, read_toml, site_settings
+from drfl.sites.handshake import EntryError, UnreachableError, check_own, shake_hands
+from drfl.sites.hardening import OUTCOME_WAIT
+from drfl.sites.kit import Kit
+from drfl.sites.processes import Flare, Lock, wait_until
+from drfl.sites.provision import Layout
+from drfl.training.settings import toml_value
+from drfl.training.voice import Voice
+
+SHUT_DOWN = "shutdown.fl"
+"""FLARE leaves this file when it was shut down by the coordinator."""
+
+STARTING = 60.0
+Ask = Callable[[dict[str, Any]], bool]
+
+
+def serve(layout: Layout, voice: Voice) -> bool:
+    """Run the server; whether it ended because it was told to."""
+    project = layout.project
+    lock = Lock(layout.folder / "server.lock", f"the server of {layout.folder}")
+    _require_free(project["host"], project["port"])
+    layout.harden()
+    environment = {
+        "DRFL_SITES_STATE": str(layout.checkpoints.resolve()),
+        "NVFLARE_SECURE_LOGGING": "true",
+        "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": str(OUTCOME_WAIT),
+    }
+    flare = Flare("server", layout.server, project["host"], environment, lock)
+    try:
+        startup = layout.coordinator / "startup"
+
+        def up() -> bool:
+            return not flare.running() or _answers(startup, project["host"], project["port"])
+
+        wait_until(up, STARTING)
+        if flare.running():
+            voice.say(f"serving {project['project']} at {project['host']}:{project['port']}")
+        while flare.running():
+            time.sleep(0.5)
+        return (layout.server / SHUT_DOWN).exists()
+    finally:
+        flare.stop()
+
+
+def _require_free(host: str, port: int) -> None:
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("localhost" if host == "localhost" else "", port))
+        except OSError:
+            raise ValueError(f"port {port} is in use: stop what uses it, or take another") from None
+
+
+def _answers(startup: Path, host: str, port: int) -> bool:
+    try:
+        shake_hands(startup, host, port, 2.0)
+    except UnreachableError:
+        return False
+    except EntryError:
+        return True
+    return True
+
+
+def join(kit: Kit, data: Path | None, voice: Voice, ask: Ask, *, wait: float = 60.0) -> bool:
+    """Take part until told to end; whether it ended because it was told to.
+
+    Parameters
+    ----------
+    kit : Kit
+        Of the site.
+    data : Path or None
+        The file with the rows; None: as in the site's settings.
+    voice : Voice
+        Who hears of it.
+    ask : callable
+        Shows a message to a person, who says whether such messages may leave.
+    wait : float
+        Seconds to wait for the server.
+    """
+    settings, path = own_settings(kit, data)
+    lock = Lock(kit.state / "lock", f"the kit {kit.folder}")
+    kit.harden()
+    days = check_own(kit.startup)
+    kit.check()
+    _greet(kit, voice, wait)
+    _forget(settings.approvals)
+    environment = {"DRFL_SITE_SETTINGS": str(path), "NVFLARE_SECURE_LOGGING": "true"}
+    flare = Flare("site", kit.flare, kit.name, environment, lock)
+    try:
+        registered = f"Successfully registered client:{kit.name}"
+        wait_until(lambda: not flare.running() or flare.said(registered), STARTING)
+        if not flare.said(registered):
+            voice.warn(f"the server has not let this site in yet: see {flare.log}")
+        else:
+            voice.say(
+                f"{kit.name} has joined {kit.project} at {kit.host}:{kit.port}; its certificate "
+                f"lasts {days:.0f} days",
+                f"what leaves is written to {settings.ledger}; Ctrl-C ends it",
+            )
+        _attend(flare, settings, voice, ask)
+        return (kit.flare / SHUT_DOWN).exists()
+    finally:
+        flare.stop()
+
+
+def own_settings(kit: Kit, data: Path | None) -> tuple[SiteSettings, Path]:
+    """The site's settings, and the file that the processes of jobs read them from."""
+    if not kit.settings.exists():
+        kit.settings.write_text(_template(), encoding="utf-8")
+    given = read_toml(kit.settings, "it was there a moment ago")
+    if data is not None:
+        given["data"] = str(data.resolve())
+    settings = site_settings(given, kit.settings, kit.name, kit.state)
+    if "data" in given:
+        given["data"] = str(settings.data.resolve())
+    path = kit.state.resolve() / "site.toml"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lines = [f"{name} = {toml_value(value)}" for name, value in given.items()]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return settings, path
+
+
+def _template() -> str:
+    """The settings of a site as they are if nobody changes them."""
+    lines = ["# What this site decides for itself. It is never sent to anyone.", ""]
+    for name, field in SITE.items():
+        if name == "columns":
+            lines += [f"# [columns]  # {field.help}", '# age = "AGE_YEARS"']
+        elif field.default is None:
+            lines.append(f"# {name} =  # {field.help}")
+        else:
+            lines.append(f"# {name} = {toml_value(field.default)}  # {field.help}")
+    return "\n".join(lines) + "\n"
+
+
+def _greet(kit: Kit, voice: Voice, wait: float) -> None:
+    """Shake hands with a server that may still be starting."""
+    last, said = time.monotonic() + wait, False
+    while True:
+        try:
+            return shake_hands(kit.startup, kit.host, kit.port)
+        except UnreachableError as error:
+            if time.monotonic() > last:
+                raise
+            if not said:
+                voice.say(f"{error} Trying for {wait:g} s.")
+                said = True
+            time.sleep(min(1.0, wait))
+
+
+def _attend(flare: Flare, settings: SiteSettings, voice: Voice, ask: Ask) -> None:
+    """Show the people here what concerns them, until it ends."""
+    trouble = settings.state / "errors.log"
+    read = trouble.stat().st_size if trouble.exists() else 0
+    while flare.running():
+        if trouble.exists() and trouble.stat().st_size > read:
+            with trouble.open(encoding="utf-8", errors="replace") as file:
+                file.seek(read)
+                # A traceback is for the file; its first line is a sentence.
+                lines = [line for line in file.read().splitlines() if line[:2] == "20"]
+                read = file.tell()
+            for line in lines:
+                voice.warn(line)
+        for question in sorted(settings.approvals.glob("*.asked.json")):
+            answer = question.with_name(question.name.removesuffix(".asked.json") + ".answer")
+            if not answer.exists():
+                shown = json.loads(question.read_text(encoding="utf-8"))
+                answer.write_text("yes" if ask(shown) else "no", encoding="utf-8")
+        time.sleep(0.3)
+
+
+def _forget(folder: Path) -> None:
+    """Each kind of message is asked about anew."""
+    for pattern in ("*.asked.json", "*.answer"):
+        for old in folder.glob(pattern):
+            old.unlink()

@@ -1,0 +1,122 @@
+"""The coordinator's commands on real processes: check, run, evaluate, explain, stop."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sites_kit import Program, drfl_sites, hospitals, real_sites
+
+from drfl.models import read_model
+from drfl.sites.processes import wait_until
+from drfl.sites.session import connect
+
+pytestmark = pytest.mark.slow
+
+TRAINING = {"radius": 0.05, "mixture_radius": 0.2}
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory):
+    """Three hospitals without a guard: their answers can be compared to the last digit."""
+    folder, data = tmp_path_factory.mktemp("commands"), hospitals()
+    own = {name: {"guard": 0} for name in data}
+    with real_sites(folder, data, settings=own, training=TRAINING, rejoin=5.0) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def trained(sites):
+    """The folder of a run over the sites."""
+    drfl_sites("run", "--out", "RUN", cwd=sites.folder)
+    return sites.folder / "RUN"
+
+
+@pytest.fixture(scope="module")
+def here(sites):
+    """The same training with the files at hand."""
+    files = [f"--client={name}.csv" for name in sites.sites]
+    settings = [f"--{key.replace('_', '-')}={value}" for key, value in TRAINING.items()]
+    drfl(sites.folder, "train", *files, "--target=disease", *settings, "--out=HERE")
+    return sites.folder / "HERE"
+
+
+def drfl(folder, *arguments):
+    command = [sys.executable, "-m", "drfl", *arguments]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def test_check(sites):
+    said = drfl_sites("check", cwd=sites.folder).stdout
+    for name in sites.sites:
+        assert f"\n{name:5}  yes" in said
+    assert "360 days" in said
+    assert "3 clients, 270 rows, target 'disease': 2 classes" in said
+
+
+def test_a_run_is_that_of_the_files_at_hand(trained, here):
+    ours, theirs = read_model(trained / "model.json"), read_model(here / "model.json")
+    assert np.array_equal(ours.coef, theirs.coef)
+    assert np.array_equal(ours.intercept, theirs.intercept)
+    assert ours.certificates == theirs.certificates
+    assert {path.name for path in trained.iterdir()} >= {
+        "config.toml",
+        "records.jsonl",
+        "model.json",
+    }
+
+
+def test_evaluate(sites, trained):
+    noise = ("--noise", "0.5", "--json")
+    lines = drfl_sites("evaluate", "RUN/model.json", *noise, cwd=sites.folder).stdout
+    there = [json.loads(line) for line in lines.splitlines()]
+    files = [f"{name}.csv" for name in sites.sites]
+    lines = drfl(sites.folder, "evaluate", "RUN/model.json", *files, *noise)
+    for found, entry in zip(there, map(json.loads, lines.splitlines()), strict=True):
+        assert found.pop("site") == entry.pop("file").removesuffix(".csv")
+        assert entry.pop("rows") == 90
+        assert found == pytest.approx(entry)
+
+
+def test_explain(sites, trained):
+    lines = drfl_sites("explain", "RUN/model.json", "--json", cwd=sites.folder).stdout
+    there = [json.loads(line) for line in lines.splitlines()]
+    files = [f"{name}.csv" for name in sites.sites]
+    lines = drfl(sites.folder, "explain", "RUN/model.json", *files, "--json")
+    for found, entry in zip(there, map(json.loads, lines.splitlines()), strict=True):
+        assert found["client"] == entry["client"]
+        assert found["worst_loss"] == pytest.approx(entry["worst_loss"])
+
+
+def test_an_interrupted_run_is_continued(sites, trained):
+    program = Program("run", "--out", "AGAIN", cwd=sites.folder)
+    program.until("270 rows")
+    program.process.terminate()
+    program.end()
+    assert program.process.returncode == 130
+    assert "the rounds done are kept at the server" in program.text
+    resume = program.text.split("--resume ")[1].split("`")[0]
+    drfl_sites("run", "--resume", resume, "--out", "AGAIN", cwd=sites.folder)
+    again = read_model(sites.folder / "AGAIN" / "model.json")
+    assert np.array_equal(again.coef, read_model(trained / "model.json").coef)
+
+
+def test_fewer_than_the_quorum(sites):
+    assert sites.sites["west"].stop() == 130
+    # FLARE forgets a site that sends no heartbeat.
+    with connect(sites.layout) as session:
+        assert wait_until(lambda: "west" not in session.connected(), 60.0, 1.0)
+    said = drfl_sites("run", "--out", "NEVER", cwd=sites.folder, code=3).stderr
+    assert said == (
+        "drfl: 2 sites are connected, the quorum is 3: wait for 'west', or set a smaller quorum\n"
+    )
+    sites.join("west").until("has joined")
+
+
+def test_the_end(sites):
+    said = drfl_sites("stop", cwd=sites.folder).stdout
+    assert said == "ended: the server, north, south, west\n"
+    for program in (sites.server, *sites.sites.values()):
+        assert program.end() == 0
+        assert "the coordinator has ended it" in program.text
