@@ -13,7 +13,7 @@ define environment
 @touch $(1)/.complete
 endef
 
-.PHONY: help setup lint test test-all demo format clean
+.PHONY: help setup lint test test-all docs demo format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
@@ -34,6 +34,9 @@ test: lint ## what CI runs: setup, lint and the fast tests
 test-all: lint ## the same with the slow tests
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m ""
 
+docs: setup ## build the site, docs/_build/html/index.html; a warning is an error
+	$(BIN)/sphinx-build -q -W --keep-going docs docs/_build/html
+
 demo: .venv-demo/.complete ## install the core alone and compare seven methods on three hospitals
 	@.venv-demo/bin/drfl demo
 .venv-demo/.complete: pyproject.toml constraints.txt
@@ -44,4 +47,4 @@ format: setup ## rewrite the code the way lint wants it
 	$(BIN)/ruff format .
 
 clean: ## remove everything that make has built
-	rm -rf .venv .venv-demo dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-demo dist docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

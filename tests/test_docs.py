@@ -5,36 +5,53 @@ import importlib
 import pkgutil
 import re
 import runpy
-from pathlib import Path
+import shutil
+import subprocess
+import tempfile
 
 import pytest
 
 import drfl
+from kit.pages import PAGES, ROOT, blocks, name, run_python
 
-ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 EXAMPLES = sorted(ROOT.glob("examples/**/*.py"))
 MODULES = sorted(m.name for m in pkgutil.walk_packages(drfl.__path__, "drfl."))
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
+# Code runs; text is output or a formula; the others tell the site what to make.
+CODE, TEXT, SITE = {"python", "console", "sh"}, {"text"}, {"{toctree}", "{eval-rst}", "{math}"}
 
 
-def name(path):
-    return path.relative_to(ROOT).as_posix()
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_is_of_a_kind_that_runs_or_is_no_code(page):
+    assert {block.kind for block in blocks(page)} <= CODE | TEXT | SITE
+    for block in blocks(page, "text"):
+        assert not re.search(r"^\s*(\$|>>>|from \w+ import|import \w+|def )", block.text, re.M)
 
 
-def blocks(page):
-    """The python blocks of a page, each preceded by as many empty lines as to keep its place."""
-    text = page.read_text(encoding="utf-8")
-    return ["\n" * text.count("\n", 0, m.start(1)) + m[1] for m in BLOCK.finditer(text)]
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name)
-def test_python_blocks_run(page):
-    # One after the other in one namespace, as a reader would type them.
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if blocks(p, "python") and not blocks(p, "console")], ids=name
+)
+def test_python_blocks_run(page, tmp_path, monkeypatch):
+    # One after the other in one namespace, as a reader would type them. Pages that also have
+    # commands are run by tests/cli/test_cli_docs.py.
+    monkeypatch.chdir(tmp_path)
     namespace = {"__name__": page.stem}
-    for block in blocks(page):
-        exec(compile(block, str(page), "exec"), namespace)
+    for block in blocks(page, "python"):
+        run_python(page, block, namespace, tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make on this machine")
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "sh")], ids=name)
+def test_the_targets_of_make_exist(page):
+    """Building and testing inside of a test would not end: make says what it would do."""
+    for block in blocks(page, "sh"):
+        for line in block.text.splitlines():
+            program, *targets = line.split("#")[0].split()
+            assert program == "make"
+            said = subprocess.run(
+                ["make", "--dry-run", *targets], cwd=ROOT, capture_output=True, text=True
+            )
+            assert said.returncode == 0, said.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -45,7 +62,8 @@ def test_links_lead_to_files(page):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=name)
-def test_examples_run_and_say_something(example, capsys):
+def test_examples_run_and_say_something(example, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     runpy.run_path(str(example), run_name="__main__")
     assert capsys.readouterr().out.strip()
 
@@ -59,7 +77,8 @@ def test_doctests(module):
 
 
 def test_the_pages_with_code_are_found():
-    assert {"README.md", "docs/adding-a-loss.md"} <= {name(p) for p in PAGES if blocks(p)}
+    pages = {name(page) for page in PAGES if blocks(page, "python")}
+    assert {"README.md", "docs/adding-a-loss.md"} <= pages
 
 
 def test_notation_names_what_exists():
@@ -76,3 +95,12 @@ def test_notation_names_what_exists():
         )
         for word in re.findall(r"[A-Za-z_]\w+", " ".join(re.findall(r"`([^`]+)`", code))):
             assert re.search(rf"\b{word}\b", source), f"{word} is not in {where}"
+
+
+def test_the_tests_that_the_theory_names_exist():
+    said = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "theory.md").read_text("utf-8")))
+    written = (ROOT / "tests" / "test_errata.py").read_text("utf-8")
+    assert len(said) > 12
+    assert {name for name in said if f"def {name}(" not in written} == set()
+    # And none of the proofs is left out.
+    assert set(re.findall(r"^def (test_\w+)\(", written, re.MULTILINE)) == said

@@ -10,7 +10,7 @@ import pytest
 
 from drfl.result import Record, Result
 from drfl.solvers import SOLVERS, Status, StatusKind, make_solver, relative_gap, solver_class
-from drfl.wire import Failure
+from drfl.wire import Failure, Sent
 
 
 def record(round, **changes):
@@ -45,6 +45,7 @@ def result(**changes):
         "bytes_down": {"inf": 2, "nan": 2},
         "seconds_clients": 0.5,
         "seconds_server": 0.25,
+        "sent": (Sent("nan", "evaluate/reply", 2, 40, {"inf": (), "cuts": (2, 3)}),),
         "history": (
             record(1, worst_client=None, failures={"nan": "nan"}, info={"mu": np.float64(0.1)}),
             record(2, failures={"nan": str(Failure.DEADLINE)}, info={"mu": math.inf, "cuts": 3}),
@@ -66,6 +67,7 @@ def test_json_round_trip_keeps_every_number():
     assert again.coef.dtype == np.float64
     assert again.history == here.history
     assert again.status == here.status
+    assert again.sent == here.sent
     assert again.client_multipliers == here.client_multipliers
     assert math.isnan(again.client_losses["nan"])
     assert again.intercept == here.intercept

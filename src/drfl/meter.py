@@ -12,16 +12,17 @@ from drfl.engines import Answers
 from drfl.result import Record, Result
 from drfl.solvers import Session, Status
 from drfl.solvers.base import Array
-from drfl.wire import Message
+from drfl.wire import Message, Tally
 
 
 class Meter:
-    """Counts bytes and seconds, and writes records."""
+    """Counts messages, bytes and seconds, and writes records."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
         self.up, self.down = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
         self.seconds_clients = self.seconds_server = 0.0
+        self.tally = Tally()
 
     @contextmanager
     def server(self) -> Iterator[None]:
@@ -34,6 +35,7 @@ class Meter:
             self.down[name] += message.nbytes
         for name, reply in answers.replies.items():
             self.up[name] += reply.nbytes
+        self.tally.add(answers.replies)
         self.seconds_clients += sum(answers.seconds.values())
 
     def record(self, round: int, session: Session, failures: Mapping[str, str]) -> Record:
@@ -71,6 +73,7 @@ class Meter:
             seconds_clients=self.seconds_clients,
             seconds_server=self.seconds_server,
             history=history,
+            sent=self.tally.sent,
         )
 
     def _by_name(self, values: Array) -> dict[str, float]:

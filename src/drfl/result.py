@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from drfl.problem import from_json, to_json
 from drfl.solvers.base import Status
-from drfl.wire import Failure
+from drfl.wire import Failure, Sent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,6 +80,8 @@ class Result:
         Computing time, that of the clients added up.
     history : tuple of Record
         One entry per round.
+    sent : tuple of drfl.wire.Sent
+        What every client has sent, by kind of message.
     """
 
     coef: Array
@@ -97,6 +99,7 @@ class Result:
     seconds_clients: float
     seconds_server: float
     history: tuple[Record, ...] = ()
+    sent: tuple[Sent, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
         """Return the history as a DataFrame, a row per round; bytes are sums over the clients."""
@@ -111,6 +114,7 @@ class Result:
         data = _fields(self)
         data["status"] = {"kind": str(self.status.kind), "message": self.status.message}
         data["history"] = [_fields(record) for record in self.history]
+        data["sent"] = [asdict(sent) for sent in self.sent]
         return json.dumps(to_json(data), allow_nan=False)
 
     @classmethod
@@ -120,7 +124,8 @@ class Result:
         if not (isinstance(data, dict) and set(data) == {f.name for f in fields(cls)}):
             raise ValueError("this is not a result: its fields are not those of a drfl.Result")
         history = tuple(Record(**_read(record)) for record in data["history"])
-        read = _read(data) | {"status": Status(**data["status"]), "history": history}
+        sent = tuple(_read_sent(entry) for entry in data["sent"])
+        read = _read(data) | {"status": Status(**data["status"]), "history": history, "sent": sent}
         return cls(**read | {"coef": np.array(read["coef"], dtype=np.float64)})
 
     def summary(self) -> str:
@@ -170,8 +175,12 @@ def _fields(record: Record | Result) -> dict[str, Any]:
 
 def _read(data: dict[str, Any]) -> dict[str, Any]:
     """Numbers from JSON; names and reasons stay the strings they are."""
-    text = ("worst_client", "failures")
+    text = ("worst_client", "failures", "sent")
     return {key: value if key in text else from_json(value) for key, value in data.items()}
+
+
+def _read_sent(data: dict[str, Any]) -> Sent:
+    return Sent(**data | {"arrays": {name: tuple(shape) for name, shape in data["arrays"].items()}})
 
 
 def _row(record: Record) -> dict[str, Any]:

@@ -27,10 +27,10 @@ def tab(browser, plain):
 
 # Parametrised fixtures instead of marks: where all is skipped, the summary has one line for it.
 HOVERED = {
-    "#clients .bar": "north: 85.0 %",
+    "#clients .bar": "north: 85.0\u00a0%",
     "#coefficients .mark": "age: 0.05 (0.03 to 0.07)",
     "#course svg > rect": "upper bound: ",
-    "#clients .mean": "mean 80.0 %",
+    "#clients .mean": "mean 80.0\u00a0%",
 }
 
 

@@ -1,6 +1,7 @@
 """``drfl.report(estimator, path)`` and the reports of real runs."""
 
 import re
+from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from test_report_measure import rows
 from test_report_page import ORDER, Page
 
 import drfl
+from drfl.baselines import WAFLClassifier
 from drfl.report import Plan, Sample
 
 FEW = Plan(bootstrap=3, noise=(0.0, 1.0), draws=2, methods=("local", "erm"))
@@ -78,6 +80,9 @@ def test_a_selection_brings_its_table(tmp_path):
     )
     page = made(found, tmp_path / "page.html")
     assert found.reason in page.words
+    assert "By the rule mean: of 3 grid points" in page.words
+    facts = dict(cells_of(page, "Settings"))
+    assert (facts["selection folds"], facts["selection seed"]) == ("2", "0")
     with_rows = made(found, tmp_path / "page.html", X, y, who, plan=Plan(0, (), 1, False, ()))
     (chart,) = [c for c in with_rows.charts if "held-out rows" in c["title"]]
     means = [point.mean for point in sorted(found.table, key=lambda p: p.params["radius"])]
@@ -96,6 +101,67 @@ def test_loaded_models_sparse_rows_and_regressors(tmp_path):
     loaded = drfl.load(tmp_path / "model.json")
     found = made(loaded, tmp_path / "page.html")
     assert "The rounds are not recorded" in found.words
+
+
+def cells_of(page, caption):
+    table = re.search(rf"<caption>{caption}.*?</table>", page.source, re.DOTALL)[0]
+    return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in table.split("<tr>")[2:]]
+
+
+def test_an_estimator_tells_what_left_each_client(fitted, tmp_path):
+    X, _, who = rows()
+    found = made(fitted, tmp_path / "page.html")
+    cells = cells_of(found, "Answers of the clients")
+    assert [row[:2] for row in cells] == [[name, "bundle/reply"] for name in "abc"]
+    for row in cells:
+        assert int(row[3]) == fitted.n_rounds_
+        assert row[4] == f"{fitted.result_.bytes_up[row[0]] / 1000:.1f} kB"
+        assert "cuts (" in row[2]
+        assert "curvature (" in row[2]
+    # Those of several models are counted together.
+    X = (X - X.mean(0)) / X.std(0)
+    three = drfl.DRFLClassifier(radius=0.1).fit(X, np.digitize(X[:, 0], [-0.5, 0.5]), clients=who)
+    cells = cells_of(made(three, tmp_path / "page.html"), "Answers of the clients")
+    assert [row[0] for row in cells] == ["a", "b", "c"]
+    assert {int(row[3]) for row in cells} == {sum(r.rounds for r in three.result_)}
+
+
+def test_every_class_is_shown_with_its_adversary(tmp_path):
+    X, _, who = rows()
+    X = (X - X.mean(0)) / X.std(0)
+    y = np.array(["low", "mid", "high"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    robust = drfl.DRFLClassifier(radius=0.1, label_cost=2.0).fit(X, y, clients=who)
+    plan = Plan(bootstrap=0, noise=(), radii=False, methods=())
+    found = made(robust, tmp_path / "page.html", X, y, who, plan=plan)
+    for label in ("high", "low", "mid"):
+        cells = cells_of(found, f"The adversary&#x27;s choice, class {label}")
+        assert [row[0] for row in cells] == ["a", "b", "c"]
+        assert f"How far the adversary moves each column, class {label}" in found.source
+
+
+def test_a_shared_ball_is_explained(tmp_path):
+    X, y, who = rows()
+    X = (X - X.mean(0)) / X.std(0)
+    shared = WAFLClassifier(radius=0.1, label_cost=1.0).fit(X, y, clients=who)
+    plan = Plan(bootstrap=0, noise=(), radii=False, methods=())
+    found = made(shared, tmp_path / "page.html", X, y, who, plan=plan)
+    assert "the adversary has one budget" in found.words
+    cells = cells_of(found, "The adversary&#x27;s choice")
+    assert [row[0] for row in cells] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("given", "told"), [(None, "0"), (5, "5")])
+def test_versions_and_the_seed_are_told(given, told, tmp_path):
+    X, y, who = rows()
+    X = (X - X.mean(0)) / X.std(0)
+    robust = drfl.DRFLClassifier(radius=0.1, random_state=given).fit(X, y, clients=who)
+    found = made(robust, tmp_path / "page.html")
+    facts = dict(cells_of(found, "Versions and seed"))
+    assert facts["seed"] == told
+    assert facts["drfl"] == drfl.__version__
+    for package in ("numpy", "scipy", "scikit-learn", "piqp"):
+        assert facts[package] == version(package)
+    assert f"drfl {drfl.__version__}, seed {told}, the settings below" in found.words
 
 
 def test_what_is_wrong_is_said_in_a_sentence(fitted, tmp_path):

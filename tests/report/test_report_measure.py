@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import drfl
-from drfl.baselines import ERMClassifier
+from drfl.baselines import ERMClassifier, WAFLClassifier
 from drfl.models.estimator import model_of
 from drfl.report.measure import Plan, Sample, measured
 from drfl.report.measure.sample import metrics
@@ -172,3 +172,58 @@ def test_a_plan_is_checked():
         "drfa",
         "wafl",
     ]
+
+
+def test_in_a_shared_ball_the_adversary_has_one_budget():
+    X, y, who = rows(n=30)
+    X = (X - X.mean(0)) / X.std(0)
+    # Clients of unequal size and weight; labels move, so that there is one multiplier for all.
+    keep = np.r_[0:30, 30:50, 60:70]
+    X, y, who = X[keep], y[keep], who[keep]
+    center = [0.2, 0.3, 0.5]
+    robust = WAFLClassifier(radius=0.1, label_cost=1.0, mixture_center=center)
+    model = model_of(robust.fit(X, y, clients=who))
+    assert model.problem.shared_ball
+    data = {c: Sample(X[who == c], (y[who == c] == "yes").astype(float)) for c in "abc"}
+    found = records(model, data, "adversary", adversary=True)
+    weights = [record["weight"] for record in found]
+    assert weights == pytest.approx(center)
+
+    def mean(key):
+        return sum(record["weight"] * record[key] for record in found)
+
+    spent = mean("features_moved") + 1.0 * mean("labels_changed")
+    assert spent == pytest.approx(0.1)
+    # Its rows, moved, lose what the training has proved for the mixture.
+    assert mean("worst_loss") == pytest.approx(model.certificates[0].objective, rel=1e-6)
+    truth = drfl.worst_case_loss(
+        X,
+        np.where(y == "yes", 1.0, -1.0),
+        model.coef[0],
+        float(model.intercept[0]),
+        loss="hinge",
+        radius=0.1,
+        label_cost=1.0,
+        sample_weight=np.select([who == c for c in "abc"], np.divide(center, [30, 20, 10])),
+    )
+    assert mean("worst_loss") == pytest.approx(truth.value, rel=1e-9)
+    assert [record["price"] for record in found] == pytest.approx([truth.multiplier] * 3)
+    # Nobody has a budget of its own.
+    own = [r["features_moved"] + r["labels_changed"] for r in found]
+    assert max(own) > 0.11
+    assert min(own) < 0.09
+
+
+def test_every_class_has_its_adversary():
+    X, _, who = rows()
+    X = (X - X.mean(0)) / X.std(0)
+    y = np.digitize(X[:, 0], [-0.5, 0.5])
+    robust = drfl.DRFLClassifier(radius=0.1, label_cost=2.0).fit(X, y, clients=who)
+    model = model_of(robust)
+    data = {c: Sample(X[who == c], y[who == c].astype(float)) for c in "abc"}
+    found = records(model, data, "adversary", adversary=True)
+    assert [(r["model"], r["client"]) for r in found] == [(k, c) for k in range(3) for c in "abc"]
+    for k, proof in enumerate(model.certificates):
+        mine = [record for record in found if record["model"] == k]
+        total = sum(record["weight"] * record["worst_loss"] for record in mine)
+        assert total == pytest.approx(proof.objective, rel=1e-6)

@@ -47,7 +47,7 @@ class Page(HTMLParser):
         self.is_code = False
 
     def handle_data(self, data):
-        self.words += "" if self.is_code else data
+        self.words += "" if self.is_code else data.replace("\u00a0", " ")
 
     @property
     def charts(self):
@@ -181,6 +181,24 @@ def test_a_large_run_stays_below_a_megabyte():
     assert LARGEST / 4 < len(page_of(records).encode()) <= LARGEST
 
 
+def test_without_a_script_every_chart_has_a_table_in_its_place():
+    text = page_of(run_records())
+    figures = re.findall(r"<figure.*?</figure>", text, re.DOTALL)
+    charts = Page(text).charts
+    assert len(figures) == len(charts) > 10
+    for figure, chart in zip(figures, charts, strict=True):
+        table = re.search(r"<noscript>(.*)</noscript>", figure, re.DOTALL)[1]
+        rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in table.split("<tr>")[2:]]
+        if chart["kind"] == "marks":
+            assert rows == [[row["label"], row["shown"]] for row in chart["rows"]]
+        else:
+            assert len(rows) == max(len(line["points"]) for line in chart["series"])
+            last = chart["series"][0]["points"][-1][1]
+            assert float(rows[-1][1].replace("−", "-")) == pytest.approx(last, rel=1e-3)
+    # Without a script the button would do nothing.
+    assert '<button type="button" id="theme" hidden>' in text
+
+
 def test_tables_say_what_they_leave_out():
     table = Table("many", ["a"], [["x"]] * (MOST_ROWS + 3))
     assert len(table.shown) == MOST_ROWS
@@ -211,3 +229,30 @@ def test_what_is_read_is_checked():
     assert name("a\u202eb\nc") == "a b c"
     assert clipped("x" * 9, 9) == "x" * 9
     assert thinned(range(1000), 3) == [0, 500, 999]
+
+
+@pytest.mark.parametrize(
+    ("radius", "theta", "told"),
+    [
+        (0.05, 0.2, "(a label changes at the cost 2), and against weights of the clients that"),
+        (0.05, "inf", "and against weights of the clients that are as bad as can be."),
+        (0.05, 0.0, "at the cost 2). As they are it takes the weights of the clients."),
+        (0.0, 0.2, "Against weights of the clients that differ by 0.2 in all. As they are it"),
+        (0.0, 0.0, "As they are it takes the rows and the weights of the clients."),
+    ],
+)
+def test_what_is_trusted_is_said(radius, theta, told):
+    records = run_records()
+    problem = next(r for r in records if r["kind"] == "problem")
+    problem["ball"]["radius"], problem["mixture"]["radius"] = radius, theta
+    assert told in Page(page_of(records)).words
+
+
+def test_what_was_sent_for_other_purposes_is_said():
+    words = Page(page_of(run_records())).words
+    assert "choice of the radius has sent the same kinds of messages before" in words
+    assert "The comparison with erm sent 21.6 kB more, both ways." in words
+    records = [r for r in run_records() if r["kind"] not in ("selection", "comparison")]
+    words = Page(page_of(records)).words
+    assert "has sent the same kinds" not in words
+    assert "more, both ways" not in words

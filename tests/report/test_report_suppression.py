@@ -51,6 +51,51 @@ def test_a_small_class_takes_another_one_with_it():
     assert groups({"a": [40, 4]}).counts("a") == [None, None]
 
 
+def test_two_classes_without_rows_are_not_company_enough():
+    # Subtraction would tell that both are empty; together five rows are hidden at least.
+    assert groups({"a": [0, 0, 40, 30]}).counts("a") == [None, None, 40, None]
+    assert groups({"a": [2, 1, 1, 40, 30]}).counts("a") == [None, None, None, 40, None]
+    assert groups({"a": [3, 2, 40, 30]}).counts("a") == [None, None, 40, 30]
+
+
+def test_losses_and_weights_of_a_small_client_do_not_follow_from_the_others():
+    """The weighted losses add up to the objective, the weights to 1."""
+    found = groups({"a": [60, 60], "b": [20, 20], "c": [2, 1]})
+    assert found.small == ["c"]
+    assert found.company == ["b"]
+    assert [client for client in "abc" if found.tells_parts(client)] == ["a"]
+    assert found.scores("b", {"accuracy": 0.9}) == {"accuracy": 0.9}  # it is part of no total
+    # Two small ones with five rows together need no company.
+    assert groups({"a": [60, 60], "b": [20, 20], "c": [2, 1], "d": [1, 1]}).company == []
+    assert groups({"a": [60, 60], "b": [20, 20], "c": [1, 1], "d": [1, 1]}).company == ["b"]
+    assert groups({"a": [60, 60], "b": [20, 20]}).company == []
+
+
+def test_the_page_leaves_out_the_parts_of_a_small_clients_company():
+    page = Page(page_of(run_records()))
+    assert "are left out too: south" in page.words
+    # Objective 0.4035, weights 30, 40 and 30 %, losses 0.38, 0.456789 and 0.424242.
+    for number in ("0.4567", "40.0 %"):
+        assert number not in page.words
+    for chart in page.charts:
+        if "loss" in chart["title"] or "weights" in chart["title"]:
+            assert [row["label"] for row in chart["rows"]] == ["north"]
+    table = next(part for part in page.source.split("<table>") if "adversary&#x27;s choice" in part)
+    assert "north" in table
+    assert "south" not in table.split("</table>")[0]
+
+
+def test_a_reason_that_names_a_small_client_is_not_told():
+    records = run_records()
+    selection = next(r for r in records if r["kind"] == "selection")
+    selection["reason"] = "it has the best worst client: 'west' scores 0.1233"
+    words = Page(page_of(records)).words
+    assert "rests on a client of which nothing is told" in words
+    assert "0.1233" not in words
+    selection["reason"] = "it has the best worst client: 'north' scores 0.82"
+    assert "'north' scores 0.82" in Page(page_of(records)).words
+
+
 @pytest.mark.parametrize("few", range(SMALLEST))
 def test_no_count_below_five_follows_from_the_others(few):
     found = groups({"a": [20, few, 30]})

@@ -20,7 +20,7 @@ ONE_BALL = {"mixture_radius": 0.0, "mixture_norm": 1, "shared_ball": True}
 class WAFLClassifier(RobustClassifier):
     r"""WAFL: a classifier for the worst case over one ball around the mixture of all clients.
 
-    .. math:: \min_{w,b}\ \sup\{E_PL : W(P,\textstyle\sum_s\hat q_s\hat P_s)\le\rho\}
+    .. math:: \min_{w,b}\ \sup\{E_PL : W(P,{\textstyle\sum_s\hat q_s\hat P_s})\le\rho\}
 
     Parameters and attributes are those of `drfl.DRFLClassifier` with mixture radius 0, but there is
     one radius; "auto" is :math:`0.1/\sqrt N` with the total weight N of all rows. The losses of the
@@ -75,7 +75,7 @@ class WAFLClassifier(RobustClassifier):
 class WAFLRegressor(RobustRegressor):
     r"""WAFL: a regression for the worst case over one ball around the mixture of all clients.
 
-    .. math:: \min_{w,b}\ \sup\{E_PL : W(P,\textstyle\sum_s\hat q_s\hat P_s)\le\rho\}
+    .. math:: \min_{w,b}\ \sup\{E_PL : W(P,{\textstyle\sum_s\hat q_s\hat P_s})\le\rho\}
 
     Parameters and attributes are those of `drfl.DRFLRegressor` with mixture radius 0, but there is
     one radius; see `WAFLClassifier`.

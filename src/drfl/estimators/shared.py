@@ -1,6 +1,6 @@
 r"""One ball around the mixture of all clients: WAFL's problem.
 
-.. math:: \min_{w,b}\ \sup\{E_PL : W(P,\textstyle\sum_s\hat q_s\hat P_s)\le\rho\}
+.. math:: \min_{w,b}\ \sup\{E_PL : W(P,{\textstyle\sum_s\hat q_s\hat P_s})\le\rho\}
 
 It has one multiplier :math:`\lambda` for all clients, which not every solver knows. Where the worst
 case costs the same at every client, :math:`\rho\,\mathrm{Lip}(L)\max(\|w\|_*,1/\kappa)` whatever

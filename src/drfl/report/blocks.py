@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
+from drfl.report.evidence import thinned
+from drfl.report.figures import plain
+
 MOST_ROWS, MOST_COLUMNS = 60, 14
 MOST_SERIES, MOST_POINTS, MOST_MARKS, MOST_WORDS = 8, 200, 30, 10
 
@@ -120,6 +123,26 @@ class Marks:
 
 
 Chart = Lines | Marks
+
+
+def numbers_of(chart: Chart) -> Table:
+    """What a chart shows, as a table: for readers without a script."""
+    if isinstance(chart, Marks):
+        rows = [[mark.label, mark.shown] for mark in chart.rows[:MOST_MARKS]]
+        return Table(chart.title, ["", chart.unit], rows)
+    series = [dict(line.points[:MOST_POINTS]) for line in chart.series[:MOST_SERIES]]
+    places = sorted({x for line in series for x in line})
+    rows = [
+        [_place(chart, x), *(plain(line.get(x), 4) for line in series)]
+        for x in thinned(places, MOST_MARKS)
+    ]
+    return Table(chart.title, [chart.x, *(line.name for line in chart.series[:MOST_SERIES])], rows)
+
+
+def _place(chart: Lines, x: float) -> str:
+    return chart.labels[int(x)] if int(x) < len(chart.labels) else plain(x)
+
+
 Block = Text | Facts | Table | Chart
 
 

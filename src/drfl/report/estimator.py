@@ -6,12 +6,14 @@ import platform
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import scipy
 import sklearn
 
+from drfl.estimators.checks import seed_of
 from drfl.estimators.table import ALL, Table
 from drfl.models import Model
 from drfl.models.estimator import LoadedModel, model_of
@@ -20,9 +22,10 @@ from drfl.problem import to_json
 from drfl.report.evidence import Json
 from drfl.report.measure import Plan, Sample, measured
 from drfl.report.measure.sample import metrics
-from drfl.report.run import units_of
+from drfl.report.run import messages_of, units_of
 from drfl.result import Record, Result
 from drfl.selection import Selection
+from drfl.wire import Tally
 
 
 def records_of(estimator: Any, X: Any, y: Any, clients: Any, plan: Plan) -> list[Json]:
@@ -36,10 +39,15 @@ def records_of(estimator: Any, X: Any, y: Any, clients: Any, plan: Plan) -> list
         raise ValueError("a report needs both X and y, or neither")
     data = {} if X is None else _data(model, fitted, X, y, clients)
     found = [{"kind": "plan", **asdict(plan)}, *measured(model, data, plan)] if data else []
-    records = [_start(), _settings(fitted), _preflight(model, getattr(y, "name", None), data)]
+    records = [
+        _start(fitted),
+        _settings(fitted, selection),
+        _preflight(model, getattr(y, "name", None), data),
+    ]
     records += [{"kind": "problem", **model.problem.to_dict()}, *units_of(model)]
-    records += [] if selection is None else [_selection(selection, fitted)]
-    told: list[Json] = to_json([*records, *_rounds(fitted), _result(model, fitted, data), *found])
+    records += [] if selection is None else [_selection(selection)]
+    records += [*_rounds(fitted), _result(model, fitted, data), *_messages(fitted), *found]
+    told: list[Json] = to_json(records)
     return told
 
 
@@ -74,8 +82,12 @@ def _data(model: Model, fitted: Any, X: Any, y: Any, clients: Any) -> dict[str, 
     return {name: data[name] for name in names}
 
 
-def _start() -> Json:
-    return {
+def _start(fitted: Any) -> Json:
+    given = getattr(fitted, "random_state", None)
+    known = given is None or isinstance(given, Integral)
+    # What was drawn from a RandomState has left no trace in it; a loaded model has no seed.
+    seed = {"seed": seed_of(given) if known else "not known: a RandomState was given"}
+    versions = {
         "kind": "start",
         "drfl": version("drfl"),
         "python": platform.python_version(),
@@ -83,15 +95,18 @@ def _start() -> Json:
         "scipy": scipy.__version__,
         "scikit-learn": sklearn.__version__,
         "piqp": version("piqp"),
+        "platform": f"{platform.system()} {platform.machine()}",
     }
+    return versions | ({} if isinstance(fitted, LoadedModel) else seed)
 
 
-def _settings(fitted: Any) -> Json:
+def _settings(fitted: Any, selection: Selection | None) -> Json:
     params = {} if isinstance(fitted, LoadedModel) else fitted.get_params(deep=False)
     plain = (str, int, float, bool, list, tuple, dict, type(None))
     told = {key: v if isinstance(v, plain) else repr(v) for key, v in params.items()}
-    seed = {"seed": told["random_state"]} if "random_state" in told else {}
-    return {"kind": "settings", "estimator": type(fitted).__name__, **told, **seed}
+    chosen = {} if selection is None else selection.settings
+    told |= {f"selection {key}": value for key, value in chosen.items()}
+    return {"kind": "settings", "estimator": type(fitted).__name__, **told}
 
 
 def _preflight(model: Model, target: Any, data: Mapping[str, Sample]) -> Json:
@@ -106,9 +121,9 @@ def _preflight(model: Model, target: Any, data: Mapping[str, Sample]) -> Json:
     return found | {"classes": list(classes), "class_counts": counts}
 
 
-def _selection(selection: Selection, fitted: Any) -> Json:
+def _selection(selection: Selection) -> Json:
     table = [asdict(point) for point in selection.table]
-    rule = getattr(fitted, "rule", "that was asked for")
+    rule = selection.settings.get("rule", "that was asked for")
     return {"kind": "selection", "rule": rule, "reason": selection.reason, "table": table}
 
 
@@ -123,6 +138,13 @@ def _rounds(fitted: Any) -> list[Json]:
         for k, result in enumerate(_results(fitted))
         for record in result.history
     ]
+
+
+def _messages(fitted: Any) -> list[Json]:
+    tally = Tally()
+    for result in _results(fitted):
+        tally.extend(result.sent)
+    return messages_of(tally.sent)
 
 
 def _facts(record: Record) -> Json:

@@ -37,14 +37,14 @@ def count(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """A part of a whole.
+    r"""A part of a whole.
 
     Examples
     --------
     >>> share(0.8413)
-    '84.1 %'
+    '84.1\xa0%'
     """
-    return ABSENT if value is None else f"{100 * value:.1f} %"
+    return ABSENT if value is None else f"{100 * value:.1f}\u00a0%"
 
 
 def size(value: float | None) -> str:

@@ -17,11 +17,12 @@ from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
-from drfl.report.blocks import Chart, Facts, Lines, Marks, Section, Table, Text
+from drfl.report.blocks import Chart, Facts, Lines, Marks, Section, Table, Text, numbers_of
 
 LARGEST = 1_000_000
 """Bytes that a page may have."""
 
+WITHOUT_SCRIPT = "Scripts are off: tables stand where charts would be drawn."
 TITLE = "A distributionally robust federated model"
 _OUTSIDE = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -55,12 +56,12 @@ def page(sections: Sequence[Section], subtitle: str = "") -> str:
 </head>
 <body>
 <header>
-<button type="button" id="theme">Dark</button>
+<button type="button" id="theme" hidden>Dark</button>
 <h1>{text(TITLE)}</h1>
 <p>{text(subtitle)}</p>
 <nav>{links}</nav>
 </header>
-<noscript><p class="note">Charts need JavaScript; their numbers are in the tables.</p></noscript>
+<noscript><p class="note">{text(WITHOUT_SCRIPT)}</p></noscript>
 <main>
 {body}
 </main>
@@ -143,7 +144,10 @@ def _(block: Table, numbers: Iterator[int]) -> str:
     body = "\n".join(row("td", cells) for cells in block.shown)
     left_out = f'<p class="note">{block.left_out}.</p>' if block.left_out else ""
     caption = f"<caption>{text(block.caption)}</caption>"
-    table = f"<table>{caption}<thead>{head}</thead><tbody>\n{body}\n</tbody></table>{left_out}"
+    pairs = ' class="pairs"' if block.texts == len(block.head) == 2 else ""
+    table = (
+        f"<table{pairs}>{caption}<thead>{head}</thead><tbody>\n{body}\n</tbody></table>{left_out}"
+    )
     table = f'<div class="wide" tabindex="0">{table}</div>'
     if not block.folded:
         return table
@@ -155,4 +159,5 @@ def _(block: Table, numbers: Iterator[int]) -> str:
 def _(block: Chart, numbers: Iterator[int]) -> str:
     note = f'<p class="note">{text(block.note)}</p>' if block.note else ""
     title = f"<figcaption>{text(block.title)}</figcaption>"
-    return f'<figure class="chart" data-chart="{next(numbers)}">{title}{note}</figure>'
+    table = f"<noscript>{_html(numbers_of(block), numbers)}</noscript>"
+    return f'<figure class="chart" data-chart="{next(numbers)}">{title}{note}{table}</figure>'

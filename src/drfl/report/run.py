@@ -11,11 +11,13 @@ from typing import Any
 from drfl.checkpoint import Checkpoint
 from drfl.models import Model, ModelError, read_model
 from drfl.models.store import write_text
+from drfl.problem import to_json
 from drfl.report.evidence import Evidence, Json, read_records, sentence
 from drfl.report.measure import Plan, Sample, measured
 from drfl.report.page import page
 from drfl.report.questions import QUESTIONS
 from drfl.report.suppression import Groups
+from drfl.wire import Sent, Tally
 
 
 def write(
@@ -90,23 +92,17 @@ def _model(folder: Path) -> Model | None:
 
 def _messages(folder: Path) -> list[Json]:
     """What the clients answered, by client and kind; counted from the checkpoints of the run."""
-    found: dict[tuple[str, str], Json] = {}
+    tally = Tally()
     for path in sorted(folder.glob("model-*")):
         try:
             rounds = list(Checkpoint(path, {}).rounds())
         except (OSError, ValueError):
             continue  # absent, of another version or damaged: then the sizes alone are known
-        for answers in (entry.answers for entry in rounds):
-            for client, reply in answers.replies.items():
-                entry = found.setdefault((client, reply.kind), _kind(client, reply.kind))
-                entry["count"] += 1
-                entry["bytes"] += reply.nbytes
-                for name, array in reply.arrays.items():
-                    shape = list(array.shape)
-                    entry["arrays"][name] = max(entry["arrays"].get(name, shape), shape)
-    return list(found.values())
+        for entry in rounds:
+            tally.add(entry.answers.replies)
+    return messages_of(tally.sent)
 
 
-def _kind(client: str, kind: str) -> Json:
-    new: Json = {"kind": "messages", "client": client, "message": kind}
-    return new | {"count": 0, "bytes": 0, "arrays": {}}
+def messages_of(sent: Iterable[Sent]) -> list[Json]:
+    """Records of what clients have sent."""
+    return [to_json({"kind": "messages", **asdict(entry)}) for entry in sent]

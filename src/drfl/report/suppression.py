@@ -1,14 +1,24 @@
-"""Groups of fewer than five rows are not told about.
+"""Groups of fewer than five rows are not told about, nor can they be found by subtraction.
 
-A client with fewer rows is named, and nothing else of it is shown. A class with fewer rows at a
-client is not counted; as the others could be subtracted from the client's rows, the next smaller
-one is left out with it, and so are the metrics that depend on single classes.
+A client with fewer rows is named, and nothing else of it is shown. The weights of all clients add
+up to 1, their weighted losses to the objective, their scores to the means of a selection: where
+only such clients, with fewer than five rows together, or one of them were left out, the next
+smaller ones keep them company, and the losses, weights and scores of these are not told either.
+
+A class with fewer rows at a client is not counted. As the others could be subtracted from the
+client's rows, it gets company in the same way, and the metrics that depend on single classes are
+left out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
 from drfl.report.blocks import MOST_MARKS as MANY
 from drfl.report.evidence import Evidence, names, numbers, objects_of, vector, whole
+
+T = TypeVar("T", str, int)
 
 SMALLEST = 5
 FEW = f"< {SMALLEST}"
@@ -33,6 +43,8 @@ class Groups:
         worst-case loss come first, as a page has no room for all.
     small : list of str
         The other ones.
+    company : list of str
+        Those of the shown ones of which nothing is told that would give a small one away.
     """
 
     def __init__(self, evidence: Evidence) -> None:
@@ -53,6 +65,9 @@ class Groups:
             known.sort(key=lambda client: -losses.get(client, 0.0))
         self.shown = dict.fromkeys(known)
         self.small = [client for client in self.clients if client not in self.shown]
+        sizes = {client: self._rows.get(client) or 0 for client in self.clients}
+        hidden = _with_company(self.small, sizes)
+        self.company = [client for client in self.shown if client in hidden]
         self._thin = {client for client in self.shown if None in self.counts(client)}
 
     @property
@@ -64,6 +79,10 @@ class Groups:
         """Whether a client has too few rows; a client of unknown size counts as such."""
         rows = self._rows.get(client)
         return rows is None or rows < SMALLEST
+
+    def tells_parts(self, client: str) -> bool:
+        """Whether a client's part of a published total may be told."""
+        return not self.is_small(client) and client not in self.company
 
     def rows(self, client: str) -> int | None:
         """The rows of a client, or None if they are not told."""
@@ -78,9 +97,8 @@ class Groups:
         found = self._counts.get(client, [])
         if self.is_small(client) or len(found) != len(self.classes):
             return [None] * len(self.classes)
-        hidden = {k for k, n in enumerate(found) if n < SMALLEST}
-        if len(hidden) == 1:
-            hidden.add(min(set(range(len(found))) - hidden, key=lambda k: found[k]))
+        sizes = {k: int(n) for k, n in enumerate(found)}
+        hidden = _with_company([k for k, n in sizes.items() if n < SMALLEST], sizes)
         return [None if k in hidden else int(n) for k, n in enumerate(found)]
 
     def scores(self, client: str, value: object) -> dict[str, float]:
@@ -89,3 +107,14 @@ class Groups:
             return {}
         by_class = ("balanced_accuracy", "auc") if client in self._thin else ()
         return {key: score for key, score in numbers(value).items() if key not in by_class}
+
+
+def _with_company(few: Iterable[T], sizes: Mapping[T, int]) -> set[T]:
+    """These groups, with as many of the next smaller ones as hide their size and their mean."""
+    hidden = set(few)
+    rest = sorted(set(sizes) - hidden, key=lambda group: (sizes[group], str(group)))
+    for group in rest:
+        if not hidden or (len(hidden) > 1 and sum(sizes[g] for g in hidden) >= SMALLEST):
+            break
+        hidden.add(group)
+    return hidden

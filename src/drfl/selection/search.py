@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from drfl.estimators.base import RobustModel
+from drfl.estimators.checks import seed_of
 from drfl.selection.choose import checked_noise, choose
 from drfl.selection.grid import with_params
 from drfl.selection.roster import Roster, sorted_table
@@ -76,19 +77,13 @@ def select(
     reader._choices()
     table = sorted_table(reader._read(X, y, clients, sample_weight))
     roster = Roster.of(table, reader._targets(table.y), named=clients is not None)
-    found = choose(
-        estimator,
-        roster,
-        rule=rule,
-        grid=grid,
-        folds=folds,
-        noise_scale=noise_scale,
-        random_state=random_state,
-        verbose=verbose,
-    )
+    seed = seed_of(random_state)
+    settings: dict[str, Any] = {"rule": rule, "folds": folds, "noise_scale": noise_scale}
+    found = choose(estimator, roster, grid=grid, random_state=seed, verbose=verbose, **settings)
     chosen: Any = with_params(estimator, found.best_params)
     chosen.fit(X, y, clients=clients, sample_weight=sample_weight)
-    return Selection(found.table, found.best_params, found.reason, chosen)
+    settings["seed"] = seed
+    return Selection(found.table, found.best_params, found.reason, chosen, settings)
 
 
 def _check_estimator(estimator: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +121,9 @@ class Selection(Choice):
         One row per grid point, the parameters that were chosen, and why.
     estimator : estimator
         Fitted with them to all rows.
+    settings : dict
+        How it was chosen: ``rule``, ``folds``, ``noise_scale``, ``seed``.
     """
 
     estimator: RobustModel
+    settings: dict[str, Any] = field(default_factory=dict)

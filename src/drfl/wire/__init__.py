@@ -7,12 +7,15 @@ them byte by byte.
 from drfl.wire.codec import decode, encode
 from drfl.wire.message import Failure, Message, WireError, reply_kind
 from drfl.wire.schema import Field, Schema, validate, validate_arrays
+from drfl.wire.tally import Sent, Tally
 
 __all__ = [
     "Failure",
     "Field",
     "Message",
     "Schema",
+    "Sent",
+    "Tally",
     "WireError",
     "decode",
     "encode",

@@ -19,14 +19,14 @@ const Charts = (() => {
     return text.replace("-", "−");
   }
 
-  // Round numbers that cover an interval.
+  // Round numbers that cover an interval; one alone would tell no scale.
   function ticks(low, high, wanted) {
     const raw = (high - low) / wanted;
     const power = Math.pow(10, Math.floor(Math.log10(raw)));
     const step = power * [1, 2, 5, 10].find((m) => m * power >= raw * 0.999);
     const found = [];
     for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) found.push(k * step);
-    return found;
+    return found.length > 1 || wanted > 50 ? found : ticks(low, high, 2 * wanted);
   }
 
   function powers(low, high, wanted) {

@@ -50,6 +50,7 @@
   });
   system.addEventListener("change", name);
   name();
+  button.hidden = false; // without a script it would do nothing
 
   // On paper: every table is open, charts have the width of a page.
   let folded = [];

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,44 +24,95 @@ SMALL = 1e-9
 def adversary(model: Model, data: Mapping[str, Sample], shown: int) -> Iterator[Json]:
     """Records "adversary" of every client and linear model, then records "row" if some are wanted.
 
-    A shared ball lies around the mixture, not around a client, and is left out.
+    A shared ball lies around the mixture: the adversary has one budget for the rows of all.
     """
-    if model.problem.shared_ball:
-        return
+    choose = _in_a_shared_ball if model.problem.shared_ball else _in_their_balls
     for k in range(len(model.coef)):
         clients = clients_of(model, k, data)
-        found = [_attack(model, k, client) for client in clients]
-        sizes = [client.rows.total for client in clients]
-        losses = np.array([record["worst_loss"] for record, _ in found])
-        q = model.problem.mixture.resolve(sizes).worst_weights(losses)
-        for client, (record, d), weight in zip(clients, found, q.tolist(), strict=True):
-            yield {
-                "kind": "adversary",
-                "model": k,
-                "client": client.name,
-                "weight": weight,
-            } | record
-            yield from _rows(model, client, d, data[client.name].lines, shown)
+        for client, choice in zip(clients, choose(model, k, clients), strict=True):
+            yield {"kind": "adversary", "model": k} | _facts(model, k, client, choice)
+            yield from _rows(model, client, choice.distribution, data[client.name].lines, shown)
 
 
-def _attack(model: Model, k: int, client: Client) -> tuple[Json, Distribution]:
-    rows, ball = client.rows, model.problem.ball_of(client.name)
-    oracle = make_oracle(rows, model.problem.loss, ball)
-    w, b = model.coef[k], float(model.intercept[k])
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What happens to the rows of one client, and the weight that it gets."""
+
+    weight: float
+    worst_loss: float
+    price: float
+    distribution: Distribution
+
+
+def _in_their_balls(model: Model, k: int, clients: Sequence[Client]) -> list[Choice]:
+    problem, (w, b) = model.problem, _linear(model, k)
+    oracles = [make_oracle(c.rows, problem.loss, problem.ball_of(c.name)) for c in clients]
+    found = [oracle.evaluate(w, b) for oracle in oracles]
+    losses = np.array([worst.value for worst in found])
+    q = problem.mixture.resolve([client.rows.total for client in clients]).worst_weights(losses)
+    return [
+        Choice(weight, worst.value, worst.multiplier, worst.distribution())
+        for weight, worst in zip(q.tolist(), found, strict=True)
+    ]
+
+
+def _in_a_shared_ball(model: Model, k: int, clients: Sequence[Client]) -> list[Choice]:
+    """The worst case around the mixture, taken apart by client."""
+    weights = {part.name: part.weights[k] for part in model.clients}
+    q = np.array([weights[client.name] for client in clients])
+    rows = [client.rows for client in clients]
+    mixture = Rows(
+        np.vstack([part.take(slice(None)) for part in rows]),
+        np.concatenate([part.y for part in rows]),
+        weights=np.concatenate(
+            [q_s * part.masses(np.arange(part.n_rows)) for q_s, part in zip(q, rows, strict=True)]
+        ),
+    )
+    problem, (w, b) = model.problem, _linear(model, k)
+    oracle = make_oracle(mixture, problem.loss, problem.ball_of(clients[0].name))
     worst = oracle.evaluate(w, b)
     d = worst.distribution()
-    step = d.x - rows.take(d.source)
+    loss = problem.loss.value(oracle.arguments(d.x @ w + b, d.y))
+    ends = np.cumsum([part.n_rows for part in rows])
+    choices = []
+    for q_s, part, end in zip(q.tolist(), rows, ends.tolist(), strict=True):
+        start = end - part.n_rows
+        mine = (d.source >= start) & (d.source < end)
+        mass = d.mass[mine] / q_s if q_s > 0.0 else np.zeros(int(mine.sum()))
+        share = Distribution(
+            source=d.source[mine] - start,
+            mass=mass,
+            x=d.x[mine],
+            y=d.y[mine],
+            cost=d.cost,
+            expected_loss=float(mass @ loss[mine]),
+            attained=d.attained,
+            tolerance=d.tolerance,
+        )
+        choices.append(Choice(q_s, share.expected_loss, worst.multiplier, share))
+    return choices
+
+
+def _linear(model: Model, k: int) -> tuple[Array, float]:
+    return model.coef[k], float(model.intercept[k])
+
+
+def _facts(model: Model, k: int, client: Client, choice: Choice) -> Json:
+    rows, d, problem = client.rows, choice.distribution, model.problem
+    z, step = rows.scores(*_linear(model, k)), d.x - rows.take(d.source)
+    arguments = rows.y * z if problem.loss.task == "classification" else z - rows.y
     moves: Array = np.asarray(d.mass @ np.abs(step))
-    record = {
-        "loss": rows.mean(model.problem.loss.value(oracle.arguments(rows.scores(w, b), rows.y))),
-        "worst_loss": worst.value,
-        "price": worst.multiplier,
+    return {
+        "client": client.name,
+        "weight": choice.weight,
+        "loss": rows.mean(problem.loss.value(arguments)),
+        "worst_loss": choice.worst_loss,
+        "price": choice.price,
         "labels_changed": float(d.mass[d.y != rows.y[d.source]].sum()),
-        "features_moved": float(d.mass @ ball.norm(step)),
+        "features_moved": float(d.mass @ problem.norm(step)),
         "scaled_moves": dict(zip(model.features, moves.tolist(), strict=True)),
         "attained": bool(d.attained),
     }
-    return record, d
 
 
 def _rows(

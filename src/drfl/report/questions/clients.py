@@ -9,6 +9,7 @@ from drfl.report.questions.proof import model_name
 from drfl.report.suppression import FEW, SMALLEST, Groups
 
 QUESTION = "Whom does it serve?"
+HERE = "Without rounds and kB: solved where all rows are at hand, nothing was sent."
 JUDGED = "Judged on the clients' own rows, those of the training: new rows may fare worse."
 
 
@@ -34,11 +35,21 @@ def client_scores(value: object, groups: Groups) -> dict[str, dict[str, float]]:
 
 
 def _suppressed(groups: Groups) -> str:
-    listed = ", ".join(name(client) for client in groups.small[:10])
-    return (
-        f"Of {len(groups.small)} clients nothing is told, because they have fewer than {SMALLEST} "
-        f"rows or their number of rows is not known here: {listed}."
+    told = (
+        f"Nothing is told of clients that have fewer than {SMALLEST} rows or whose number of rows "
+        f"is not known here: {_listed(groups.small)}."
     )
+    if groups.company:
+        told += (
+            " The loss and the weight of others would give them away and are left out too: "
+            f"{_listed(groups.company)}."
+        )
+    return told
+
+
+def _listed(clients: list[str]) -> str:
+    more = f" and {len(clients) - 10} more" if len(clients) > 10 else ""
+    return ", ".join(name(client) for client in clients[:10]) + more
 
 
 def _answer(scores: dict[str, dict[str, float]], kinds: list[str], groups: Groups) -> str:
@@ -72,7 +83,7 @@ def _table(
         cells += [ABSENT if n is None else count(n) for _, n in told]
         cells += [metric(kind, scores.get(client, {}).get(kind)) for kind in kinds]
         for model in models[:3]:
-            known = not groups.is_small(client)
+            known = groups.tells_parts(client)
             loss = number(objects_of(model.get("losses")).get(client)) if known else None
             weight = number(objects_of(model.get("weights")).get(client)) if known else None
             cells += [plain(loss), share(weight if groups.weights_are_shown else None)]
@@ -93,9 +104,10 @@ def _bars(
         charts.append(Marks(f"{title(kinds[0])} of each client", kinds[0], rows, bars=True))
     for model in evidence.models[:1]:
         losses, weights = numbers(model.get("losses")), numbers(model.get("weights"))
-        rows = [Mark(name(c), losses[c], plain(losses[c])) for c in groups.shown if c in losses]
+        told = [c for c in groups.shown if groups.tells_parts(c)]
+        rows = [Mark(name(c), losses[c], plain(losses[c])) for c in told if c in losses]
         charts.append(Marks("Worst-case loss of each client", "loss", rows, bars=True))
-        rows = [Mark(name(c), weights[c], share(weights[c])) for c in groups.shown if c in weights]
+        rows = [Mark(name(c), weights[c], share(weights[c])) for c in told if c in weights]
         note = "What the adversary makes of the clients' weights: losses that count more."
         if groups.weights_are_shown:
             charts.append(Marks("Worst weights", "weight", rows, bars=True, note=note))
@@ -128,7 +140,7 @@ def _methods(evidence: Evidence, groups: Groups, kind: str) -> list[Block]:
     head = ["method", f"mean {title(kind)}", "worst client", "proved gap", "rounds", "kB"]
     return [
         Marks(f"{title(kind)} by method", kind, marks, zero=False, note=note),
-        Table("Methods, each trained on the same rows.", head, rows),
+        Table(f"Methods, each trained on the same rows. {HERE}", head, rows),
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drfl.report.blocks import MOST_POINTS, Block, Lines, Section, Series, Table
+from drfl.report.blocks import MOST_POINTS, Block, Lines, Section, Series, Table, Text
 from drfl.report.evidence import Evidence, Json, number, numbers, thinned, whole
 from drfl.report.figures import count, plain, size
 from drfl.report.questions.proof import model_name
@@ -23,7 +23,7 @@ def section(evidence: Evidence, groups: Groups) -> Section:
     for k in range(min(count_of, MOST_MODELS)):
         mine = [record for record in rounds if record.get("model", 0) == k]
         which = "" if count_of == 1 else f", {model_name(k, count_of, groups.classes)}"
-        blocks += _bounds(mine, which)
+        blocks += [*_bounds(mine, which), Text("")]  # the next model begins on a line of its own
     blocks.append(_table(rounds, count_of, groups))
     return Section("course", QUESTION, _answer(rounds, count_of), blocks)
 

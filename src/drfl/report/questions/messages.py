@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drfl.report.blocks import Block, Mark, Marks, Section, Table, Text
-from drfl.report.evidence import Evidence, name, number, numbers, objects_of
+from drfl.report.evidence import Evidence, name, number, numbers, objects, objects_of
 from drfl.report.figures import ABSENT, count, size
 from drfl.report.suppression import Groups
 
@@ -12,6 +12,24 @@ NO_ROWS = (
     "No message holds rows. What it holds can still tell something about rows: this is not "
     "differential privacy."
 )
+WORDS = {
+    "bundle/reply": {
+        "about": "weight of the rows and size of a feature",
+        "cuts": "cuts",
+        "dual": "dual cut",
+        "facts": "class shares and means",
+        "factor": "curvature",
+        "guard": "k of the guard",
+        "hess": "curvature",
+        "local": "own rough optimum",
+        "scale": "curvature",
+        "share": "shares of groups",
+        "sketch": "curvature",
+        "value": "worst-case loss and price",
+    },
+}
+CUTS = "A cut is a constant and a slope: sums over the client's rows, with weights."
+CHOICE = "The choice of the radius has sent the same kinds of messages before; it is not counted."
 UNKNOWN = "The kinds of messages are not recorded for this run, only their sizes."
 
 
@@ -22,12 +40,12 @@ def section(evidence: Evidence, groups: Groups) -> Section:
     if not sent and not kinds:
         return Section("messages", QUESTION, "What was sent is not recorded.")
     total = sum(sent.values())
-    answer = f"{size(total)} in all, from {len(sent)} clients. {NO_ROWS}"
+    answer = f"{size(total)} for this model, from {len(sent)} clients. {NO_ROWS}"
     rows = [
         [
             name(record.get("client")),
             name(record.get("message")),
-            ", ".join(_array(key, value) for key, value in _arrays(record)),
+            ", ".join(_held(record)),
             count(number(record.get("count"))),
             size(number(record.get("bytes"))),
         ]
@@ -39,12 +57,14 @@ def section(evidence: Evidence, groups: Groups) -> Section:
         for client, amount in agreed.items()
     ]
     blocks: list[Block] = [] if kinds else [Text(UNKNOWN, "note")]
+    blocks += [Text(text, "note") for text in _beside(evidence)]
     marks = [Mark(name(c), amount / 1000, size(amount)) for c, amount in sent.items()]
     if marks:
         blocks.append(Marks("Sent by each client, in kB", "kB", marks, bars=True))
     head = ["client", "message", "what it holds (largest shape)", "count", "size in all"]
     if rows:
         blocks.append(Table("Answers of the clients, by kind.", head, rows, texts=3))
+        blocks += [Text(CUTS, "note")] if any("cuts" in row[2] for row in rows) else []
     return Section("messages", QUESTION, answer, blocks)
 
 
@@ -60,10 +80,25 @@ def _sent(evidence: Evidence) -> dict[str, float]:
     return total
 
 
-def _arrays(record: dict[str, object]) -> list[tuple[str, object]]:
-    return list(objects_of(record.get("arrays")).items())[:8]
+def _beside(evidence: Evidence) -> list[str]:
+    """What else was sent: by the choice of the radius, and by other methods."""
+    told = [CHOICE] if objects(evidence.first("selection").get("table")) else []
+    for record in evidence.of("comparison"):
+        amount = number(record.get("kilobytes"))
+        if amount is not None:
+            method = name(record.get("method"))
+            told.append(f"The comparison with {method} sent {size(1000 * amount)} more, both ways.")
+    return told
 
 
-def _array(key: str, shape: object) -> str:
-    sizes = [str(axis) for axis in shape] if isinstance(shape, list) else []
-    return f"{name(key)} ({' × '.join(sizes)})" if sizes else name(key)
+def _held(record: dict[str, object]) -> list[str]:
+    """The arrays of a kind of message in words, with their largest shapes."""
+    words = WORDS.get(str(record.get("message")), {})
+    held: dict[str, list[str]] = {}
+    for key, shape in list(objects_of(record.get("arrays")).items())[:12]:
+        sizes = [str(axis) for axis in shape] if isinstance(shape, list) else []
+        held.setdefault(words.get(key, name(key)), []).append(" × ".join(sizes))
+    return [
+        f"{word} ({'; '.join(shape for shape in shapes if shape)})" if any(shapes) else word
+        for word, shapes in held.items()
+    ]

@@ -50,8 +50,13 @@ def section(evidence: Evidence, groups: Groups) -> Section:
     if len(models) > 1:
         blocks.append(_by_class(models, groups.classes))
     else:
-        blocks.append(Text(sentence(objects_of(worst.get("status")).get("message")), "note"))
+        blocks.append(Text(_message(worst), "note"))
     return Section("proof", "How good is the model, and is that proved?", answer, blocks)
+
+
+def _message(model: Json) -> str:
+    said = sentence(objects_of(model.get("status")).get("message"))
+    return f"Status: {said}." if said else ""
 
 
 def _by_class(models: list[Json], classes: list[str]) -> Table:

@@ -10,11 +10,18 @@ from drfl.report.suppression import Groups
 
 QUESTION = "What is it protected against?"
 MOST_CLIENTS = 6
+MOST_MODELS = 4
 NOT_AT_HAND = (
     "What noise does to the model, and what its adversary would choose, is computed where the "
     "data lie; it was not recorded for this run."
 )
 REFITS = "Models of the same kind with other radii, on the rows of the training."
+CHOICE = "It is the worst case within the radii: what becomes of each client's weight and rows."
+DISTANCES = "Mean distance in standard deviations, the clients with their worst weights."
+SHARED = (
+    "One ball lies around the mixture of all clients: the adversary has one budget and spends it "
+    "where it pays most. The worst-case loss of a client is that of its rows as they are then."
+)
 NOISE = "Noise is Gaussian, in standard deviations of every column of numbers; means over draws."
 
 
@@ -42,7 +49,11 @@ def _answer(problem: Json) -> str:
     weights = "weights of the clients that are as bad as can be"
     if theta != "inf":
         weights = f"weights of the clients that differ by {plain(number(theta), 4)} in all"
-    return f"Against {rows} ({labels}), and against {weights}."
+    against = [f"{rows} ({labels})"] * (radius != 0.0) + [weights] * (theta != 0.0)
+    trusted = ["the rows"] * (radius == 0.0) + ["the weights of the clients"] * (theta == 0.0)
+    said = [f"Against {', and against '.join(against)}."] if against else []
+    said += [f"As they are it takes {' and '.join(trusted)}."] if trusted else []
+    return " ".join(said)
 
 
 def _noise(evidence: Evidence, groups: Groups) -> list[Block]:
@@ -99,14 +110,23 @@ def _radii(evidence: Evidence, groups: Groups) -> list[Block]:
 
 
 def _adversary(evidence: Evidence, groups: Groups) -> list[Block]:
-    """Worst weights, share of labels flipped, distance moved by feature."""
-    records = [
-        record
-        for record in evidence.of("adversary")
-        if not groups.is_small(str(record.get("client"))) and record.get("model", 0) == 0
-    ]
-    if not records:
-        return []
+    """Worst weights, share of labels flipped, distance moved by feature; for every linear model."""
+    records = [r for r in evidence.of("adversary") if groups.tells_parts(str(r.get("client")))]
+    count = max(len(evidence.models), 1)
+    blocks: list[Block] = []
+    for k in range(min(count, MOST_MODELS)):
+        mine = [record for record in records if record.get("model", 0) == k]
+        which = "" if count == 1 else f", {model_name(k, count, groups.classes)}"
+        blocks += _choice(mine, groups, which) if mine else []
+    if blocks and evidence.first("problem").get("shared_ball") is True:
+        blocks.insert(0, Text(SHARED, "note"))
+    if blocks and count > MOST_MODELS:
+        blocks.append(Text(f"{count - MOST_MODELS} more models are not shown.", "note"))
+    return blocks
+
+
+def _choice(records: list[Json], groups: Groups, which: str) -> list[Block]:
+    """What the adversary does to one linear model."""
     rows, total = [], dict[str, float]()
     for record in records:
         weight = number(record.get("weight")) if groups.weights_are_shown else None
@@ -121,14 +141,14 @@ def _adversary(evidence: Evidence, groups: Groups) -> list[Block]:
             total[feature] = total.get(feature, 0.0) + part * distance
     head = ["client", "worst weight", "loss", "worst-case loss", "labels changed"]
     head += ["distance moved", "price of distance"]
-    which = model_name(0, len(evidence.models), groups.classes)
-    caption = f"The adversary's choice: the worst case within the radii, for {which}."
-    blocks: list[Block] = [Table(caption, head, rows)]
+    blocks: list[Block] = [Table(f"The adversary's choice{which}. {CHOICE}", head, rows)]
     order = sorted((f for f in total if total[f] > 0.0), key=lambda feature: -total[feature])
     marks = [Mark(name(f), total[f], plain(total[f], 3)) for f in order]
+    title = f"How far the adversary moves each column{which}"
     if marks:
-        note = "Mean distance in standard deviations, the clients with their worst weights."
-        blocks.append(Marks("How far the adversary moves each column", "", marks, True, note=note))
+        blocks.append(Marks(title, "", marks, True, note=DISTANCES))
+    elif total:
+        blocks.append(Text(f"{title}: not at all. Changing labels pays more.", "note"))
     if any(record.get("attained") is False for record in records):
         blocks.append(Text("A worst case is only approached, by few rows that move very far."))
     return blocks

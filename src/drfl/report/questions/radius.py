@@ -10,6 +10,7 @@ from drfl.report.suppression import Groups
 
 QUESTION = "How was the radius chosen?"
 GIVEN = "It was given, not chosen from the data."
+UNTOLD = "its reason rests on a client of which nothing is told."
 AUTO = "It is the default: 0.1 over the root of the client's number of rows."
 
 
@@ -21,7 +22,10 @@ def section(evidence: Evidence, groups: Groups) -> Section:
         automatic = evidence.first("settings").get("radius") == "auto"
         return Section("radius", QUESTION, AUTO if automatic else GIVEN)
     reason = said(selection.get("reason"))
-    answer = f"By the rule {name(selection.get('rule', 'given'))}: {reason}"
+    # A reason names clients as Python writes them down.
+    if any(repr(client) in str(selection["reason"]) for client in groups.small + groups.company):
+        reason = UNTOLD
+    answer = f"By the rule {name(selection.get('rule', 'given'))}: {reason.rstrip('.')}."
     blocks: list[Block] = [*_chart(points, groups), _table(points, groups)]
     return Section("radius", QUESTION, answer, blocks)
 
@@ -59,7 +63,7 @@ def _value(value: object) -> str:
 def _worst(point: Json, groups: Groups) -> tuple[str, float | None]:
     """The worst client among those that may be told about."""
     scores = numbers(point.get("client_scores"))
-    known = {client: score for client, score in scores.items() if client in groups.shown}
+    known = {client: score for client, score in scores.items() if groups.tells_parts(client)}
     if not known:
         return ABSENT, None
     client = min(known, key=lambda c: known[c])
