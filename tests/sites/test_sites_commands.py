@@ -89,6 +89,19 @@ def test_explain(sites, trained):
         assert found["worst_loss"] == pytest.approx(entry["worst_loss"])
 
 
+def test_selection(sites):
+    plan = (sites.folder / "sites.toml").read_text().replace("radius = 0.05", "", 1)
+    (sites.folder / "choose.toml").write_text(plan + 'select = "mean"\nfolds = 3\n')
+    drfl_sites("run", "--config", "choose.toml", "--out", "CHOSEN", cwd=sites.folder, seconds=280)
+    files = [f"--client={name}.csv" for name in sites.sites]
+    select = ("--select=mean", "--folds=3", "--mixture-radius=0.2")
+    drfl(sites.folder, "train", *files, "--target=disease", *select, "--out=CHOSEN-HERE")
+    ours, theirs = (
+        read_model(sites.folder / run / "model.json") for run in ("CHOSEN", "CHOSEN-HERE")
+    )
+    assert np.array_equal(ours.coef, theirs.coef)
+
+
 def test_an_interrupted_run_is_continued(sites, trained):
     program = Program("run", "--out", "AGAIN", cwd=sites.folder)
     program.until("270 rows")

@@ -13,10 +13,10 @@ from drfl.models import read_model
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-hospitals" / "run"
 
 
-@pytest.fixture(scope="module")
-def played(tmp_path_factory):
+@pytest.fixture
+def played(tmp_path):
     """What the example says, and the folder that it wrote."""
-    out = tmp_path_factory.mktemp("example") / "out"
+    out = tmp_path / "out"
     done = subprocess.run(
         [sys.executable, EXAMPLE, out],
         stdin=subprocess.DEVNULL,
@@ -28,44 +28,34 @@ def played(tmp_path_factory):
     return done.stdout, out
 
 
-def test_it_writes_what_a_training_writes(played):
-    _, out = played
-    run = out / "RUN"
+def test_the_whole_story(played):
+    said, out = played
+    require_a_run(out / "RUN")
+    assert "ended: the server, north, south, west" in said
+    assert flare_processes(out) == []
+    for name in ("north", "south", "west"):
+        require_a_ledger(out / name / name)
+        secret = (out / name / name / "flare" / "startup" / "client.key").read_bytes()
+        files = (path for path in (out / "coordinator").rglob("*") if path.is_file())
+        assert not any(secret in path.read_bytes() for path in files)
+
+
+def require_a_run(run):
+    """It is what a training on files at hand would have written."""
     (proof,) = read_model(run / "model.json").certificates
     assert proof.status.kind == "certified"
     assert 0.0 <= proof.gap <= 0.05
     kinds = [json.loads(line)["kind"] for line in (run / "records.jsonl").read_text().splitlines()]
-    assert [k for k in dict.fromkeys(kinds) if k != "round"] == [
-        "start",
-        "settings",
-        "preflight",
-        "problem",
-        "result",
-    ]
+    parts = ["start", "settings", "preflight", "problem", "result"]
+    assert [kind for kind in dict.fromkeys(kinds) if kind != "round"] == parts
     assert 'sites = ["north", "south", "west"]' in (run / "config.toml").read_text()
     assert (run / "report.html").stat().st_size > 10_000
 
 
-def test_nothing_is_left_behind(played):
-    said, out = played
-    assert "ended: the server, north, south, west" in said
-    assert flare_processes(out) == []
-
-
-def test_every_hospital_knows_what_has_left(played):
-    _, out = played
-    for name in ("north", "south", "west"):
-        lines = (out / name / name / "state" / "messages.jsonl").read_text().splitlines()
-        kinds = [json.loads(line)["kind"] for line in lines]
-        assert kinds[:3] == ["hello/reply", "preflight/reply", "bind/reply"]
-        assert "bundle/reply" in kinds
-        assert "failure" not in kinds
-
-
-def test_no_key_of_a_hospital_was_ever_at_the_coordinator(played):
-    _, out = played
-    keys = [out / name / name / "flare" / "startup" / "client.key" for name in ("north", "west")]
-    for key in keys:
-        secret = key.read_bytes()
-        files = (path for path in (out / "coordinator").rglob("*") if path.is_file())
-        assert not any(secret in path.read_bytes() for path in files)
+def require_a_ledger(kit):
+    """The hospital knows what has left it."""
+    lines = (kit / "state" / "messages.jsonl").read_text().splitlines()
+    kinds = [json.loads(line)["kind"] for line in lines]
+    assert kinds[:3] == ["hello/reply", "preflight/reply", "bind/reply"]
+    assert "bundle/reply" in kinds
+    assert "failure" not in kinds

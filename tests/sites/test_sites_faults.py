@@ -90,6 +90,11 @@ class Sites:
         """Wait until the job after so many is in its fourth round."""
         until(lambda: len(self.answered()) > jobs and self.rounds() >= 4)
 
+    def rejoin(self, name):
+        """Start a site again whose processes have ended."""
+        self.started.sites[name].end()
+        self.started.join(name).until("has joined", 120.0)
+
     # ------------------------------------------------------------------ processes of a site
     def parent(self, name):
         """FLARE's process at a site."""
@@ -153,7 +158,7 @@ def sites(deployed):
     deployed.behave()
     for name, program in deployed.started.sites.items():
         if program.process.poll() is not None:
-            deployed.started.join(name).until("has joined")
+            deployed.rejoin(name)
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +264,7 @@ def test_a_site_whose_parent_is_killed_is_missed_and_invited_again(sites):
     assert time.monotonic() - killed < 30.0
     run.until("waiting 40 s for 'west' to come back", 120.0)
     sites.behave()
-    sites.started.join("west").until("has joined")
+    sites.rejoin("west")
     assert run.end(240) == 0, run.text
     assert "'west' came back: attempt 2" in run.text
     assert_same(result_of(sites.folder / "parent"), sites.undisturbed())
@@ -286,7 +291,7 @@ def test_a_site_that_is_late_takes_part_at_the_next_attempt(sites):
     run = sites.begin("late")
     run.until("site 'west' is missing from now on: it was not connected", 90.0)
     sites.behave()
-    sites.started.join("west").until("has joined")
+    sites.rejoin("west")
     assert run.end(240) == 0, run.text
     assert_same(result_of(sites.folder / "late"), sites.undisturbed())
 
@@ -332,13 +337,13 @@ def test_everyone_is_killed_and_the_run_is_continued(sites):
     for process in everyone:
         if process.is_running():
             process.kill()
+    for program in programs:
+        program.end()
     psutil.wait_procs(everyone, timeout=20)
     sites.behave()
     sites.started.serve()
     for name in NAMES:
-        sites.started.join(name)
-    for name in NAMES:
-        sites.started.sites[name].until("has joined")
+        sites.rejoin(name)
     runs = sites.started.layout.checkpoints.glob("*")
     last = max(runs, key=lambda path: path.stat().st_mtime).name
     drfl_sites("run", "--resume", last, "--out", "again", cwd=sites.folder, seconds=280)
@@ -354,7 +359,7 @@ def test_below_the_quorum_it_stops_at_once_and_says_so(sites):
         sites.parent(name).kill()
     run.until("fewer than the quorum of 2", 60.0)
     for name in ("south", "west"):
-        sites.started.join(name).until("has joined")
+        sites.rejoin(name)
     sites.behave()
     assert run.end(280) == 0, run.text
     assert_same(result_of(sites.folder / "quorum"), sites.undisturbed())

@@ -102,7 +102,17 @@ def test_rights():
     for right in ("submit_job", "shutdown", "abort_job", "download_job", "app_command"):
         assert may(ROLE, right)
         assert not any(may(role, right) for role in OTHER_ROLES)
-    for right in ("byoc", "ls", "cat", "grep", "pwd", "clone_job", "configure_site_log", "call"):
+    for right in (
+        "byoc",
+        "ls",
+        "cat",
+        "grep",
+        "pwd",
+        "clone_job",
+        "configure_site_log",
+        "call",
+        "restart",
+    ):
         assert not any(may(role, right) for role in (ROLE, *OTHER_ROLES))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,7 @@ def run(options: argparse.Namespace) -> int:
     from drfl.cli.summary import summary
     from drfl.models import read_model
     from drfl.report.evidence import read_records
+    from drfl.sites.follow import MISSING
     from drfl.sites.watch import Watch
     from drfl.training.run_folder import RunFolder
 
@@ -135,7 +137,7 @@ def run(options: argparse.Namespace) -> int:
         shutil.copytree(found, folder.path, dirs_exist_ok=True)
     watch.clean()
     for site, why in outcome.get("missing", {}).items():
-        console.warn(f"without site {site!r} at the end: {why}")
+        console.warn(f"the end is without site {site!r}: {MISSING.get(why, why)}")
     if not folder.model.exists():
         say(outcome["sentence"])
         return int(outcome.get("exit", FAILED))
@@ -150,7 +152,8 @@ def watched(watch: Any, resumable: bool = False) -> tuple[dict[str, Any], Path]:
         ended = watch.go()
     except KeyboardInterrupt:
         watch.voice.clear()
-        watch.abort()
+        with suppress(ValueError):
+            watch.abort()
         if not resumable:
             raise
         raise KeyboardInterrupt(

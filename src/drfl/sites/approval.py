@@ -1,7 +1,8 @@
 """A person at the site sees each kind of message before the first one leaves.
 
 The question is a file in a folder of the site, and so is the answer: whoever asks at the terminal
-(`drfl sites join`) is another process.
+(`drfl sites join`) is another process. It empties the folder when it starts; until it ends, an
+answer holds for every job.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Verdict(Enum):
 
 
 class Approvals:
-    """Asks once for every kind of message, for as long as the job lasts.
+    """Asks once for every kind of message.
 
     Parameters
     ----------
@@ -32,7 +33,7 @@ class Approvals:
     """
 
     def __init__(self, folder: Path | None) -> None:
-        self.folder, self._asked = folder, set[str]()
+        self.folder = folder
 
     def of(self, kind: str, entry: dict[str, Any]) -> Verdict:
         """Whether messages of a kind may leave; the entry is what the person is shown."""
@@ -41,12 +42,10 @@ class Approvals:
         # A kind is one name, or two with a slash between them: nothing else can be in it.
         stem = kind.replace("/", ".")
         question, answer = self.folder / f"{stem}.asked.json", self.folder / f"{stem}.answer"
-        if kind not in self._asked:
-            answer.unlink(missing_ok=True)
-            write_text(question, json.dumps(entry, indent=1) + "\n")
-            self._asked.add(kind)
         try:
             said = answer.read_text(encoding="utf-8").strip()
         except FileNotFoundError:
+            if not question.exists():
+                write_text(question, json.dumps(entry, indent=1) + "\n")
             return Verdict.NOT_YET
         return {"yes": Verdict.YES, "no": Verdict.NO}.get(said, Verdict.NOT_YET)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,5 +84,7 @@ class Bulletin:
             self.warn(sentence)
 
     def _add(self, **event: Any) -> None:
+        # As JSON would have it, to the types: FLARE cannot bring anything else across.
+        plain = json.loads(json.dumps(to_json(event), allow_nan=False))
         with self._lock:
-            self._events.append(to_json(event))
+            self._events.append(plain)

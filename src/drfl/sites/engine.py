@@ -90,9 +90,11 @@ class SitesEngine(Engine):
         outcomes: dict[str, Outcome] = {}
         waiting = [name for name in self._seats if name in messages]
         while waiting:  # one seat of every site at a time: a site computes one answer at a time
-            turn = {self._seats[name][0]: name for name in reversed(waiting)}
-            waiting = [name for name in waiting if name not in turn.values()]
+            turn: dict[str, str] = {}
+            for name in waiting:
+                turn.setdefault(self._seats[name][0], name)
             outcomes |= self._carry({name: messages[name] for name in turn.values()}, deadline)
+            waiting = [name for name in waiting if name not in outcomes]
         return self._answers(messages, outcomes)
 
     def _carry(self, messages: Mapping[str, Message], deadline: float) -> dict[str, Outcome]:

@@ -11,7 +11,6 @@ import math
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -129,5 +128,4 @@ def _publish(context: Any, name: str, answer: Callable[[dict[str, Any]], dict[st
     def reply(topic: str, data: Any, fl_ctx: Any) -> dict[str, Any]:
         return answer(data if isinstance(data, dict) else {})
 
-    with suppress(ValueError):
-        context.get_engine().register_app_command(name, reply)
+    context.get_engine().register_app_command(name, reply)

@@ -1,28 +1,28 @@
 """A site's kit: a folder with its name, the server's address, and its certificate.
 
-A kit is handed over as one ZIP file. It brings four files of known names; every rule in the folder
-is written by the drfl that is installed at the site.
+Every rule in the folder is written by the drfl that is installed at the site.
 """
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from drfl.models.store import write_text
-from drfl.sites.certificates import common_name, load_certificate, write_private
+from drfl.sites.certificates import write_private
 from drfl.sites.hardening import LOGGING, authorization, site_resources
-from drfl.sites.project import HOST, NAME
+from drfl.sites.parcel import (
+    CERTIFICATE,
+    DESCRIPTION,
+    KEY,
+    ROOT,
+    check_pair,
+    contents_of,
+    description_of,
+)
 from drfl.sites.submission import write_json
-
-SCHEMA = 1
-DESCRIPTION, ROOT, CERTIFICATE, KEY = "kit.json", "rootCA.pem", "client.crt", "client.key"
-LARGEST = 100_000
-"""Bytes of a file in a kit."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Kit:
             raise ValueError(
                 f"{folder} is no kit, it has no {DESCRIPTION}: check the path"
             ) from None
-        return cls(folder, **_description(text, folder))
+        return cls(folder, **description_of(text, folder))
 
     @classmethod
     def open(cls, path: Path) -> Kit:
@@ -81,8 +81,8 @@ class Kit:
             return cls.find(path)
         if not path.exists():
             raise ValueError(f"{path} does not exist: give the kit that the coordinator sent")
-        contents = _contents(path)
-        described = _description(contents[DESCRIPTION].decode(), path)
+        contents = contents_of(path)
+        described = description_of(contents[DESCRIPTION].decode(), path)
         kit = cls(path.with_suffix(""), **described)
         kit._unpack(contents, path)
         return kit
@@ -138,78 +138,3 @@ class Kit:
                 "connection_security": "mtls",
             },
         }
-
-
-def pack(path: Path, project: Mapping[str, Any], name: str, files: Mapping[str, bytes]) -> None:
-    """Write the ZIP file of a kit.
-
-    Parameters
-    ----------
-    path : Path
-        Where to.
-    project : mapping
-        With the entries ``project``, ``host`` and ``port``.
-    name : str
-        Of the site.
-    files : mapping of str to bytes
-        The two certificates, and the key if it was made here.
-    """
-    described = {name: project[name] for name in ("project", "host", "port")}
-    text = json.dumps({"schema": SCHEMA, "name": name, **described}, indent=1)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_private(path, b"")
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(DESCRIPTION, text + "\n")
-        for file, content in files.items():
-            archive.writestr(file, content)
-
-
-def _contents(path: Path) -> dict[str, bytes]:
-    """The files of a kit by name; nothing else in the archive is looked at."""
-    found = {}
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for name in (DESCRIPTION, ROOT, CERTIFICATE, KEY):
-                if name in archive.namelist():
-                    with archive.open(name) as file:
-                        found[name] = file.read(LARGEST)
-    except (zipfile.BadZipFile, OSError):
-        raise ValueError(f"{path} is no kit: ask the coordinator for another") from None
-    missing = [name for name in (DESCRIPTION, ROOT, CERTIFICATE) if name not in found]
-    if missing:
-        raise ValueError(f"{path} is no kit, it lacks {missing[0]}: ask for another")
-    return found
-
-
-def _description(text: str, path: Path) -> dict[str, Any]:
-    wrong = f"{path} is no kit of this version of drfl: ask the coordinator for another"
-    try:
-        data = json.loads(text)
-        schema, port = data.pop("schema"), data["port"]
-        named = all(NAME.fullmatch(data[field]) for field in ("name", "project"))
-        fits = named and HOST.fullmatch(data["host"]) and set(data) == FIELDS
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ValueError(wrong) from None
-    if schema != SCHEMA or not fits or type(port) is not int or not 0 < port < 65536:
-        raise ValueError(wrong)
-    return dict(data)
-
-
-FIELDS = {"name", "project", "host", "port"}
-
-
-def check_pair(certificate: bytes, private: bytes, name: str, path: Path) -> None:
-    """Refuse a certificate of somebody else, or of another key."""
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    try:
-        whose = load_certificate(certificate)
-        key = load_pem_private_key(private, None)
-    except (ValueError, TypeError):
-        raise ValueError(f"{path}: the certificate or the key cannot be read") from None
-    if common_name(whose) != name:
-        raise ValueError(f"{path}: the certificate is that of {common_name(whose)!r}, not {name!r}")
-    if whose.public_key() != key.public_key():
-        raise ValueError(
-            f"{path}: the certificate is not for the key of this site: send a new request"
-        )

@@ -56,7 +56,10 @@ class Order:
 
 def read_order(text: str) -> Order:
     """Read an order; ValueError says what is wrong with it."""
-    data = from_json(json.loads(text))
+    try:
+        data = from_json(json.loads(text))
+    except (ValueError, RecursionError):
+        raise ValueError("the order is no JSON") from None
     if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:
         raise ValueError("the order is not of this version of drfl: update drfl at both ends")
     own, theirs = version("drfl"), data.pop("version", None)
@@ -67,7 +70,21 @@ def read_order(text: str) -> Order:
     known = {f.name for f in fields(Order)}
     if not set(data) <= known or not known - {"model", "options"} <= set(data):
         raise ValueError("the order lacks an entry, or has one that is not known")
-    order = Order(**data | {"sites": tuple(data["sites"])})
-    if order.kind not in KINDS or not _RUN.fullmatch(order.run):
-        raise ValueError("the order names no known kind of work, or no run")
-    return order
+    _check(data)
+    return Order(**data | {"sites": tuple(data["sites"])})
+
+
+def _check(data: dict[str, Any]) -> None:
+    if data["kind"] not in KINDS:
+        raise ValueError("the order names no known kind of work")
+    if not (isinstance(data["run"], str) and _RUN.fullmatch(data["run"])):
+        raise ValueError("the order names no run")
+    sites = data["sites"]
+    if not (isinstance(sites, list) and sites and all(isinstance(s, str) for s in sites)):
+        raise ValueError("the order names no sites")
+    counts = all(type(data[name]) is int and data[name] >= 0 for name in ("attempt", "quorum"))
+    limits = (data[name] for name in ("deadline", "silence", "patience"))
+    if not counts or not all(type(limit) in (int, float) and 0 < limit < 1e9 for limit in limits):
+        raise ValueError("the order has a limit that is none")
+    if not all(isinstance(data.get(name, {}), dict) for name in ("settings", "model", "options")):
+        raise ValueError("the settings of the order are no table")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from drfl.sites import kit as kits
 from drfl.sites.certificates import Authority, common_name, days_left, load_certificate
 from drfl.sites.hardening import COORDINATOR, LOGGING, ROLE, authorization, server_resources
+from drfl.sites.parcel import CERTIFICATE, KEY, ROOT, pack
 from drfl.sites.project import Project
 from drfl.sites.submission import make_order, write_job, write_json
 
@@ -80,15 +80,15 @@ class Layout:
 
         key = new_key()
         certificate = self.authority.sign(name, key.public_key())
-        self.hand_over(name, certificate, {kits.KEY: key_text(key)})
+        self.hand_over(name, certificate, {KEY: key_text(key)})
 
     def hand_over(self, name: str, certificate: bytes, more: dict[str, bytes]) -> Path:
         """Write the kit of a site, and keep its certificate to see when it ends."""
         self.issued(name).parent.mkdir(parents=True, exist_ok=True)
         self.issued(name).write_bytes(certificate)
         root = self.authority.certificate.read_bytes()
-        files = {kits.ROOT: root, kits.CERTIFICATE: certificate, **more}
-        kits.pack(self.kit(name), self.project.values, name, files)
+        files = {ROOT: root, CERTIFICATE: certificate, **more}
+        pack(self.kit(name), self.project.values, name, files)
         return self.kit(name)
 
     def harden(self) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from drfl.sites.certificates import common_name, fingerprint, key_text, new_key, write_private
-from drfl.sites.kit import KEY
+from drfl.sites.parcel import KEY
 from drfl.sites.project import NAME
 from drfl.sites.provision import Layout
 

@@ -1,0 +1,93 @@
+"""A kit as it is handed over: one ZIP file with three or four files of known names."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from drfl.sites.certificates import common_name, load_certificate, write_private
+from drfl.sites.project import HOST, NAME
+
+SCHEMA = 1
+DESCRIPTION, ROOT, CERTIFICATE, KEY = "kit.json", "rootCA.pem", "client.crt", "client.key"
+LARGEST = 100_000
+"""Bytes of a file in a kit."""
+
+
+def pack(path: Path, project: Mapping[str, Any], name: str, files: Mapping[str, bytes]) -> None:
+    """Write the ZIP file of a kit.
+
+    Parameters
+    ----------
+    path : Path
+        Where to.
+    project : mapping
+        With the entries ``project``, ``host`` and ``port``.
+    name : str
+        Of the site.
+    files : mapping of str to bytes
+        The two certificates, and the key if it was made here.
+    """
+    described = {name: project[name] for name in ("project", "host", "port")}
+    text = json.dumps({"schema": SCHEMA, "name": name, **described}, indent=1)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_private(path, b"")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(DESCRIPTION, text + "\n")
+        for file, content in files.items():
+            archive.writestr(file, content)
+
+
+def contents_of(path: Path) -> dict[str, bytes]:
+    """The files of a kit by name; nothing else in the archive is looked at."""
+    found = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name in (DESCRIPTION, ROOT, CERTIFICATE, KEY):
+                if name in archive.namelist():
+                    with archive.open(name) as file:
+                        found[name] = file.read(LARGEST)
+    except (zipfile.BadZipFile, OSError):
+        raise ValueError(f"{path} is no kit: ask the coordinator for another") from None
+    missing = [name for name in (DESCRIPTION, ROOT, CERTIFICATE) if name not in found]
+    if missing:
+        raise ValueError(f"{path} is no kit, it lacks {missing[0]}: ask for another")
+    return found
+
+
+def description_of(text: str, path: Path) -> dict[str, Any]:
+    """Read the file that says whose kit it is; every field is checked."""
+    wrong = f"{path} is no kit of this version of drfl: ask the coordinator for another"
+    try:
+        data = json.loads(text)
+        schema, port = data.pop("schema"), data["port"]
+        named = all(NAME.fullmatch(data[field]) for field in ("name", "project"))
+        fits = named and HOST.fullmatch(data["host"]) and set(data) == FIELDS
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(wrong) from None
+    if schema != SCHEMA or not fits or type(port) is not int or not 0 < port < 65536:
+        raise ValueError(wrong)
+    return dict(data)
+
+
+FIELDS = {"name", "project", "host", "port"}
+
+
+def check_pair(certificate: bytes, private: bytes, name: str, path: Path) -> None:
+    """Refuse a certificate of somebody else, or of another key."""
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        whose = load_certificate(certificate)
+        key = load_pem_private_key(private, None)
+    except (ValueError, TypeError):
+        raise ValueError(f"{path}: the certificate or the key cannot be read") from None
+    if common_name(whose) != name:
+        raise ValueError(f"{path}: the certificate is that of {common_name(whose)!r}, not {name!r}")
+    if whose.public_key() != key.public_key():
+        raise ValueError(
+            f"{path}: the certificate is not for the key of this site: send a new request"
+        )

@@ -1,0 +1,169 @@
+"""What the server does with an order: read it, carry it out, tell of it, and say how it ended."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import drfl
+from drfl.checkpoint import Checkpoint, cut_back
+from drfl.engines import Answers
+from drfl.result import Record
+from drfl.sites.bulletin import AT_ONCE, Bulletin
+from drfl.sites.driver import PROGRESS, STATE, drive
+from drfl.sites.host import KEPT
+from drfl.sites.link import CallError
+from drfl.sites.order import Order, read_order
+from drfl.training.binding import BIND
+from drfl.training.station import PREFLIGHT
+from drfl.wire import Failure, Message
+
+ORDER = {
+    "schema": 1,
+    "version": drfl.__version__,
+    "kind": "train",
+    "run": "0123456789abcdef" * 2,
+    "attempt": 0,
+    "sites": ["north", "south"],
+    "quorum": 2,
+    "deadline": 5.0,
+    "silence": 0.2,
+    "patience": 5.0,
+    "settings": {"target": "y", "label_cost": "inf"},
+}
+
+
+# ---------------------------------------------------------------------------- orders
+def test_an_order_is_read_with_its_infinities():
+    order = read_order(json.dumps(ORDER))
+    assert isinstance(order, Order)
+    assert (order.sites, order.settings["label_cost"]) == (("north", "south"), float("inf"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"schema": 2}, "not of this version"),
+        ({"version": "0.0.1"}, "comes from drfl 0.0.1"),
+        ({"run": "../../etc"}, "no run"),
+        ({"run": "0123456789ABCDEF" * 2}, "no run"),
+        ({"kind": "shell"}, "no known kind"),
+        ({"path": "/etc"}, "not known"),
+        ({"sites": None}, "names no sites"),
+        ({"sites": [1]}, "names no sites"),
+        ({"quorum": "1"}, "limit"),
+        ({"quorum": True}, "limit"),
+        ({"silence": float("inf")}, "limit"),
+        ({"deadline": -1.0}, "limit"),
+        ({"settings": []}, "settings"),
+    ],
+)
+def test_an_order_that_is_not_of_the_form_is_refused(changes, why):
+    with pytest.raises(ValueError, match=why):
+        read_order(json.dumps({**ORDER, **changes}).replace("Infinity", '"inf"'))
+
+
+def test_an_order_that_is_no_json_is_refused():
+    with pytest.raises(ValueError, match="no JSON"):
+        read_order("{")
+    short = {key: value for key, value in ORDER.items() if key != "quorum"}
+    with pytest.raises(ValueError, match="lacks an entry"):
+        read_order(json.dumps(short))
+
+
+# ---------------------------------------------------------------------------- the bulletin
+def test_events_are_told_once_and_in_plain_types():
+    bulletin = Bulletin()
+    bulletin.say("one", "two")
+    record = Record(1, np.inf, -np.inf, np.nan, None, {}, {}, 0.0, 0.0, {}, {})
+    bulletin.progress(replace(record, failures={"west": Failure.DEADLINE}), "class 1 of 2: ")
+    bulletin.missing("west", "silent")
+    first = bulletin.since({"since": 0})
+    assert (first["phase"], first["next"]) == ("starting", 3)
+    assert first["events"][0] == {"say": ["one", "two"]}
+    told = first["events"][1]["progress"]
+    assert type(told["failures"]["west"]) is str
+    assert (told["objective"], first["events"][1]["prefix"]) == ("inf", "class 1 of 2: ")
+    assert bulletin.since({"since": 3})["events"] == []
+    assert bulletin.since({"since": "x"})["next"] == 3
+
+
+def test_the_end_is_told_when_everything_else_has_been():
+    bulletin = Bulletin()
+    for k in range(AT_ONCE + 1):
+        bulletin.note(str(k))
+    bulletin.end("done", 0.0)
+    assert bulletin.since({})["phase"] == "working"
+    last = bulletin.since({"since": AT_ONCE})
+    assert (last["phase"], len(last["events"])) == ("done", 1)
+
+
+# ---------------------------------------------------------------------------- the outcome
+def driven(tmp_path, monkeypatch, present, call, **changes):
+    monkeypatch.setenv(STATE, str(tmp_path / "state"))
+    monkeypatch.setattr("drfl.sites.driver.LAST_WORDS", 0.0)
+    published = {}
+    drive(
+        json.dumps({**ORDER, **changes}),
+        present,
+        call,
+        tmp_path,
+        lambda name, answer: published.update({name: answer}),
+    )
+    outcome = json.loads((tmp_path / "RUN" / "outcome.json").read_text("utf-8"))
+    return outcome, published[PROGRESS]({"since": 0})
+
+
+def gone(*call):
+    raise CallError
+
+
+def test_fewer_sites_than_the_quorum_are_said_at_once(tmp_path, monkeypatch):
+    outcome, told = driven(tmp_path, monkeypatch, ["north"], gone)
+    assert (outcome["status"], outcome["exit"], outcome["resubmit"]) == ("quorum", 5, True)
+    assert outcome["missing"] == {"south": "absent"}
+    assert (
+        "1 of 2 sites are left, fewer than the quorum of 2: south (absent)" in (outcome["sentence"])
+    )
+    assert {"warn": outcome["sentence"]} in told["events"]
+    assert told["phase"] == "failed"
+
+
+def test_a_site_that_falls_silent_is_kept_for_the_next_attempt(tmp_path, monkeypatch):
+    outcome, told = driven(tmp_path, monkeypatch, ["north", "south"], gone)
+    assert outcome["missing"] == {"north": "silent", "south": "silent"}
+    assert {"missing": {"north": "silent"}} in told["events"]
+    kept = tmp_path / "state" / ORDER["run"] / "silent.json"
+    assert json.loads(kept.read_text("utf-8")) == ["north", "south"]
+
+
+def test_a_bad_order_has_an_outcome_too(tmp_path, monkeypatch):
+    outcome, _ = driven(tmp_path, monkeypatch, ["north"], gone, version="0.0.1")
+    assert (outcome["status"], outcome["resubmit"]) == ("failed", False)
+    assert "comes from drfl 0.0.1" in outcome["sentence"]
+
+
+def test_a_new_child_is_told_what_the_station_needs():
+    assert set(KEPT) == {PREFLIGHT, BIND}
+
+
+# ---------------------------------------------------------------------------- going back
+def test_a_log_is_cut_back_to_where_a_client_was_lost(tmp_path):
+    log = Checkpoint(tmp_path / "log", {"run": "one"})
+    for round in range(5):
+        names = ["north", "south"] if round in (0, 1, 3) else ["north"]
+        replies = {name: Message("x/reply", round) for name in names}
+        log.append({}, Answers(replies, {}, {}), 0.0)
+
+    def left():
+        return [r.answers.replies["north"].round for r in Checkpoint(log.path, {}).rounds()]
+
+    cut_back(log.path, [])
+    assert left() == [0, 1, 2, 3, 4]
+    cut_back(log.path, ["north"])
+    assert left() == [0, 1, 2, 3, 4]
+    cut_back(log.path, ["south", "north"])
+    assert left() == [0, 1, 2, 3]
+    cut_back(log.path, ["west"])
+    assert left() == []
