@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from drfl._registry import lookup
 from drfl.training import fields as read
 from drfl.training.fields import Field, Read
+from drfl.training.settings import read_toml
 
 
 @dataclass(frozen=True)
@@ -135,15 +135,3 @@ def site_settings(data: Mapping[str, Any], path: Path, name: str, state: Path) -
     if not values["data"].is_file():
         raise ValueError(f"the data of this site, {values['data']}, do not exist: check the path")
     return SiteSettings(name=name, state=state, **values)
-
-
-def read_toml(path: Path, advice: str) -> dict[str, Any]:
-    """The contents of a file; what is wrong with it is said in a sentence."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path} does not exist: {advice}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path} is not TOML: {error}") from None

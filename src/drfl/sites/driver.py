@@ -13,14 +13,11 @@ from drfl.problem import to_json
 from drfl.sites.bulletin import Bulletin
 from drfl.sites.engine import SILENT, QuorumError, SitesEngine
 from drfl.sites.link import Call, Link
-from drfl.sites.order import SCHEMA, Order, read_order
+from drfl.sites.order import PROGRESS, SCHEMA, Order, read_order
 from drfl.sites.work import FAILED, Work, note_silent
 
 STATE = "DRFL_SITES_STATE"
 """The environment variable with the path of the server's own folder."""
-
-PROGRESS = "drfl.progress"
-"""The application command that tells what has happened."""
 
 LAST_WORDS = 3.0
 """Seconds that the coordinator has to hear the end of the story."""

@@ -36,10 +36,6 @@ class Hospital:
 
     def __init__(self) -> None:
         self._gate: Gate | None = None
-
-    @collab.init  # type: ignore[untyped-decorator]
-    def open(self) -> None:
-        """Start the computing child; the data are read when the first question needs them."""
         path = os.environ.get(SETTINGS, "")
         try:
             settings = read_site_settings(Path(path))
@@ -48,9 +44,16 @@ class Hospital:
             print(f"drfl: {error}", file=sys.stderr)
             return
         keep_troubles(settings.state)
-        # Half of the time that an answer may take is left for the answer itself.
+        # It starts while FLARE gathers the sites. Half of the time that an answer may take is left
+        # for the answer itself, should another child have to repeat the rounds before.
         child = Child(open_station, path.encode(), KEPT, settings.time_limit / 2)
-        self._gate = Gate(settings, str(collab.fl_ctx.get_job_id()), child)
+        self._gate = Gate(settings, child)
+
+    @collab.init  # type: ignore[untyped-decorator]
+    def open(self) -> None:
+        """The job is known."""
+        if self._gate is not None:
+            self._gate.ledger.job = str(collab.fl_ctx.get_job_id())
 
     @collab.publish  # type: ignore[untyped-decorator]
     def answer(self, number: int, seat: int, message: bytes, seconds: float) -> bytes:
@@ -87,16 +90,17 @@ class Coordinator:
     """
 
     def __init__(self, order: str) -> None:
-        self.order = order
+        # Here, where there is time, and not above: sites have no use for it.
+        from drfl.sites.driver import drive
+
+        self.order, self.drive = order, drive
 
     @collab.main  # type: ignore[untyped-decorator]
     def run(self) -> None:
         """Do it."""
-        from drfl.sites.driver import drive
-
         context = collab.fl_ctx
         results = Path(collab.workspace.get_result_root(context.get_job_id()))
-        drive(
+        self.drive(
             self.order,
             present=[client.name for client in collab.clients],
             call=_caller(),

@@ -35,15 +35,18 @@ class Gate:
     ----------
     settings : SiteSettings
         The site's own.
-    job : str
-        The job, for the ledger.
     child : Child
         Who computes.
+
+    Attributes
+    ----------
+    ledger : MessageLedger
+        Of what leaves; whoever knows the job tells it.
     """
 
-    def __init__(self, settings: SiteSettings, job: str, child: Child) -> None:
+    def __init__(self, settings: SiteSettings, child: Child) -> None:
         self.settings, self.child = settings, child
-        self.ledger = MessageLedger(settings.ledger, job)
+        self.ledger = MessageLedger(settings.ledger)
         self.approvals = Approvals(settings.approvals if settings.approve else None)
         self.computing = Lock()
         self._lock, self._task = Lock(), _Task(self, 0, NOTHING, 0.0)

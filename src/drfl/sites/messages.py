@@ -26,12 +26,15 @@ class MessageLedger:
     ----------
     path : Path
         The file; it grows.
+
+    Attributes
+    ----------
     job : str
         The job that the messages belong to.
     """
 
-    def __init__(self, path: Path, job: str) -> None:
-        self.path, self.job = path, job
+    def __init__(self, path: Path) -> None:
+        self.path, self.job = path, ""
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def write(self, message: Message) -> None:

@@ -13,6 +13,9 @@ from drfl.problem import from_json
 SCHEMA = 1
 """Of orders, of what is told while they are carried out, and of outcomes."""
 
+PROGRESS = "drfl.progress"
+"""The application command that tells what has happened."""
+
 KINDS = ("train", "check", "evaluate", "explain")
 _RUN = re.compile(r"[0-9a-f]{32}")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from drfl._registry import lookup
-from drfl.sites.config import at_least, read_toml, seconds
+from drfl.sites.config import at_least, seconds
 from drfl.training import fields as read
 from drfl.training.fields import Field
 from drfl.training.problems import check_before_reading
-from drfl.training.settings import Settings, from_values
+from drfl.training.settings import Settings, from_values, read_toml
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 PART = "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"

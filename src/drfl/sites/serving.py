@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from drfl.sites.config import SITE, SiteSettings, read_toml, site_settings
+from drfl.sites.config import SITE, SiteSettings, site_settings
 from drfl.sites.handshake import EntryError, UnreachableError, check_own, shake_hands
 from drfl.sites.hardening import OUTCOME_WAIT
 from drfl.sites.kit import Kit
 from drfl.sites.processes import Flare, Lock, wait_until
 from drfl.sites.provision import Layout
-from drfl.training.settings import toml_value
+from drfl.training.settings import read_toml, toml_value
 from drfl.training.voice import Voice
 
 SHUT_DOWN = "shutdown.fl"

@@ -12,9 +12,8 @@ from typing import Any
 
 from drfl.sites.handshake import UnreachableError, check_own, shake_hands
 from drfl.sites.hardening import COORDINATOR
+from drfl.sites.order import PROGRESS
 from drfl.sites.provision import Layout
-
-PROGRESS = "drfl.progress"
 
 
 class LostError(UnreachableError):

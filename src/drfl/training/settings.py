@@ -93,7 +93,7 @@ def read_settings(config: Path | None, flags: Mapping[str, Any], clients: list[s
     clients : list of str
         Files, or NAME=FILE.
     """
-    data = {} if config is None else _toml(config)
+    data = {} if config is None else read_toml(config, "write one with `drfl init`")
     files = data.pop("clients", {})
     where = Path() if config is None else config.parent
     if not isinstance(files, dict) or not all(isinstance(f, str) for f in files.values()):
@@ -140,11 +140,12 @@ def named_files(clients: list[str]) -> dict[str, Path]:
     return found
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path, advice: str) -> dict[str, Any]:
+    """What a file holds; what is wrong with it, and what to do, is said in a sentence."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ValueError(f"{path} does not exist: write one with `drfl init`") from None
+        raise ValueError(f"{path} does not exist: {advice}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not UTF-8 text") from None
     except tomllib.TOMLDecodeError as error:
