@@ -323,3 +323,13 @@ def test_messages_are_small():
     assert answers.replies["north"].nbytes == 8 * 5 + len(
         "drfl1 evaluate/reply 1 multiplier:d slope:d3 value:d\n"
     )
+
+
+def test_what_was_sent_is_counted_by_kind(tmp_path):
+    result = run(tol=1e-4, checkpoint=tmp_path / "run")
+    for name, size in result.bytes_up.items():
+        assert sum(entry.bytes for entry in result.sent if entry.client == name) == size
+        assert sum(entry.count for entry in result.sent if entry.client == name) == result.rounds
+    # A run that is read from its checkpoint has sent the same.
+    again = run(tol=1e-4, checkpoint=tmp_path / "run")
+    assert again.sent == result.sent

@@ -1,5 +1,6 @@
 """``drfl.report(estimator, path)`` and the reports of real runs."""
 
+import html
 import re
 from importlib.metadata import version
 
@@ -148,6 +149,21 @@ def test_a_shared_ball_is_explained(tmp_path):
     assert "the adversary has one budget" in found.words
     cells = cells_of(found, "The adversary&#x27;s choice")
     assert [row[0] for row in cells] == ["a", "b", "c"]
+
+
+def test_radii_of_their_own_are_told(tmp_path):
+    """By default every client has its own; the label cost is that of all."""
+    X, y, who = rows()
+    X, y, who = ((X - X.mean(0)) / X.std(0))[:100], y[:100], who[:100]
+    robust = drfl.DRFLClassifier(label_cost=3.0).fit(X, y, clients=who)
+    found = made(robust, tmp_path / "page.html", X, y, who, plan=Plan(0, (), 1, False, ()))
+    assert (
+        "Against rows that move by 0.01581 to 0.02236 on average, every client's by its own "
+        "radius, in the norm l1 (a label changes at the cost 3), and against weights"
+    ) in found.words
+    facts = dict(cells_of(found, "The problem that was solved"))
+    assert facts["label_cost"] == "3"
+    assert '"c": 0.0223' in html.unescape(facts["radius"])
 
 
 @pytest.mark.parametrize(("given", "told"), [(None, "0"), (5, "5")])

@@ -130,7 +130,9 @@ def test_a_client_of_unknown_size_counts_as_small():
 def test_radii_that_depend_on_the_number_of_rows_are_not_told():
     records = run_records()
     balls = {c: {"radius": 0.1 / n**0.5, "norm": "l1"} for c, n in (("north", 60), ("west", 3))}
-    next(r for r in records if r["kind"] == "problem")["ball"] = balls
+    problem = next(r for r in records if r["kind"] == "problem")
+    del problem["ball"]
+    problem["balls"] = balls
     next(r for r in records if r["kind"] == "settings")["radius"] = {"north": 1.5, "west": 0.577}
     text = page_of(records)
     assert json.dumps({"north": 0.1 / 60**0.5}).replace('"', "&quot;") in text

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from drfl.report.blocks import MOST_MARKS as MANY
-from drfl.report.evidence import Evidence, names, numbers, objects_of, vector, whole
+from drfl.report.evidence import Evidence, Json, names, numbers, objects_of, vector, whole
 
 T = TypeVar("T", str, int)
 
@@ -91,6 +91,16 @@ class Groups:
     def total(self) -> int | None:
         """All rows, unless some of them would follow by subtraction."""
         return None if self.small else sum(n for n in self._rows.values() if n is not None)
+
+    def balls(self, problem: Json) -> dict[str, Json]:
+        """The balls of a problem by client, as far as they may be told: a radius may depend on N_s.
+
+        One that all clients share has the name "".
+        """
+        if "ball" in problem:
+            return {"": objects_of(problem["ball"])}
+        known = objects_of(problem.get("balls")).items()
+        return {str(c): objects_of(ball) for c, ball in known if str(c) in self.shown}
 
     def counts(self, client: str) -> list[int | None]:
         """The rows of every class at a client, with None for what is not told."""

@@ -18,11 +18,14 @@
     },
   };
 
-  function drawAll(width = null) {
+  const onScreen = (figure) => Math.max(280, figure.clientWidth);
+  // Half of a page, or all of it for a chart that stands alone.
+  const onPaper = (figure) => (figure.parentElement.childElementCount > 1 ? 330 : 680);
+
+  function drawAll(width = onScreen) {
     tip.hide();
     for (const figure of figures) {
-      const spec = specs[Number(figure.dataset.chart)];
-      Charts.draw(figure, spec, width || Math.max(280, figure.clientWidth), tip);
+      Charts.draw(figure, specs[Number(figure.dataset.chart)], width(figure), tip);
     }
   }
 
@@ -52,12 +55,12 @@
   name();
   button.hidden = false; // without a script it would do nothing
 
-  // On paper: every table is open, charts have the width of a page.
+  // On paper: every table is open.
   let folded = [];
   window.addEventListener("beforeprint", () => {
     folded = [...document.querySelectorAll("details:not([open])")];
     for (const part of folded) part.open = true;
-    drawAll(680);
+    drawAll(onPaper);
   });
   window.addEventListener("afterprint", () => {
     for (const part of folded) part.open = false;

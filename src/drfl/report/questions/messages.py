@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drfl.report.blocks import Block, Mark, Marks, Section, Table, Text
-from drfl.report.evidence import Evidence, name, number, numbers, objects, objects_of
+from drfl.report.evidence import Evidence, name, number, numbers, objects, objects_of, sentence
 from drfl.report.figures import ABSENT, count, size
 from drfl.report.suppression import Groups
 
@@ -27,6 +27,7 @@ WORDS = {
         "sketch": "curvature",
         "value": "worst-case loss and price",
     },
+    "bundle_close/reply": {"constant": "constants of bounds", "value": "worst-case loss"},
 }
 CUTS = "A cut is a constant and a slope: sums over the client's rows, with weights."
 CHOICE = "The choice of the radius has sent the same kinds of messages before; it is not counted."
@@ -81,8 +82,10 @@ def _sent(evidence: Evidence) -> dict[str, float]:
 
 
 def _beside(evidence: Evidence) -> list[str]:
-    """What else was sent: by the choice of the radius, and by other methods."""
-    told = [CHOICE] if objects(evidence.first("selection").get("table")) else []
+    """Which guard there was; what else was sent, for the choice of the radius or by others."""
+    guard = sentence(evidence.first("start").get("guard"))
+    told = [f"{guard[:1].upper()}{guard[1:]}."] if guard else []
+    told += [CHOICE] if objects(evidence.first("selection").get("table")) else []
     for record in evidence.of("comparison"):
         amount = number(record.get("kilobytes"))
         if amount is not None:

@@ -30,22 +30,23 @@ def section(evidence: Evidence, groups: Groups) -> Section:
     blocks = [*_noise(evidence, groups), *_radii(evidence, groups), *_adversary(evidence, groups)]
     if not evidence.of("adversary") and not evidence.of("noise"):
         blocks.append(Text(NOT_AT_HAND, "note"))
-    return Section("protection", QUESTION, _answer(evidence.first("problem")), blocks)
+    answer = _answer(evidence.first("problem"), groups)
+    return Section("protection", QUESTION, answer, blocks)
 
 
-def _answer(problem: Json) -> str:
-    ball, mixture = objects_of(problem.get("ball")), objects_of(problem.get("mixture"))
+def _answer(problem: Json, groups: Groups) -> str:
     if not problem:
         return "The problem that was solved is not recorded."
-    label = ball.get("label_cost")
-    labels = "labels stay"
-    if number(label) is not None:
-        labels = f"a label changes at the cost {plain(number(label), 4)}"
-    radius, norm = number(ball.get("radius")), name(ball.get("norm", "l1"))
-    rows = "rows that move, by a distance of each client's own radius on average"
-    if radius is not None:
-        rows = f"rows that move by {plain(radius, 4)} on average, in the norm {norm}"
-    theta = mixture.get("radius")
+    balls = list(groups.balls(problem).values())
+    costs = _between([number(ball.get("label_cost")) for ball in balls])
+    labels = f"a label changes at the cost {costs}" if costs else "labels stay"
+    radii = [number(ball.get("radius")) for ball in balls]
+    radius = 0.0 if set(radii) == {0.0} else None
+    norm = name(balls[0].get("norm", "l1")) if balls else "of the ball"
+    far = _between(radii) or "their radius"
+    each = ", every client's by its own radius," if len(set(radii)) > 1 else ""
+    rows = f"rows that move by {far} on average{each} in the norm {norm}"
+    theta = objects_of(problem.get("mixture")).get("radius")
     weights = "weights of the clients that are as bad as can be"
     if theta != "inf":
         weights = f"weights of the clients that differ by {plain(number(theta), 4)} in all"
@@ -54,6 +55,13 @@ def _answer(problem: Json) -> str:
     said = [f"Against {', and against '.join(against)}."] if against else []
     said += [f"As they are it takes {' and '.join(trusted)}."] if trusted else []
     return " ".join(said)
+
+
+def _between(values: list[float | None]) -> str:
+    """The finite ones of some numbers, in words."""
+    known = sorted({value for value in values if value is not None})
+    ends = [plain(value, 4) for value in known[:1] + known[1:][-1:]]
+    return " to ".join(ends)
 
 
 def _noise(evidence: Evidence, groups: Groups) -> list[Block]:

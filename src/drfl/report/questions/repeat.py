@@ -59,14 +59,15 @@ def _told(settings: Json, groups: Groups) -> Json:
 def _problem(problem: Json, groups: Groups) -> Json:
     """The parts of a problem, one per row."""
     parts: Json = {}
-    balls = objects_of(problem.get("ball"))
-    if balls and "radius" not in balls:
-        # By default a radius depends on the number of rows.
-        told = {c: objects_of(ball) for c, ball in balls.items() if c in groups.shown}
-        parts["radius"] = {client: ball.get("radius") for client, ball in told.items()}
-        balls = next(iter(told.values()), {})
-        balls = {key: value for key, value in balls.items() if key != "radius"}
-    for what in (objects_of(problem.get("loss")), balls, objects_of(problem.get("mixture"))):
+    balls = groups.balls(problem)
+    ball: Json = {}
+    for key in next(iter(balls.values()), {}):
+        values = {client: one.get(key) for client, one in balls.items()}
+        first = next(iter(values.values()))
+        # Those of clients that are not shown may differ: a radius is told with its client.
+        common = "" in balls or (key != "radius" and all(v == first for v in values.values()))
+        ball[key] = first if common else values
+    for what in (objects_of(problem.get("loss")), ball, objects_of(problem.get("mixture"))):
         prefix = "mixture " if "center" in what else "loss " if "name" in what else ""
         parts |= {f"{prefix}{key}": value for key, value in what.items()}
     flags = ("fit_intercept", "shared_ball")
