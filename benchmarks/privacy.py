@@ -1,6 +1,6 @@
 """What a guard costs, and what goes without one.
 
-    python benchmarks/privacy.py [--rows N ...] [--features n ...] [--seeds 3] [--check]
+    python benchmarks/privacy.py [--rows N ...] [--features n ...] [--seeds 5] [--check]
 
 Three clients with N rows each, synthetic, hinge, l1, radius 0.01, label cost inf, mixture radius
 0.1, with an intercept. One row per N, n and k, medians over the seeds: the certified relative gap,
@@ -90,7 +90,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[100, 300, 1000, 10_000])
     parser.add_argument("--features", type=int, nargs="+", default=[13, 100])
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--check", action="store_true")
     options, missed = parser.parse_args(), []
     print(HEAD, "|---" * 9 + "|", sep="\n")

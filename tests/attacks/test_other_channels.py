@@ -34,6 +34,33 @@ def test_the_multiplier_tells_one_row_unless_it_is_smoothed_and_rounded(spread):
     assert not found[1]
 
 
+def test_the_flipped_mass_tells_where_a_row_begins_to_flip():
+    r"""Where the radius is large, rows with :math:`2m_i>\kappa\|w\|` flip: a count, bisected."""
+    w, errors = np.full(n, 0.05), {False: [], True: []}
+    rows, rng = make_client(N, n).rows, np.random.default_rng(4)
+    places = np.sort(rows.y * 0.5 * np.abs(w).max() - rows.scores(w, 0.0))
+    alone = np.minimum(np.diff(places)[1:], np.diff(places)[:-1])
+    for j in np.argsort(-alone)[:15] + 1:
+        start = places[j] - rng.random() * alone[j - 1]
+        for server in servers(label_cost=1.0, radius=5.0):
+            low, high = start, start + alone[j - 1]
+            assert server.ask(np.append(w, low))
+            first = server.cuts[-1][1]
+            assert server.ask(np.append(w, high))
+            last = server.cuts[-1][1]
+            for _ in range(12):
+                middle = 0.5 * (low + high)
+                assert server.ask(np.append(w, middle))
+                told = server.cuts[-1][1]
+                nearer = abs(told - first) < abs(told - last)
+                low, high = (middle, high) if nearer else (low, middle)
+            found = abs(low - places[j]) / alone[j - 1]
+            errors[server.client.guard is not None].append(found)
+    assert np.median(errors[False]) < 1e-3
+    # A guess without any question has a median of 0.25.
+    assert np.median(errors[True]) > 0.15
+
+
 def test_the_difference_of_two_hessians_is_one_row():
     """Smooth hinge: a row enters or leaves the curved part, and the difference has rank one."""
     found = []

@@ -96,6 +96,29 @@ def test_models_are_evaluated_and_explained_over_sites(files, tmp_path):
     assert noise["north"][0]["accuracy"] > noise["north"][1]["accuracy"]
 
 
+def test_a_rare_value_that_others_name_is_the_same_in_training_and_evaluation(tmp_path):
+    rng = np.random.default_rng(5)
+    files = {}
+    for name, towns in {
+        "p": ["oslo"] * 20 + ["bern"] * 20,
+        "q": ["oslo"] * 3 + ["bern"] * 40,
+    }.items():
+        dose = rng.normal(size=len(towns))
+        lines = [
+            f"{d:.4f},{t},{'no' if d + (t == 'oslo') > 0.4 else 'yes'}"
+            for d, t in zip(dose, towns, strict=True)
+        ]
+        files[name] = tmp_path / f"{name}.csv"
+        files[name].write_text("\n".join(["dose,town,ill", *lines]) + "\n")
+    out, folder = run({"target": "ill", "radius": "0.0"}, files, tmp_path / "run")
+    (result,) = [r for r in out.records.all if r["kind"] == "result"]
+    fresh = Files([Station(*pair) for pair in files.items()])
+    found = evaluate(fresh, read_model(folder.model))
+    assert {name: entry[0] for name, entry in found.items()} == result["clients"]
+    losses = {name: a.worst_loss for name, a in explain(fresh, out.model)[0][0].items()}
+    assert losses == pytest.approx(out.results[0].client_losses)
+
+
 def test_what_is_wrong_with_a_file_stays_where_it_is(files, tmp_path, caplog):
     (tmp_path / "bad.csv").write_text("age,dose,sex,ill\n61,2.0,f,yes\n44,,m,no\n")
     engine, federation = remote({**files, "bad": tmp_path / "bad.csv"})

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
-from drfl.privacy import Guard
+from drfl.privacy import Guard, Ledger
 from drfl.rows import Rows
 
 
@@ -74,6 +74,8 @@ class Client(Party):
         What it allows.
     guard : Guard, optional
         Disclosure control; without one cuts are exact and can give rows away.
+    ledger : Ledger, optional
+        Of the guard, if it has been opened already for the file that the rows come from.
 
     Examples
     --------
@@ -92,6 +94,7 @@ class Client(Party):
         scale: ArrayLike | None = None,
         policy: Policy = Policy(),  # noqa: B008  (frozen)
         guard: Guard | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         if not isinstance(name, str):
             raise TypeError(f"the name of a client must be a string, got {type(name).__name__}")
@@ -109,7 +112,7 @@ class Client(Party):
                 f"{policy.min_rows}: it cannot take part"
             )
         try:
-            self.ledger = None if guard is None else guard.open(self.rows)
+            self.ledger = None if guard is None else guard.open(self.rows, ledger)
         except ValueError as error:
             raise ValueError(f"client {name!r}: {error}") from error
 

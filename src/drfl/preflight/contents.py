@@ -53,6 +53,9 @@ class Contents:
         self.names = [name for name in table.columns if name != wishes.target]
         if not self.names:
             raise TableError(f"{table.path} has no column but the target: there is nothing to use")
+        if wishes.support and k:
+            # Which bounds are refused would tell the least and the largest entry.
+            raise TableError(f"{table.path}: a guard does not know a support: leave it out")
         self.keep = self._kept()
         self._check_support()
         self.numbers = [name for name in self.names if not table.is_text(name)]
@@ -61,9 +64,10 @@ class Contents:
     def facts(self) -> dict[str, Any]:
         """What is told beside the moments."""
         table = self.table
+        dropped, step = table.n_rows - self.n_rows, max(self.k, 1)
         return {
             "rows": self.n_rows,
-            "dropped": table.n_rows - self.n_rows,
+            "dropped": -(-dropped // step) * step,  # under a guard the next multiple of k
             "guard": self.k,
             "sparse": table.sparse,
             "columns": self.names,
@@ -75,6 +79,13 @@ class Contents:
     def rare(self) -> dict[str, set[str]]:
         """Values of every column of text that are not named to anybody."""
         return {name: self._rare(name) for name in self.names if self.table.is_text(name)}
+
+    def present(self) -> dict[str, NDArray[np.bool_]]:
+        """Which of all rows have a value, for columns of numbers where some do not."""
+        if self.table.sparse or self.wishes.missing != "mean":
+            return {}
+        found = {name: ~self.table.missing(name) for name in self.numbers}
+        return {name: present for name, present in found.items() if not present.all()}
 
     @property
     def n_rows(self) -> int:

@@ -15,7 +15,7 @@ from drfl.preflight.contents import Contents
 from drfl.preflight.sizes import require_sizes
 from drfl.preflight.targets import target_values
 from drfl.preflight.wishes import Wishes, text_array
-from drfl.privacy import Guard, release_moments
+from drfl.privacy import Guard, Ledger, file_key, release_sums
 from drfl.privacy.preflight import require_enough
 from drfl.rows import Rows
 from drfl.tables import Number, Reading, encoded, read_table
@@ -52,6 +52,7 @@ class Desk:
     ) -> None:
         self.name, self.path, self.guard = name, Path(path), guard
         self.policy, self.columns = policy, dict(columns or {})
+        self.ledger: Ledger | None = None
 
     def answer(self, message: Message) -> Message:
         """Reply to the preflight's one message; what is wrong with the file raises TableError."""
@@ -59,15 +60,27 @@ class Desk:
         return message.reply(self.look(Wishes.from_bytes(message.arrays["wishes"])))
 
     def look(self, wishes: Wishes) -> Mapping[str, NDArray[Any]]:
-        """Read the file and sum it up; ``docs/command-line.md`` says what crosses."""
+        """Read the file and sum it up; ``docs/command-line.md`` says what crosses.
+
+        With a guard the answer is in its ledger before it leaves.
+        """
         text, leave = frozenset(wishes.categorical), frozenset(wishes.exclude)
         self.table = read_table(self.path, Reading(text, leave, names=self.columns))
         k = 0 if self.guard is None else self.guard.k
         self.contents = Contents(self.table, wishes, k)
         facts, m = self.contents.facts(), self.contents.moments
-        if self.guard is not None:
-            require_sizes(self.path, facts, self.guard.k)
-        return {"facts": text_array(facts), "count": m.count, "sum": m.sum, "squares": m.squares}
+        told: dict[str, NDArray[Any]] = {"facts": text_array(facts)}
+        told |= {"count": m.count, "sum": m.sum, "squares": m.squares}
+        if self.guard is None:
+            return told
+        require_sizes(self.path, facts, m, self.guard.k)
+        self.ledger = self.guard.begin(
+            file_key(self.path, self.contents.keep), self.contents.n_rows
+        )
+        for name, present in self.contents.present().items():
+            what = f"{self.path}: column {name!r} without its gaps"
+            self.ledger.declare(np.where(present, 1.0, 0.0), what)
+        return release_sums(self.ledger, "preflight", wishes.to_bytes().tobytes(), told)
 
     def client(self, form: Form, positive: int | None = None) -> Client:
         """The client with its rows as agreed upon.
@@ -81,15 +94,19 @@ class Desk:
         """
         X, y = self._signed(form, positive)
         shift, scale = self.scaling(form)
-        if self.guard is not None and not hasattr(self, "_told"):
-            # The sums of the preflight: they could not wait for rows that follow from them.
-            self._told = release_moments(self.guard.open(Rows(X, y)))
         return Client(
-            self.name, X, y, shift=shift, scale=scale, policy=self.policy, guard=self.guard
+            self.name,
+            X,
+            y,
+            shift=shift,
+            scale=scale,
+            policy=self.policy,
+            guard=self.guard,
+            ledger=self.ledger,
         )
 
     def check_guard(self, form: Form, positive: int | None = None) -> None:
-        """Refuse rows that are too few for the guard, before a ledger is begun."""
+        """Refuse rows that are too few for the guard."""
         if self.guard is not None:
             try:
                 require_enough(Rows(*self._signed(form, positive)), self.guard.k)
@@ -100,7 +117,10 @@ class Desk:
         """Features in the units of the file, and positions of classes or scaled targets."""
         if not hasattr(self, "_encoded"):
             keep = self.contents.keep
-            X = encoded(self.table, form.columns, keep, self.contents.rare())
+            # Where another client named a rare value, it is that value, here as in a prediction;
+            # a guard lets no sum over so few rows out.
+            rare = None if self.guard is None else self.contents.rare()
+            X = encoded(self.table, form.columns, keep, rare)
             self._encoded = X, target_values(self.table, form.target, keep)
         return self._encoded
 

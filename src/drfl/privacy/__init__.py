@@ -3,10 +3,11 @@
 from drfl.privacy.errors import SpentError
 from drfl.privacy.guard import Guard, guard_line
 from drfl.privacy.keeper import Answer, Keeper
+from drfl.privacy.keys import file_key
 from drfl.privacy.ledger import Ledger
 from drfl.privacy.leverage import Leverage
 from drfl.privacy.preflight import merge_categories, require_known
-from drfl.privacy.scalars import release_metric, release_moments, release_scalar
+from drfl.privacy.scalars import release_metric, release_moments, release_scalar, release_sums
 from drfl.privacy.statement import audit, audit_ledger
 
 __all__ = [
@@ -18,10 +19,12 @@ __all__ = [
     "SpentError",
     "audit",
     "audit_ledger",
+    "file_key",
     "guard_line",
     "merge_categories",
     "release_metric",
     "release_moments",
     "release_scalar",
+    "release_sums",
     "require_known",
 ]

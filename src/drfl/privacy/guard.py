@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from drfl.privacy.keys import rows_key
 from drfl.privacy.ledger import Ledger
-from drfl.privacy.preflight import require_enough
+from drfl.privacy.preflight import class_counts, require_enough
 from drfl.rows import Rows
 
 LEAST = 2
@@ -61,11 +63,30 @@ class Guard:
         if not isinstance(self.secret, bytes | None):
             raise TypeError("secret of a guard must be bytes or None")
 
-    def open(self, rows: Rows) -> Ledger:
-        """The ledger of these rows; refused if they are too few or not those of the ledger."""
-        require_enough(rows, self.k)
+    def begin(self, key: bytes, n_rows: int) -> Ledger:
+        """The ledger of N rows with this fingerprint; refused if it is that of others."""
         path = None if self.ledger is None else Path(self.ledger)
-        return Ledger(rows, self.k, path, self.secret)
+        return Ledger(key, n_rows, self.k, path, self.secret)
+
+    def open(self, rows: Rows, ledger: Ledger | None = None) -> Ledger:
+        """The ledger that these rows answer under; refused if they are too few for it.
+
+        Parameters
+        ----------
+        rows : Rows
+            The data.
+        ledger : Ledger, optional
+            One that was begun with the file that the rows come from.
+        """
+        require_enough(rows, self.k)
+        if ledger is None:
+            ledger = self.begin(rows_key(rows), rows.n_rows)
+        if class_counts(rows):
+            # The sums of the classes count as known. Where that is too late, because of what
+            # another target has told, they do not leave: every cut is audited.
+            with suppress(ValueError):
+                ledger.declare(rows.y, "the sums of the classes")
+        return ledger
 
     @property
     def line(self) -> str:

@@ -42,6 +42,7 @@ class Journal:
         if self.path is None:
             yield
             return
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         beside = self.path.with_name(self.path.name + ".lock")
         with beside.open("ab") as lock:
             _lock(lock)

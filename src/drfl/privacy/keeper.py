@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from drfl.losses import Array
 from drfl.privacy.errors import SpentError
-from drfl.privacy.flips import Flipped, flip
+from drfl.privacy.flips import flip
 from drfl.privacy.ledger import Ledger
 from drfl.privacy.preflight import is_linear
 from drfl.privacy.rounding import FRESH, STALE, class_above, dither, floor_of, grid_above
-from drfl.privacy.scalars import REFUSED
-from drfl.privacy.weights import Slopes, fresh_slopes
+from drfl.privacy.weights import Dual, Slopes, fresh_dual
 from drfl.wire import Message
 from drfl.worst_case.whole_space import WholeSpaceOracle, flip_gain
 
@@ -66,23 +65,37 @@ class Keeper:
 
     def answer(self, w: Array, b: float) -> Answer:
         """The stored answer of a point that has been asked before, or a new one, now stored."""
-        family, question = self._digests(w, b)
+        family, question = self._family(), self.question(w, b)
         with self.ledger.journal.locked():
             self.ledger.refresh()
             entry = self.ledger.stored(question)
             if entry is None and self.ledger.count(ANSWER) < self.answers:
                 entry = self._new(family, question, w, b)
             if entry is None:
-                self.ledger.write(REFUSED, question, {})
-        if entry is None or entry.kind == REFUSED:
-            raise SpentError(f"the ledger has given its {self.answers} answers")
+                self.ledger.refuse(question)
+                raise SpentError(f"the ledger has given its {self.answers} answers")
         upper, lam = entry.arrays["numbers"].tolist()
         if not self.oracle.labels_move:  # the entry serves every radius, norm and label cost
             lam = self.oracle.fixed_multiplier(self.oracle.ball.norm.dual(w))[0]
         return Answer(upper + self.oracle.ball.radius * lam, lam, entry.arrays["cut"])
 
-    def _digests(self, w: Array, b: float) -> tuple[bytes, bytes]:
-        """Of what a cut is a minorant of, and of the question."""
+    def question(self, w: Array, b: float) -> bytes:
+        """A digest of what is asked at a point; where labels do not move, for every radius."""
+        ball = self.oracle.ball
+        sha = hashlib.sha256(self._family())
+        # A zero with a sign is the same question.
+        sha.update((np.append(w, b) + 0.0).tobytes())
+        if self.oracle.labels_move:
+            sha.update(repr((ball.norm.name, ball.radius)).encode())
+        return sha.digest()
+
+    def mean_loss(self, w: Array, b: float, multiplier: float) -> float:
+        """The mean loss at the price of a multiplier, which must not leave as it is."""
+        rows = self.oracle.rows
+        return self._mean_loss(self.oracle.arguments(rows.scores(w, b), rows.y), multiplier)
+
+    def _family(self) -> bytes:
+        """A digest of what a cut is a minorant of."""
         oracle, rows = self.oracle, self.oracle.rows
         moves = oracle.labels_move
         sha = hashlib.sha256(
@@ -90,11 +103,7 @@ class Keeper:
         )
         for fold in (rows.shift, rows.scale):
             sha.update(b"-" if fold is None else fold.tobytes())
-        family = sha.digest()
-        # A zero with a sign is the same question.
-        sha.update((np.append(w, b) + 0.0).tobytes())
-        sha.update(repr((oracle.ball.norm.name, oracle.ball.radius) if moves else None).encode())
-        return family, sha.digest()
+        return sha.digest()
 
     def _new(self, family: bytes, question: bytes, w: Array, b: float) -> Message:
         oracle, ledger, rows = self.oracle, self.ledger, self.oracle.rows
@@ -102,20 +111,20 @@ class Keeper:
         floor = floor_of(k, rows.n_rows)
         z = oracle.arguments(rows.scores(w, b), rows.y)
         sign = rows.y if oracle.is_margin else np.ones_like(z)
-        flipped = Flipped(oracle.fixed_multiplier(norm)[0], 0.0, np.zeros_like(z))
+        slopes, lam = Slopes.fixed(oracle.loss, z, sign), oracle.fixed_multiplier(norm)[0]
         if oracle.labels_move:
-            flipped = flip(oracle, z, norm, k, dither(ledger.secret, question, "multiplier"))
-        slopes = flipped.slopes(oracle, z, sign)
-        lam = flipped.multiplier
+            share, lam = flip(oracle, z, norm, k, dither(ledger.secret, question, "multiplier"))
+            price = oracle.ball.label_cost * lam
+            slopes = Slopes(oracle.loss, z, sign, share, oracle.loss.slope(-z), price)
         at = np.concatenate([[1.0, lam], w, [b]])
         best, value = self._best_old(family, at)
-        v = fresh_slopes(slopes, ledger.leverage, k, value - flipped.touch(oracle, z))
+        dual = fresh_dual(slopes, ledger.leverage, k, value)
         arrays: dict[str, NDArray[Any]] = {"cut": best, "family": np.frombuffer(family, np.uint8)}
-        if v is not None:
-            fresh = self._cut(slopes, flipped, v, question)
+        if dual is not None:
+            fresh = self._cut(slopes, dual, question)
             # An old cut that is nearly as good costs no rank.
             if float(fresh @ at) > value + floor:
-                weights = slopes.weights(v)
+                weights = slopes.weights(dual)
                 arrays |= {"cut": fresh, "weights": weights}
                 value = float(fresh @ at)
         excess = self._mean_loss(z, lam) - value
@@ -133,30 +142,32 @@ class Keeper:
             losses = losses + np.maximum(flip_gain(loss, z) - oracle.ball.label_cost * lam, 0.0)
         return oracle.rows.mean(losses)
 
-    def _cut(self, slopes: Slopes, flipped: Flipped, v: Array, question: bytes) -> Array:
-        """The cut of slopes v; what of its constant is no linear sum of weights is rounded."""
-        oracle, rows = self.oracle, self.oracle.rows
-        loss, N = oracle.loss, rows.n_rows
-        conjugate = slopes.beta * loss.conjugate(v)
-        if flipped.mass > 0.0:
-            conjugate += flipped.share * loss.conjugate(loss.slope(-slopes.z))
-        cost = float(conjugate.mean())
-        if flipped.mass > 0.0 or not is_linear(loss):
-            shift = dither(self.ledger.secret, question, "constant")
-            cost = grid_above(cost, floor_of(self.ledger.k, N), shift)
-        weights = slopes.weights(v)
-        constant = -cost
+    def _cut(self, slopes: Slopes, dual: Dual, question: bytes) -> Array:
+        """The cut of a dual; what of it is no linear sum of weights is rounded down."""
+        oracle, rows, secret = self.oracle, self.oracle.rows, self.ledger.secret
+        step = floor_of(self.ledger.k, rows.n_rows)
+        budget = oracle.ball.radius / oracle.ball.label_cost
+        cost, mass = float(slopes.conjugate(dual).mean()), float(dual.share.mean())
+        if mass > 0.0 or not is_linear(oracle.loss):
+            cost = grid_above(cost, step, dither(secret, question, "constant"))
+        if mass > 0.0:
+            told = grid_above(mass, step, dither(secret, question, "mass"))
+            # The whole budget is a public number.
+            mass = budget if mass <= budget < told else told
+        weights, constant = slopes.weights(dual), -cost
         if not oracle.is_margin:
-            constant -= float(weights @ rows.y) / N
-        slope = -oracle.ball.label_cost * flipped.mass if flipped.mass > 0.0 else 0.0
-        g, gb = rows.combine(weights / N)
+            constant -= float(weights @ rows.y) / rows.n_rows
+        slope = -oracle.ball.label_cost * mass if mass > 0.0 else 0.0
+        g, gb = rows.combine(weights / rows.n_rows)
         return np.concatenate([[constant, slope], g, [gb]])
 
     def _best_old(self, family: bytes, at: Array) -> tuple[Array, float]:
         """The highest of the cuts sent so far, 0 among them, since no loss is negative."""
         best, value = np.zeros_like(at), 0.0
         for entry in self.ledger.entries:
-            if "weights" in entry.arrays and entry.arrays["family"].tobytes() == family:
+            if "weights" not in entry.arrays or entry.kind != ANSWER:
+                continue
+            if entry.arrays["family"].tobytes() == family:
                 here = float(entry.arrays["cut"] @ at)
                 if here > value:
                     best, value = entry.arrays["cut"], here

@@ -18,13 +18,10 @@ from numpy.typing import NDArray
 from drfl.losses import Array
 from drfl.privacy.journal import Journal
 from drfl.privacy.leverage import Leverage
-from drfl.privacy.preflight import released
-from drfl.rows import Rows
-from drfl.rows.parts import is_sparse
 from drfl.wire import Message
 
-VERSION = 1
-Bytes = NDArray[np.uint8]
+VERSION = 2
+HEAD, KNOWN, REFUSED = "ledger", "known", "refused"
 
 
 class Ledger:
@@ -32,8 +29,10 @@ class Ledger:
 
     Parameters
     ----------
-    rows : Rows
-        The data.
+    key : bytes
+        A fingerprint of the data.
+    n_rows : int
+        N: the sum of all rows counts as known from the start.
     k : int
         No combination of sums may involve fewer rows.
     path : Path or None
@@ -45,55 +44,60 @@ class Ledger:
     ----------
     leverage : Leverage
         Of all weights that have left.
+    allowed : int
+        The largest rank that the leverages can have.
     entries : list of Message
         All of it, in order.
     """
 
     def __init__(
-        self, rows: Rows, k: int, path: Path | None = None, secret: bytes | None = None
+        self,
+        key: bytes,
+        n_rows: int,
+        k: int,
+        path: Path | None = None,
+        secret: bytes | None = None,
     ) -> None:
-        self.rows, self.k = rows, k
+        self.key, self.n_rows, self.k = key, n_rows, k
         self.journal = Journal(path)
-        self.leverage = Leverage(rows.n_rows, k)
-        for weights in released(rows):
-            self.leverage.add(weights)
-        self.allowed = rows.n_rows // k
+        self.leverage = Leverage(n_rows, k)
+        self.leverage.add(np.ones(n_rows))
+        self.allowed = n_rows // k
         self.entries: list[Message] = []
         self._stored: dict[bytes, Message] = {}
-        data = digest_of(rows)
         with self.journal.locked():
             if not self.journal.exists:
                 self.secret = secret or secrets.token_bytes(32)
                 head: dict[str, NDArray[Any]] = {
-                    "data": np.frombuffer(data, np.uint8),
+                    "data": np.frombuffer(key, np.uint8),
                     "secret": np.frombuffer(self.secret, np.uint8),
-                    "released": np.array(released(rows)),
-                    "sizes": np.array([VERSION, k, rows.n_rows, rows.n_features, self.allowed]),
+                    "sizes": np.array([VERSION, k, n_rows]),
                 }
-                self.journal.append(Message("ledger", 0, head))
+                self.journal.append(Message(HEAD, 0, head))
             else:
-                self._open(data, path)
+                self._open(path)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """Another process opens the file itself; a ledger in memory is copied."""
         if self.journal.path is None:
             return super().__reduce_ex__(protocol)
-        return Ledger, (self.rows, self.k, self.journal.path)
+        return Ledger, (self.key, self.n_rows, self.k, self.journal.path)
 
-    def _open(self, data: bytes, path: Path | None) -> None:
+    def _open(self, path: Path | None) -> None:
         entries = self.journal.unread()
         head = next(entries, None)
-        if head is None or head.kind != "ledger":
+        if head is None or head.kind != HEAD:
             raise ValueError(f"{path} is not a ledger: give the path of one, or of a new file")
-        if head.arrays["data"].tobytes() != data:
+        version, k = head.arrays["sizes"][:2].tolist()
+        if version != VERSION:
+            raise ValueError(f"the ledger {path} is of another version of drfl: go on with that")
+        if head.arrays["data"].tobytes() != self.key:
             raise ValueError(
-                f"the data are not those of the ledger {path}: a new ledger for changed data is "
-                "for the site's own hand to begin, at another path"
+                f"the data are not those of the ledger {path}: a new ledger for changed data, or "
+                "for other rows of a file, is for the site's own hand to begin, at another path"
             )
-        if head.arrays["sizes"][:2].tolist() != [VERSION, self.k]:
-            raise ValueError(
-                f"the ledger {path} was begun with k = {head.arrays['sizes'][1]}: go on with that"
-            )
+        if k != self.k:
+            raise ValueError(f"the ledger {path} was begun with k = {k}: go on with that")
         self.secret = head.arrays["secret"].tobytes()
         for entry in entries:
             self._take_in(entry)
@@ -104,12 +108,40 @@ class Ledger:
             self._take_in(entry)
 
     def stored(self, question: bytes) -> Message | None:
-        """The entry of a question that has been asked before."""
-        return self._stored.get(question)
+        """The answer to a question that has been asked before, None if it was refused."""
+        entry = self._stored.get(question)
+        return None if entry is None or entry.kind == REFUSED else entry
 
     def count(self, kind: str) -> int:
         """How many entries of a kind there are."""
         return sum(entry.kind == kind for entry in self.entries)
+
+    def declare(self, weights: Array, what: str) -> None:
+        """Count the sums with these weights as known from now on, before they are.
+
+        Parameters
+        ----------
+        weights : (N,)
+            Of the rows.
+        what : str
+            What they are, for the sentence that refuses them.
+        """
+        question = hashlib.sha256(b"known\0" + weights.tobytes()).digest()
+        with self.journal.locked():
+            self.refresh()
+            if self.stored(question) is not None:
+                return
+            if not self.leverage.admits(weights, exactly=True):
+                raise ValueError(
+                    f"{what} would tell of fewer than k = {self.k} rows, together with what the "
+                    "ledger has told: leave it out"
+                )
+            self.write(KNOWN, question, {"weights": weights})
+
+    def refuse(self, question: bytes) -> None:
+        """Write down that a question was not answered; once is enough."""
+        if question not in self._stored:
+            self.write(REFUSED, question, {})
 
     def write(self, kind: str, question: bytes, arrays: Mapping[str, NDArray[Any]]) -> Message:
         """Write an entry; only afterwards may anyone hear of it."""
@@ -121,17 +153,8 @@ class Ledger:
 
     def _take_in(self, entry: Message) -> None:
         self.entries.append(entry)
-        self._stored.setdefault(entry.arrays["question"].tobytes(), entry)
+        question = entry.arrays["question"].tobytes()
+        if self.stored(question) is None:
+            self._stored[question] = entry
         if "weights" in entry.arrays:
             self.leverage.add(entry.arrays["weights"])
-
-
-def digest_of(rows: Rows) -> bytes:
-    """A fingerprint of the rows as they came, in their order; scaling plays no role."""
-    sha = hashlib.sha256(repr((rows.n_rows, rows.n_features)).encode())
-    for block in rows.blocks():
-        part = rows.X[block]
-        dense: Array = np.asarray(part.toarray() if is_sparse(part) else part, dtype=np.float64)
-        sha.update(np.ascontiguousarray(dense).tobytes())
-    sha.update(np.ascontiguousarray(rows.y).tobytes())
-    return sha.digest()

@@ -77,15 +77,17 @@ class Leverage:
         self.rank += 1
         self.h += unit**2
 
-    def admits(self, weights: Array) -> bool:
+    def admits(self, weights: Array, *, exactly: bool = False) -> bool:
         """Whether the weights may leave as they are: new ones, or sums of what has left.
 
-        What is almost in the span may not: the little that differs could be one row.
+        What is almost in the span may not: the little that differs could be one row. With
+        ``exactly`` a leverage of 1/k is not too much, as that of k rows by themselves is.
         """
         r = self.residual(weights)
         if float(r @ r) <= ROUNDING * len(self.h):
             return True
-        return self.is_new(r) and not self._over(r).any()
+        slack = 2.0 * MARGIN if exactly else 0.0
+        return self.is_new(r) and not self._over(r, slack).any()
 
     def settle(self, weights: Array, low: Array, high: Array) -> Array | None:
         r"""Weights near the given ones that may leave; None if there are none.
@@ -129,6 +131,6 @@ class Leverage:
         weights = weights + float((out / (out + room)).max()) * (middle - weights)
         return weights if (weights >= low).all() and (weights <= high).all() else None
 
-    def _over(self, r: Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _over(self, r: Array, slack: float = 0.0) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Rows that would get too much leverage."""
-        return np.asarray(self.h + r**2 / float(r @ r) > self.limit)
+        return np.asarray(self.h + r**2 / float(r @ r) > self.limit + slack)

@@ -1,4 +1,4 @@
-"""What is refused before anything is sent, and what counts as sent from the start."""
+"""What is refused before anything is sent, and categories that are too small."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from drfl.losses import Array, Loss
+from drfl.losses import Loss
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.supports import WholeSpace
@@ -18,11 +18,7 @@ def require_enough(rows: Rows, k: int) -> None:
     """Refuse data that are too few for a guard of k."""
     N, n = rows.n_rows, rows.n_features
     require_counts(N, class_counts(rows), k)
-    if (n + 1) / N > 1.0 / (2 * k):
-        raise ValueError(
-            f"{n + 1} parameters on {N} rows are too many for a guard of k = {k}: it needs at "
-            f"least {2 * k * (n + 1)} rows, or fewer columns"
-        )
+    require_columns(N, n, k)
     if rows.p is not None and np.ptp(rows.p) > 0.0:
         raise ValueError("a guard knows rows of equal weight only: drop sample_weight")
 
@@ -36,6 +32,25 @@ def require_counts(n_rows: int, classes: Sequence[int], k: int) -> None:
     if classes and min(classes) < k:
         raise ValueError(
             f"a class has {min(classes)} rows, fewer than k = {k}: its sums would tell of them"
+        )
+
+
+def require_two(classes: Sequence[object]) -> None:
+    """Refuse more than two classes."""
+    if len(classes) > 2:
+        raise ValueError(
+            f"a guard knows two classes or a numeric target, and there are {len(classes)} classes: "
+            "each would need another ledger of the same rows"
+        )
+
+
+def require_columns(n_rows: int, n_features: int, k: int) -> None:
+    """Refuse too many columns for so many rows."""
+    least = 2 * k * (n_features + 1)
+    if least > n_rows:
+        raise ValueError(
+            f"{n_features + 1} parameters on {n_rows} rows are too many for a guard of k = {k}: "
+            f"it needs at least {least} rows, or fewer columns"
         )
 
 
@@ -57,12 +72,6 @@ def class_counts(rows: Rows) -> list[int]:
     if not set(labels.tolist()) <= {-1.0, 1.0}:
         return []
     return [int((rows.y == label).sum()) for label in labels]
-
-
-def released(rows: Rows) -> list[Array]:
-    """Weights of the sums that count as known: of all rows, and of each class."""
-    ones = np.ones(rows.n_rows)
-    return [ones, rows.y.copy()] if class_counts(rows) else [ones]
 
 
 def is_linear(loss: Loss) -> bool:

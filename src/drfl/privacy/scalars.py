@@ -1,18 +1,24 @@
-"""Single numbers and sums that pass through the ledger: scaling, metrics, bounds."""
+"""Single numbers and sums that pass through the ledger: preflight, scaling, metrics, bounds."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drfl.losses import Array
 from drfl.privacy.errors import SpentError
 from drfl.privacy.ledger import Ledger
 from drfl.privacy.rounding import dither, grid_above, grid_below
+from drfl.rows import Rows
 
-SCALAR, SUMS, REFUSED = "scalar", "sums", "refused"
+SCALAR, METRIC, SUMS = "scalar", "metric", "sums"
 STEP = 100.0  # over N^2: the grid of a scalar
+METRICS = 3  # one in so many scalars may be a metric
 
 
 def release_scalar(
@@ -33,38 +39,70 @@ def release_scalar(
     up : bool
         Whether a larger or a smaller number is the safe side.
     """
-    key = hashlib.sha256(name.encode() + b"\0" + question).digest()
-    with ledger.journal.locked():
-        ledger.refresh()
-        entry = ledger.stored(key)
-        if entry is None and ledger.count(SCALAR) < most:
-            step, shift = STEP / ledger.rows.n_rows**2, dither(ledger.secret, key, name)
-            told = (grid_above if up else grid_below)(value, step, shift)
-            entry = ledger.write(SCALAR, key, {"told": np.array([told])})
-        if entry is None:
-            ledger.write(REFUSED, key, {})
-    if entry is None or entry.kind == REFUSED:
-        raise SpentError(f"the ledger has given its {most} scalars")
-    return float(entry.arrays["told"][0])
-
-
-def release_moments(ledger: Ledger) -> tuple[Array, Array]:
-    """Mean and mean square of every column, for scaling: sums over all rows with equal weights.
-
-    These weights count as released from the start, so that the sums cost no rank; least and
-    largest entries are single rows' and are never told: take public ranges instead.
-    """
-    key = hashlib.sha256(b"moments").digest()
-    with ledger.journal.locked():
-        ledger.refresh()
-        entry = ledger.stored(key)
-        if entry is None:
-            moments = np.array(ledger.rows.moments())
-            entry = ledger.write(SUMS, key, {"moments": moments})
-    mean, square = entry.arrays["moments"]
-    return mean, square
+    rounded = partial(grid_above if up else grid_below, value, STEP / ledger.n_rows**2)
+    return _released(ledger, SCALAR, name, question, rounded, most)
 
 
 def release_metric(ledger: Ledger, name: str, question: bytes, per_row: Array, most: int) -> float:
-    """The mean of a number per row, such as 'is classified rightly', as a counted scalar."""
-    return release_scalar(ledger, name, question, float(np.mean(per_row)), most, up=False)
+    """The mean of a number per row, such as 'is classified rightly', as a counted scalar.
+
+    Within k/N of the truth, on a dithered grid of 2k/N, and not more than a third of the scalars:
+    otherwise a server could see where a single row changes sides between two models.
+    """
+    step = 2.0 * ledger.k / ledger.n_rows
+    rounded = partial(grid_above, float(np.mean(per_row)) - 0.5 * step, step)
+    return _released(ledger, METRIC, name, question, rounded, most)
+
+
+def _released(
+    ledger: Ledger,
+    kind: str,
+    name: str,
+    question: bytes,
+    rounded: Callable[[float], float],
+    most: int,
+) -> float:
+    """A counted number, rounded with the dither of its question, or as it was told before."""
+    key = _key(name, question)
+    with ledger.journal.locked():
+        ledger.refresh()
+        entry, metrics = ledger.stored(key), ledger.count(METRIC)
+        spent = metrics + ledger.count(SCALAR) >= most
+        spent |= kind == METRIC and metrics >= most // METRICS
+        if entry is None and not spent:
+            told = rounded(dither(ledger.secret, key, name))
+            entry = ledger.write(kind, key, {"told": np.array([told])})
+        if entry is None:
+            ledger.refuse(key)
+            raise SpentError(f"the ledger has given its {most} scalars, or a third of it metrics")
+    return float(entry.arrays["told"][0])
+
+
+def release_sums(
+    ledger: Ledger, name: str, question: bytes, sums: Mapping[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Sums over all rows with equal weights, which cost no rank; written down before they leave.
+
+    Sums over some of the rows need `Ledger.declare` first. The same question has the stored
+    arrays, whatever they would be now.
+    """
+    key = _key(name, question)
+    with ledger.journal.locked():
+        ledger.refresh()
+        entry = ledger.stored(key) or ledger.write(SUMS, key, sums)
+    return {name: entry.arrays[name] for name in sums}
+
+
+def release_moments(ledger: Ledger, rows: Rows) -> tuple[Array, Array]:
+    """Mean and mean square of every column, for scaling.
+
+    Least and largest entries are single rows' and are never told: take public ranges instead.
+    """
+    moments = np.array(rows.moments())
+    told = release_sums(ledger, "moments", moments.tobytes(), {"moments": moments})
+    mean, square = told["moments"]
+    return mean, square
+
+
+def _key(name: str, question: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + b"\0" + question).digest()

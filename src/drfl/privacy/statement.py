@@ -10,9 +10,9 @@ import numpy as np
 
 from drfl.privacy.journal import Journal
 from drfl.privacy.keeper import ANSWER
-from drfl.privacy.ledger import Ledger
+from drfl.privacy.ledger import HEAD, REFUSED, VERSION, Ledger
 from drfl.privacy.leverage import Leverage
-from drfl.privacy.scalars import REFUSED, SCALAR
+from drfl.privacy.scalars import METRIC, SCALAR, SUMS
 from drfl.wire import Message
 
 
@@ -33,23 +33,24 @@ def audit(path: str | os.PathLike[str]) -> str:
     if not journal.exists:
         raise ValueError(f"there is no ledger at {os.fspath(path)}: give the path of a guard's own")
     entries = journal.peek()
-    if not entries or entries[0].kind != "ledger":
+    if not entries or entries[0].kind != HEAD:
         raise ValueError(f"{os.fspath(path)} is not a ledger: give the path of a guard's own")
     head, *entries = entries
-    _, k, n_rows, n_features, allowed = head.arrays["sizes"].tolist()
+    version, k, n_rows = head.arrays["sizes"].tolist()[:3]
+    if version != VERSION:
+        raise ValueError(f"{os.fspath(path)} is of another version of drfl: take that one")
     leverage = Leverage(n_rows, k)
-    for weights in head.arrays["released"]:
-        leverage.add(weights)
+    leverage.add(np.ones(n_rows))
     for entry in entries:
         if "weights" in entry.arrays:
             leverage.add(entry.arrays["weights"])
-    title = f"{os.fspath(path)}: {n_rows} rows, {n_features} columns, k = {k}"
-    return statement(title, entries, leverage, allowed)
+    title = f"{os.fspath(path)}: {n_rows} rows, k = {k}"
+    return statement(title, entries, leverage, n_rows // k)
 
 
 def audit_ledger(ledger: Ledger) -> str:
     """The same of a ledger in memory."""
-    title = f"ledger in memory: {ledger.rows.n_rows} rows, k = {ledger.k}"
+    title = f"ledger in memory: {ledger.n_rows} rows, k = {ledger.k}"
     return statement(title, ledger.entries, ledger.leverage, ledger.allowed)
 
 
@@ -64,6 +65,7 @@ def statement(title: str, entries: list[Message], leverage: Leverage, allowed: i
             f"{counts[REFUSED]} refused",
             f"rank: {leverage.rank} of {allowed}",
             f"largest leverage of a row: {float(np.max(leverage.h)):.4f} of {leverage.limit:.4f}",
-            f"scalars: {counts[SCALAR]}",
+            f"scalars: {counts[SCALAR] + counts[METRIC]} ({counts[METRIC]} metrics)",
+            f"sums over all rows: {counts[SUMS]}",
         ]
     )

@@ -26,11 +26,19 @@ SHARE = 0.1  # of what there is to tell may be lost to a wide window
 
 
 @dataclass(frozen=True)
-class Slopes:
-    r"""Slopes v of every row's loss, as the sum that they make.
+class Dual:
+    r"""What makes a cut: a slope v of every row's loss, and the share of it that is flipped."""
 
-    A row's part of a cut is :math:`\alpha_i+\beta_iv_i` times its margin or residual:
-    :math:`\alpha=0,\beta=1` unless a share of its label is flipped.
+    v: Array
+    share: Array
+
+
+@dataclass(frozen=True)
+class Slopes:
+    r"""Slopes of every row's loss at a point, and the cut that they make.
+
+    A row's weight, in units of its margin or residual, is :math:`(1-\phi_i)v_i-\phi_it_i` with
+    :math:`t_i=L'(-z_i)`, and without flips v itself.
 
     Attributes
     ----------
@@ -40,39 +48,61 @@ class Slopes:
         Margins or residuals at the point.
     sign : (N,)
         What turns a slope in z into a weight of the row x: its label, or 1.
-    alpha, beta : (N,)
-        See above; :math:`\beta\ge0`.
+    share, turned : (N,)
+        The shares of flipped labels, if nothing hinders them, and the slopes t.
+    price : float
+        What a flip costs, :math:`\kappa\lambda`; inf: no label flips.
     """
 
     loss: Loss
     z: Array
     sign: Array
-    alpha: Array
-    beta: Array
+    share: Array
+    turned: Array
+    price: float = math.inf
 
     @classmethod
-    def plain(cls, loss: Loss, z: Array, sign: Array) -> Slopes:
-        """No label is flipped."""
-        return cls(loss, z, sign, np.zeros_like(z), np.ones_like(z))
+    def fixed(cls, loss: Loss, z: Array, sign: Array) -> Slopes:
+        """No label flips."""
+        none = np.zeros_like(z)
+        return cls(loss, z, sign, none, none)
 
-    def weights(self, v: Array) -> Array:
-        """The weights of the rows that slopes v make."""
-        return self.sign * (self.alpha + self.beta * v)
+    def weights(self, dual: Dual) -> Array:
+        """The weights of the rows that a dual makes."""
+        return self.sign * ((1.0 - dual.share) * dual.v - dual.share * self.turned)
 
-    def slopes(self, weights: Array) -> Array:
-        """The other way round, within the domain of the conjugate."""
-        beta = np.where(self.beta > 0.0, self.beta, 1.0)
-        v = np.where(self.beta > 0.0, (self.sign * weights - self.alpha) / beta, 0.0)
-        return np.clip(v, *self.loss.slope_range)
+    def dual(self, weights: Array, v: Array) -> Dual:
+        """What has these weights: flipped shares change first, then slopes, which were v."""
+        low, high = self.loss.slope_range
+        wanted = self.sign * weights
+        plain = np.clip(wanted, low, high)
+        if math.isinf(self.price):
+            return Dual(plain, self.share)
+        own = np.where(self.share > 0.0, v, plain)
+        room = -self.turned - own
+        share = np.where(room > 0.0, (wanted - own) / np.where(room > 0.0, room, 1.0), 0.0)
+        share = np.clip(share, 0.0, 1.0)
+        return Dual(np.where(share > 0.0, own, plain), share)
 
     def bounds(self) -> tuple[Array, Array]:
         """The least and the largest weight of every row."""
-        ends = [self.weights(np.full_like(self.z, end)) for end in self.loss.slope_range]
+        low, high = self.loss.slope_range
+        ends = self.sign * low, self.sign * np.maximum(high, -self.turned)
         return np.minimum(*ends), np.maximum(*ends)
 
-    def touch(self, v: Array) -> float:
-        """What the cut of v says of the mean loss at z, the parts that alpha makes left out."""
-        return float((self.beta * (v * self.z - self.loss.conjugate(v))).mean())
+    def conjugate(self, dual: Dual) -> Array:
+        """What the slopes cost in the constant, row by row."""
+        cost = (1.0 - dual.share) * self.loss.conjugate(dual.v)
+        return (
+            cost if math.isinf(self.price) else cost + dual.share * self.loss.conjugate(self.turned)
+        )
+
+    def touch(self, dual: Dual) -> float:
+        """What the cut says of the mean loss at z, flips paid for."""
+        gain = self.sign * self.weights(dual) * self.z - self.conjugate(dual)
+        if dual.share.any():
+            gain = gain - self.price * dual.share
+        return float(gain.mean())
 
     def windows(self, k: int) -> Iterator[Array]:
         """Slopes averaged over ever wider windows."""
@@ -95,28 +125,28 @@ def averaged(loss: Loss, z: Array, delta: float) -> Array:
     return np.clip(v, *loss.slope_range)
 
 
-def fresh_slopes(slopes: Slopes, leverage: Leverage, k: int, known: float) -> Array | None:
-    """Slopes whose weights may leave, with a cut at z that is well above what is known there.
+def fresh_dual(slopes: Slopes, leverage: Leverage, k: int, known: float) -> Dual | None:
+    """A dual whose weights may leave, with a cut at z that is well above what is known there.
 
     The widest window that gives most of what there is to tell: narrow ones, which put more weight
     on few rows, are kept for the end. Without such a one the highest cut of all.
     """
     best, most = None, -math.inf
     low, high = slopes.bounds()
-    exact = slopes.touch(slopes.loss.slope(slopes.z))
+    exact = slopes.touch(Dual(slopes.loss.slope(slopes.z), slopes.share))
     enough = exact - SHARE * (exact - known)
-    windows = list(slopes.windows(k))
-    wide = [v for v in windows if slopes.touch(v) >= enough]
-    for v in (*reversed(wide), *windows[len(wide) :]):
-        if slopes.touch(v) <= most:
+    windows = [Dual(v, slopes.share) for v in slopes.windows(k)]
+    wide = [dual for dual in windows if slopes.touch(dual) >= enough]
+    for dual in (*reversed(wide), *windows[len(wide) :]):
+        if slopes.touch(dual) <= most:
             break  # wider windows are lower still
-        settled = leverage.settle(slopes.weights(v), low, high)
+        settled = leverage.settle(slopes.weights(dual), low, high)
         if settled is None:
             continue
-        v = slopes.slopes(settled)
-        touch = slopes.touch(v)
-        if touch > most and leverage.admits(slopes.weights(v)):
-            best, most = v, touch
+        found = slopes.dual(settled, dual.v)
+        touch = slopes.touch(found)
+        if touch > most and leverage.admits(slopes.weights(found)):
+            best, most = found, touch
             if touch >= enough:
                 break
     return best

@@ -60,7 +60,7 @@ def conduct(
     settings : Settings
         All of them.
     folder : RunFolder
-        Where to; nothing is written before the preflight has succeeded.
+        Where to; before the preflight has succeeded only what guards remember is written.
     federation : Federation
         The clients.
     voice : Voice
@@ -75,8 +75,6 @@ def conduct(
     if fresh:
         folder.create(settings)
         folder.check_identity(settings)
-    if settings["guard"] is not None:
-        folder.ledgers.mkdir(mode=0o700, parents=True, exist_ok=True)
     training.records.open(folder.records)
     if settings["select"]:
         from drfl.training.selecting import chosen_radius  # and with it scikit-learn

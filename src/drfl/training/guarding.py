@@ -104,7 +104,7 @@ def guarded_metrics(model: Model, client: Client, scores: Array, y: Array) -> di
             return math.nan
 
     if model.target.classes is not None:
-        return {"accuracy": told("accuracy", model.positions(scores) == y)}
+        return {"accuracy": min(told("accuracy", model.positions(scores) == y), 1.0)}
     # Rounded in scaled units, which the grid is made for.
     error, scale = scores[:, 0] - y, model.target.scale
     return {

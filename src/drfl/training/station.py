@@ -142,9 +142,10 @@ class Station:
     def _guarded(self, model: Model) -> Client | None:
         if self.desk.guard is None:
             return None
-        if self._form is None or self._form.columns != model.columns:
+        form = self._form
+        if form is None or (form.target, form.columns) != (model.target, model.columns):
             raise RefusedError("a guard knows the rows that it was opened for")
-        return self.desk.client(self._form, None if model.target.classes is None else 1)
+        return self.desk.client(form, None if model.target.classes is None else 1)
 
 
 def _code(error: Exception) -> Failure:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from drfl.client import Checked, Handler
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver
-from drfl.solvers.bundle import closing, exchange, recall
+from drfl.solvers.bundle import closing, constants, exchange, recall
 from drfl.solvers.bundle.client import answer
 from drfl.solvers.bundle.settings import Settings
 
@@ -22,7 +22,9 @@ class Bundle(Settings, Solver):
     shared_ball: ClassVar[bool] = True
     handlers: ClassVar[Mapping[str, Handler]] = {
         exchange.KIND: Checked(answer, exchange.REQUEST, exchange.REPLY, guarded=True),
-        closing.KIND: Checked(closing.constants, closing.REQUEST, closing.REPLY, guarded=True),
+        constants.KIND: Checked(
+            constants.constants, constants.REQUEST, constants.REPLY, guarded=True
+        ),
         recall.KIND: Checked(recall.recall, recall.REQUEST, {}, guarded=True),
     }
 

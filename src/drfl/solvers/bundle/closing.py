@@ -4,56 +4,31 @@ Guarded cuts need not touch, so that the bound they prove stays behind. The serv
 :math:`g_s` that a certificate needs, from the multipliers of its masters; it makes their mixture
 payable, :math:`\|\sum_sq_sg_s\|\le\sum_sq_s\rho_s` with no slope in b, and asks every client for
 the best constant of a minorant with that slope. Then :math:`f\ge\sum_sq_sC_s` everywhere, and each
-:math:`(C_s,g_s)` is another cut.
+:math:`(C_s,g_s)` is another cut. With them comes a closer value of the best model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from drfl.client import RefusedError, Site
 from drfl.losses import Array
-from drfl.privacy import release_scalar
-from drfl.privacy.tilt import best_constant
 from drfl.solvers.base import Status, StatusKind
 from drfl.solvers.bundle.certificate import sums
+from drfl.solvers.bundle.constants import KIND, NO_BOUND, REPLY
 from drfl.solvers.bundle.cuts import Cuts
 from drfl.solvers.bundle.planning import SHARP, TINY
 from drfl.solvers.bundle.reply import dual_cut
 from drfl.solvers.bundle.session import BundleSession
-from drfl.wire import Field, Message, WireError, reply_kind, validate
+from drfl.wire import Message, WireError, reply_kind, validate
 
-KIND = "bundle_close"
-REQUEST = {"g": Field("float64", ("P", "d"))}
-REPLY = {"constant": Field("float64", ("P",))}
-NO_BOUND = -1e12  # instead of a constant, where no minorant has the slope
-
-PROXIMAL = (1.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5)  # multiples of the metric; one trial each
-CLOSINGS = 2  # rounds of trials
+PROXIMAL = (1e-2, 1e-4, 1e-7)  # multiples of the metric; one trial each
+CLOSINGS = 3  # rounds of trials
 PATIENCE = 4  # rounds in which the gap or the objective has to fall, relatively by so much:
 GAP_FALLS, OBJECTIVE_FALLS = 0.1, 1e-4
 INSIDE = 1.0 - 1e-9  # how much of the price a mixture of slopes may use
-
-
-def constants(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
-    """The client's half: a constant for every slope, counted and rounded down under a guard."""
-    if site.shared_ball:
-        raise RefusedError("constants are not for a shared ball")
-    told = []
-    for g in message.arrays["g"]:
-        found = best_constant(site.oracle, g)
-        constant = NO_BOUND if found is None else found
-        if site.ledger is not None and site.guard is not None:
-            # Whether a slope is possible is a number like any other: it is counted as well.
-            name, most = f"constant of {site.oracle.loss!r}", site.guard.scalars
-            constant = release_scalar(site.ledger, name, g.tobytes(), constant, most, up=False)
-        told.append(constant)
-    return {"constant": np.array(told)}
 
 
 @dataclass(frozen=True)
@@ -67,7 +42,6 @@ class Trial:
 class ClosingSession(BundleSession):
     """A bundle session that asks guarded clients for constants at its end."""
 
-    guarded: bool = False
     closings: int = 0
     trials: tuple[Trial, ...] = ()
     course: tuple[tuple[float, float], ...] = ()  # gap and objective, round by round
@@ -76,8 +50,9 @@ class ClosingSession(BundleSession):
         if not self.trials:
             return super().propose()
         slopes = np.array([trial.g for trial in self.trials])
+        x = self.evaluated.points[self.best].x
         return {
-            name: Message(KIND, self.round, {"g": slopes[:, s]})
+            name: Message(KIND, self.round, {"g": slopes[:, s], "x": x})
             for s, name in enumerate(self.roster.names)
         }
 
@@ -138,6 +113,7 @@ class ClosingSession(BundleSession):
         """Bounds from the trials themselves, and from all cuts with the new ones among them."""
         sizes = {"P": len(self.trials), "d": self.dimension}
         C = np.full((len(self.trials), self.terms.n_clients), NO_BOUND)
+        best = self.evaluated.points[self.best]
         for s, name in enumerate(self.roster.names):
             if name not in replies:
                 continue
@@ -145,12 +121,16 @@ class ClosingSession(BundleSession):
                 validate(replies[name], reply_kind(KIND), self.round, REPLY, sizes)
             except WireError:
                 continue
-            C[:, s] = replies[name].arrays["constant"]
+            arrays = replies[name].arrays
+            C[:, s] = arrays["constant"]
+            if "value" in arrays:
+                best.values[s] = min(best.values[s], float(arrays["value"][0]))
+        self.upper = min(self.upper, self.evaluated.objective(self.best))
         for trial, constant in zip(self.trials, C, strict=True):
             self._raise_to(float(trial.q @ constant) + self._rest(trial))
             self._add(trial, constant)
-        x, D = self.evaluated.points[self.best].x, np.diag(self.metric.diagonal)
-        self._solve(self.pool.cuts, x, TINY * D, self.upper, eps=SHARP, sharp=True)
+        D = np.diag(self.metric.diagonal)
+        self._solve(self.pool.cuts, best.x, TINY * D, self.upper, eps=SHARP, sharp=True)
 
     def _rest(self, trial: Trial) -> float:
         """What of the price the slopes do not use, where the multiplier has a floor."""

@@ -27,6 +27,8 @@ INSIDE = 0.1  # how far inside the level, relatively, a Newton step aims
 class BundleSession(Planning):
     """See the module. The attributes are the state of the run."""
 
+    guarded: bool = False  # a client has a guard: its answers are few
+
     # ------------------------------------------------------------------ a round
     def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
         """Take the replies in, move, certify, and decide what to ask next."""
@@ -125,7 +127,9 @@ class BundleSession(Planning):
             D = np.diag(self.metric.diagonal)
             self._solve(self.pool.cuts, x, TINY * D, self.upper, eps=SHARP, sharp=True)
         smooth = not self.problem.loss.kinks
-        if self.gap <= self.tol and not (smooth and is_unique(self.metric, self.q)):
+        if self.gap > self.tol or self.guarded:
+            return
+        if not (smooth and is_unique(self.metric, self.q)):
             scale = max(abs(self.upper), 1e-3 * self.at_zero)
             level = max(self.lower + self.tol * scale, self.upper)
             self.ties = Ties(level, x, self.upper, self.n, x)

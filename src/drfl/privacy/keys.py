@@ -1,0 +1,36 @@
+"""By what a ledger knows its data."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.losses import Array
+from drfl.rows import Rows
+from drfl.rows.parts import is_sparse
+
+
+def rows_key(rows: Rows) -> bytes:
+    """A fingerprint of rows as they came, in their order; scaling plays no role."""
+    sha = hashlib.sha256(repr((rows.n_rows, rows.n_features)).encode())
+    for block in rows.blocks():
+        part = rows.X[block]
+        dense: Array = np.asarray(part.toarray() if is_sparse(part) else part, dtype=np.float64)
+        sha.update(np.ascontiguousarray(dense).tobytes())
+    sha.update(np.ascontiguousarray(rows.y).tobytes())
+    return sha.digest()
+
+
+def file_key(path: Path, keep: NDArray[np.bool_] | None) -> bytes:
+    """A fingerprint of a file and of which of its rows are used (None: all).
+
+    Columns, target and categories play no role: every training on these rows has one ledger.
+    """
+    with path.open("rb") as file:
+        sha = hashlib.file_digest(file, "sha256")
+    if keep is not None:
+        sha.update(b"\0" + np.packbits(keep).tobytes())
+    return sha.digest()
