@@ -12,6 +12,8 @@ from drfl.wire import (
     Failure,
     Field,
     Message,
+    Sent,
+    Tally,
     WireError,
     decode,
     encode,
@@ -285,3 +287,17 @@ def test_validate_refuses_another_kind_or_round():
 def test_a_field_knows_its_types():
     with pytest.raises(ValueError, match="not 'bool'"):
         Field("bool")
+
+
+def test_a_tally_counts_by_client_and_kind():
+    number = np.array(1.0)
+    small, large = (Message("a/reply", 0, {"x": np.zeros((k, 2)), "n": number}) for k in (1, 3))
+    other = Message("b/reply", 1)
+    tally = Tally()
+    tally.add({"north": large, "south": other})
+    tally.add({"north": small})
+    both = Sent("north", "a/reply", 2, small.nbytes + large.nbytes, {"n": (), "x": (3, 2)})
+    assert tally.sent == (both, Sent("south", "b/reply", 1, other.nbytes, {}))
+    tally.extend(tally.sent)
+    assert [entry.count for entry in tally.sent] == [4, 2]
+    assert tally.sent[0].bytes == 2 * both.bytes

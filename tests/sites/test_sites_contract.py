@@ -23,6 +23,7 @@ from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 from nvflare.private.fed.server.server_commands import AppCommandProcessor, ServerCommands
 from nvflare.private.fed.server.server_engine import ServerEngine
+from nvflare.private.fed.server.server_json_config import ServerJsonConfigurator
 
 from drfl.sites import flare
 from drfl.sites.job import CLIENT_CONFIG, server_config
@@ -45,6 +46,12 @@ def test_the_classes_of_the_job_take_the_arguments_that_it_gives():
         known = inspect.signature(place.__init__).parameters
         assert set(given) <= set(known), place
         assert place.__module__ in (workflow["path"] + entry["executor"]["path"])
+
+
+def test_the_server_knows_how_often_sites_ask_for_tasks():
+    known = inspect.getsource(ServerJsonConfigurator.process_config_element)
+    for name in server_config("{}")["server"]:
+        assert f'"server.{name}"' in known
 
 
 def test_the_server_object_has_one_main_function():
@@ -134,7 +141,6 @@ def test_arguments_of_another_type_are_refused(wrong):
 def test_a_site_without_settings_refuses_alone(monkeypatch, capsys):
     monkeypatch.delenv(flare.SETTINGS, raising=False)
     hospital = flare.Hospital()
-    hospital.open()
     assert "drfl: " in capsys.readouterr().err
     monkeypatch.setattr(flare, "collab", SimpleNamespace(caller="server"))
     reply = decode(hospital.answer(1, 0, encode(Message("hello", 0)), 1.0))

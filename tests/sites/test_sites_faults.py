@@ -279,7 +279,7 @@ def test_a_site_that_stays_away_is_named(sites):
     sites.behave()
     code = run.end(280)
     assert code == 4, run.text
-    assert "without site 'west' at the end: silent" in run.text
+    assert "the end is without site 'west': it gave no sign of life" in run.text
     (model,) = result_of(sites.folder / "away")["models"]
     assert model["status"]["kind"] == "partial"
     assert "west fell silent" in model["status"]["message"]

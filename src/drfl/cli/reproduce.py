@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 ALL = "all"
 EXAMPLE = """\
-examples:
+example:
   drfl reproduce heart --quick
   drfl reproduce abalone --seeds 20 --out results
   drfl reproduce heart --paper-literal --set folds=3
@@ -50,7 +50,8 @@ def run(options: argparse.Namespace) -> int:
     """Run the experiments."""
     from drfl.cli.console import Console
     from drfl.cli.main import OK
-    from drfl.experiments import NAMES, find
+    from drfl.experiments import NAMES
+    from drfl.experiments.registry import find
 
     _check(options)
     names = list(NAMES) if options.name == ALL else [options.name]
@@ -83,7 +84,7 @@ def _settings(settings: Settings, options: argparse.Namespace) -> Settings:
 
 
 def _one(name: str, settings: Settings, options: argparse.Namespace, console: Console) -> None:
-    from drfl.experiments import reproduce
+    from drfl.experiments.reproduce import reproduce
 
     seeds = options.seeds or (settings.quick_seeds if options.quick else settings.full_seeds)
     folder = options.out or Path("reproduction-quick" if options.quick else "reproduction")

@@ -60,7 +60,8 @@ def report(settings: Any, done: Sequence[Done]) -> Report:
         tables += ["", f"S = {S}, rounds to a gap of:", "", *markdown(head, rows)]
     seeds = 1 + max(int(one.task["seed"]) for one in done)
     intro = (
-        f"Medians of {seeds} seeds; at most {settings.rounds} rounds. Native methods: own optimum."
+        f"Seeds: {seeds} (medians); at most {settings.rounds} rounds. A gap is relative to the "
+        "objective of the zero model; native methods are compared with their own optimum."
     )
     return Report([intro], _sentences(settings, done), tables)
 

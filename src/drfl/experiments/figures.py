@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, and another line for each: also told apart without colours.
+# Okabe and Ito's colours and one more, and another line for each: also told apart without colours.
 STYLES = (
     ("#000000", "-", "o"),
     ("#E69F00", "--", "s"),
@@ -23,6 +23,7 @@ STYLES = (
     ("#0072B2", "--", "P"),
     ("#CC79A7", "-.", "X"),
     ("#999999", ":", "*"),
+    ("#882255", "-", "<"),
 )
 LEAK = "#FBE3E0"
 """The ground under what nobody could know."""

@@ -60,7 +60,7 @@ class Findings:
         """What was measured, what holds, and the tables."""
         what = "mean squared error" if self.protocol.is_regression else "accuracy"
         intro = (
-            f"{len(self.seeds)} seeds; {what}, mean over the test clients. A cell is a level of a "
+            f"Seeds: {len(self.seeds)}; {what}, mean over the test clients. A cell is a level of a "
             "sweep; a win is a paired difference of more than two standard errors."
         )
         return Report([intro], self.sentences(), [*self._tallies(), "", *self._means()])

@@ -7,6 +7,7 @@ leave room for that, models are computed to half the tolerance.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -103,5 +104,5 @@ def _served(fit: Fit | None, point: Candidate, table: Table) -> Fit | None:
         return None
     losses = list(fit.result.client_losses.values())
     upper = point.problem.mixture.resolve(table.totals).support(losses)
-    gap = relative_gap(upper, fit.result.lower_bound, float("nan"))
+    gap = relative_gap(upper, fit.result.lower_bound, math.nan)
     return fit if gap <= 2.0 * point.choices.tol else None

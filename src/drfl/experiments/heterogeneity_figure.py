@@ -34,7 +34,7 @@ def report(settings: Any, done: Sequence[Done]) -> Report:
     table = _table(done)
     seeds = 1 + max(int(one.task["seed"]) for one in done)
     intro = (
-        f"{seeds} seeds, {settings.clients} clients; accuracy, or mean squared error on abalone; "
+        f"Seeds: {seeds}, clients: {settings.clients}; accuracy, or mean squared error on abalone; "
         "no noise in the test rows. A win is a paired difference of more than two standard errors."
     )
     return Report([intro], _sentences(settings, table), _tables(settings, table))
@@ -52,9 +52,9 @@ def _sentences(settings: Any, table: dict[Any, Array]) -> list[str]:
             found.append(
                 f"{scenario}, {title}: DRFL {verdict}; with the rule that, seen afterwards, serves "
                 f"it best ({TITLES[best]}) it wins {own.wins}, loses {own.losses} and ties "
-                f"{own.ties} of {own.total} comparisons, with the paper's rule {honest['mean'].wins} to "
-                f"{honest['mean'].losses}; with leakage it would be {counts[ORACLE].wins} to "
-                f"{counts[ORACLE].losses}."
+                f"{own.ties} of {own.total} comparisons, with the paper's rule "
+                f"{honest['mean'].wins} to {honest['mean'].losses}; with leakage it would be "
+                f"{counts[ORACLE].wins} to {counts[ORACLE].losses}."
             )
     return found
 

@@ -6,8 +6,8 @@ Each default has its reason:
   constraints then mute the noisy rows (``literal``). A box that holds the rows (``widen``, or
   ``clip`` of the rows) changes nothing here that the whole space would not do as well: where labels
   are as cheap to flip as on the paper's grid, it does not bind.
-- ``intercept=true``. Without one the error on abalone is nine times as large. It is not
-  transported and not part of the norm.
+- ``intercept=true``. Without one the error on abalone under noise is several times as large. It
+  is not transported and not part of the norm.
 - ``p=1``, ``center=uniform``. The paper gives no p; its ERM weighs clients equally.
 - ``ties=smallest_norm``. Without a radius the optimum is often not unique, and an arbitrary one
   (``vertex``) can be points worse under noise: a comparison with it is unfair.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from drfl._registry import lookup
+from drfl.experiments.names import NAMES
 from drfl.experiments.records import Done, Row, Task
 from drfl.experiments.report import Report
 from drfl.experiments.settings import Settings
@@ -37,19 +38,6 @@ class Experiment:
     run: Callable[[Any, Task], list[Row]]
     report: Callable[[Any, Sequence[Done]], Report]
     draw: Callable[[Any, Sequence[Done], Path, str], list[Path]]
-
-
-NAMES = {
-    "heart": "the paper's comparison on heart disease",
-    "breast-cancer": "the same on breast cancer",
-    "abalone": "the same on abalone, a Huber regression",
-    "heart-imbalanced": "the paper's comparison with few rows of one class",
-    "breast-cancer-imbalanced": "the same on breast cancer",
-    "volume": "Example 4.1: coverage and volume of the two ambiguity sets",
-    "convergence": "gaps against rounds, kilobytes and seconds",
-    "heterogeneity": "where robustness for every client should pay",
-}
-"""What there is, with a line each."""
 
 
 def find(name: str) -> Experiment:

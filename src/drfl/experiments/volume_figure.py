@@ -27,7 +27,7 @@ def report(settings: Any, done: Sequence[Done]) -> Report:
     seeds = len(examples[settings.shifts[0]])
     known = "known" if settings.known_q else "estimated"
     intro = (
-        f"{seeds} seeds; {settings.samples} samples, {settings.repeats} repeats, {settings.draws} "
+        f"Seeds: {seeds}; {settings.samples} samples, {settings.repeats} repeats, {settings.draws} "
         f"draws, q = {settings.q:g} ({known}). A claim holds if it does at every level."
     )
     findings = []
@@ -104,7 +104,9 @@ def _maps(settings: Any, cells: Sequence[Any], folder: Path, name: str) -> list[
         finish(axes, x="shift of the second support (supports are 1 wide)",
                y="weight q of the first client", title=title)  # fmt: skip
         axes.grid(visible=False)
-    figure.colorbar(image, ax=panels, label="random systems in which the claim holds (%)")
+    bar = figure.colorbar(image, ax=panels)
+    bar.set_label("random systems in which the claim holds (%)", fontsize=8)
+    bar.ax.tick_params(labelsize=7.5)
     return save(figure, folder, name)
 
 

@@ -7,7 +7,9 @@ told again what was agreed upon and computes the rounds again that it has to rem
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from time import monotonic
 
@@ -44,7 +46,8 @@ class Child:
         self._told: dict[tuple[str, str], bytes] = {}
         self._spent = 0.0  # seconds of the rounds since
         self._news: SimpleQueue[News] = SimpleQueue()
-        self._place = Place([], [frame], self._news, RESTARTS, opening)
+        with _without_main():
+            self._place = Place([], [frame], self._news, RESTARTS, opening)
 
     def answer(self, message: Message, seat: int, seconds: float) -> Message:
         """The reply, or a failure if there is none within so many seconds.
@@ -95,3 +98,18 @@ class Child:
         """End the process; closing twice does no harm."""
         self._place.kill()
         self._place.join()
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Processes started here do not import the program that runs here.
+
+    Python lets a child import it; here it is FLARE's, large and of no use to the child.
+    """
+    main = sys.modules["__main__"]
+    before = {name: getattr(main, name, None) for name in ("__spec__", "__file__")}
+    vars(main).update(dict.fromkeys(before))
+    try:
+        yield
+    finally:
+        vars(main).update(before)

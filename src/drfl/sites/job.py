@@ -8,6 +8,8 @@ from drfl.sites.hardening import RUNTIME
 
 SYNC_TASK_TIMEOUT = 30
 CALL_THREADS = 100
+TASK_INTERVAL = 0.5
+"""Seconds between a site's questions for a task: two have to come before the work begins."""
 
 CLIENT_CONFIG: dict[str, Any] = {
     "format_version": 2,
@@ -33,6 +35,7 @@ def server_config(order: str) -> dict[str, Any]:
     return {
         "format_version": 2,
         "np_download_chunk_size": 0,
+        "server": {"task_request_interval": TASK_INTERVAL},
         "workflows": [
             {
                 "id": "controller",

@@ -1,0 +1,205 @@
+"""What real sites cost: processes of NVIDIA FLARE on this machine, over mutual TLS.
+
+    python benchmarks/sites.py [--cases a b c] [--check]
+
+Every case starts a server and its sites, trains twice, and ends them. The overhead of a round is
+the time until its last answer has come, minus the time that the slowest client computes in the
+serial engine for the same answer; the median over the rounds. ``same`` says whether the model is
+that of the serial engine, to the last bit. The start is from nothing to the answer of the first
+round; in the first case a site is then killed with all its processes, and the time counts until
+the coordinator is told its name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is loaded
+
+import numpy as np
+import psutil
+
+from drfl.checkpoint import Checkpoint
+from drfl.client import Policy
+from drfl.sites.bulletin import Bulletin
+from drfl.training.conduct import conduct
+from drfl.training.federation import Files
+from drfl.training.run_folder import RunFolder
+from drfl.training.settings import from_values
+from drfl.training.station import Station
+
+CASES = {  # sites, features, curvature, the overhead that is aimed at
+    "a": (3, 100, False, 0.05),
+    "b": (3, 100, True, 0.15),
+    "c": (10, 1000, False, 0.4),
+}
+ROWS, START, NAMED = 400, 20.0, 15.0
+TRAINING = {"target": "y", "loss": "logistic", "radius": 0.01, "tol": 1e-6, "scale": "none"}
+DRFL = [sys.executable, "-m", "drfl"]
+
+
+class Programs:
+    """Commands of drfl in a folder, and all their processes."""
+
+    def __init__(self, folder):
+        self.folder, self.running = folder, []
+
+    def do(self, *arguments):
+        subprocess.run([*DRFL, *arguments], cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
+
+    def begin(self, *arguments):
+        out = self.folder / f"said-{len(self.running)}.txt"
+        with out.open("wb") as file:
+            process = subprocess.Popen(
+                [*DRFL, *arguments], cwd=self.folder, stdout=file, stderr=file
+            )
+        self.running.append(process)
+        return process, out
+
+    def end(self):
+        for process in reversed(self.running):
+            if process.poll() is None:
+                process.terminate()
+        for process in self.running:
+            process.wait(60)
+
+
+def wait_for(condition, seconds=300.0):
+    last = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > last:
+            raise TimeoutError
+        time.sleep(0.02)
+
+
+def prepare(folder, names, n, curvature):
+    rng, direction = np.random.default_rng(0), np.random.default_rng(1).normal(size=n)
+    header = ",".join([*(f"x{k}" for k in range(n)), "y"])
+    for name in names:
+        X = rng.normal(size=(ROWS, n)) / np.sqrt(n)
+        y = (X @ direction + 0.3 * rng.normal(size=ROWS) > 0.0).astype(float)
+        np.savetxt(
+            folder / f"{name}.csv",
+            np.column_stack([X, y]),
+            "%.17g",
+            ",",
+            header=header,
+            comments="",
+        )
+    with socket.socket() as trial:
+        trial.bind(("localhost", 0))
+        port = trial.getsockname()[1]
+    lines = [f"port = {port}", f"sites = {json.dumps(names)}", "quorum = 2", "rejoin = 1.0"]
+    lines += [
+        "",
+        "[training]",
+        *(f"{key} = {json.dumps(value)}" for key, value in TRAINING.items()),
+    ]
+    (folder / "sites.toml").write_text("\n".join(lines) + "\n", "utf-8")
+    for name in names:
+        kit = folder / "drfl" / "kits" / name
+        kit.mkdir(parents=True)
+        own = f"guard = 0\ncurvature = {json.dumps(curvature)}\n"
+        (kit / "site.toml").write_text(own, "utf-8")
+
+
+def seconds_of(log):
+    """The slowest client of every round of a checkpoint."""
+    return [max(r.answers.seconds.values()) for r in Checkpoint(log, {}).rounds()]
+
+
+def result_of(folder):
+    lines = (folder / "records.jsonl").read_text("utf-8").splitlines()
+    return next(r["models"] for r in map(json.loads, lines) if r["kind"] == "result")
+
+
+def ledger_of(folder, name):
+    path = folder / "drfl" / "kits" / name / "state" / "messages.jsonl"
+    return path.read_text("utf-8").splitlines() if path.exists() else []
+
+
+def measure(folder, S, n, curvature, *, kill):
+    names = [f"site{k}" for k in range(S)]
+    prepare(folder, names, n, curvature)
+    programs = Programs(folder)
+    try:
+        programs.do("sites", "init", "sites.toml", "--kits")
+        begun = time.monotonic()
+        programs.begin("sites", "serve")
+        joined = [
+            programs.begin("sites", "join", f"drfl/kits/{s}.zip", "--data", f"{s}.csv")
+            for s in names
+        ]
+        wait_for(lambda: all("has joined" in out.read_text("utf-8") for _, out in joined))
+        run, _ = programs.begin("sites", "run", "--quiet", "--out", "RUN")
+        wait_for(lambda: '"bundle/reply"' in "".join(ledger_of(folder, names[0])))
+        start = time.monotonic() - begun
+        run.wait(600)
+        (log,) = folder.glob("drfl/state/checkpoints/*/*/model-0")
+        named = killed(programs, folder, names, joined) if kill else None
+    finally:
+        programs.end()
+    here = RunFolder(folder / "SERIAL")
+    stations = [Station(s, folder / f"{s}.csv", policy=Policy(curvature=curvature)) for s in names]
+    settings = from_values(TRAINING, {s: folder / f"{s}.csv" for s in names})
+    conduct(settings, here, Files(stations), Bulletin(), fresh=True)
+    serial, there = seconds_of(here.checkpoint / "model-0"), seconds_of(log)
+    overhead = [a - b for a, b in zip(there, serial, strict=False)]
+    same = result_of(folder / "RUN") == result_of(folder / "SERIAL")
+    return start, statistics.median(overhead), len(there), same, named
+
+
+def killed(programs, folder, names, joined):
+    """Seconds until the coordinator is told that a site is dead."""
+    before = len(ledger_of(folder, names[0]))
+    process, out = programs.begin("sites", "run", "--out", "KILLED")
+    wait_for(lambda: len(ledger_of(folder, names[0])) > before + 3)
+    site = psutil.Process(joined[-1][0].pid)
+    struck = time.monotonic()
+    for each in [*site.children(recursive=True), site]:
+        each.kill()
+    wait_for(lambda: "is missing from now on" in out.read_text("utf-8"))
+    named = time.monotonic() - struck
+    process.wait(300)
+    return named
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=CASES)
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
+    options = parser.parse_args()
+    print(
+        "| sites |    n | curvature | rounds | overhead, s (target) | start, s | named, s | same |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    missed = False
+    for case in options.cases:
+        S, n, curvature, target = CASES[case]
+        with tempfile.TemporaryDirectory() as folder:
+            start, overhead, rounds, same, named = measure(
+                Path(folder), S, n, curvature, kill=case == "a"
+            )
+        told = "" if named is None else f"{named:.1f} ({NAMED:g})"
+        begun = f"{start:.1f}" + (f" ({START:g})" if S == 3 else "")
+        print(
+            f"| {S} | {n} | {'yes' if curvature else 'no'} | {rounds} | {overhead:.3f} ({target}) "
+            f"| {begun} | {told} | {'yes' if same else 'no'} |",
+            flush=True,
+        )
+        missed |= overhead > target or not same or (named or 0.0) > NAMED
+        missed |= S == 3 and start > START
+    return int(missed and options.check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
