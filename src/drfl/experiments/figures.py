@@ -79,6 +79,8 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
 
     paths = [folder / f"{name}.svg", folder / f"{name}.png"]
     with mpl.rc_context({"svg.hashsalt": "drfl", "svg.fonttype": "none"}):
+        figure.draw_without_rendering()  # places the panels, once for both files
+        figure.set_layout_engine("none")
         figure.savefig(paths[0], metadata={"Date": None})
         figure.savefig(paths[1], dpi=130, metadata={"Software": None})
     return paths

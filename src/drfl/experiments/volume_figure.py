@@ -28,7 +28,8 @@ def report(settings: Any, done: Sequence[Done]) -> Report:
     known = "known" if settings.known_q else "estimated"
     intro = (
         f"Seeds: {seeds}; {settings.samples} samples, {settings.repeats} repeats, {settings.draws} "
-        f"draws, q = {settings.q:g} ({known}). A claim holds if it does at every level."
+        f"draws, q = {settings.q:g} ({known}). A claim holds if it does at every level, volumes "
+        "up to two standard errors of their counts."
     )
     findings = []
     for shift, rows in examples.items():
