@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 EXAMPLE = """\
-for the coordinator:
+example:
   drfl sites init sites.toml
   drfl sites approve north.request
   drfl sites serve
@@ -16,7 +16,7 @@ for the coordinator:
   drfl sites run --out RUN
   drfl sites stop
 
-for a site:
+at a site:
   drfl sites request north
   drfl sites join north.zip --data patients.csv
   drfl sites audit north
