@@ -217,6 +217,7 @@ def alone(tmp_path):
     with process:
         assert process.stdout.readline() == "south hangs\n"
         yield process
+        process.kill()
 
 
 def test_workers_end_with_their_parent(alone):
