@@ -43,7 +43,13 @@ CASES = {  # sites, features, curvature, the overhead that is aimed at
     "c": (10, 1000, False, 0.4),
 }
 ROWS, START, NAMED = 400, 20.0, 15.0
-TRAINING = {"target": "y", "loss": "logistic", "radius": 0.01, "tol": 1e-6, "scale": "none"}
+TRAINING = {
+    "target": "y",
+    "loss": "logistic",
+    "radius": 0.01,
+    "scale": "none",
+    "max_rounds": 12,  # the rounds count here, not the optimum
+}
 DRFL = [sys.executable, "-m", "drfl"]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from drfl.sites.hardening import RUNTIME
 
-SYNC_TASK_TIMEOUT = 30
+SYNC_TASK_TIMEOUT = 60
 CALL_THREADS = 100
 TASK_INTERVAL = 0.5
 """Seconds between a site's questions for a task: two have to come before the work begins."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
@@ -14,6 +15,11 @@ from drfl.sites.handshake import UnreachableError, check_own, shake_hands
 from drfl.sites.hardening import COORDINATOR
 from drfl.sites.order import PROGRESS
 from drfl.sites.provision import Layout
+
+QUESTIONS = ("get_system_info", "get_job_meta", "do_app_command")
+TRIES, PAUSE = 3, 2.0
+"""A server that starts a job of many sites may be too busy to answer at once; what only asks is
+repeated, so many times and after so many seconds."""
 
 
 class LostError(UnreachableError):
@@ -78,13 +84,16 @@ class Session:
         from nvflare.fuel.flare_api import api_spec
 
         gone = (api_spec.NoConnection, api_spec.SessionClosed, api_spec.SessionExpired)
-        try:
-            with redirect_stdout(io.StringIO()):
-                return getattr(self._flare, what)(*arguments)
-        except gone as error:
-            raise LostError(f"the server does not answer: {error}") from None
-        except Exception as error:
-            raise RuntimeError(str(error)) from error
+        for left in reversed(range(TRIES if what in QUESTIONS else 1)):
+            try:
+                with redirect_stdout(io.StringIO()):
+                    return getattr(self._flare, what)(*arguments)
+            except gone as error:
+                if not left:
+                    raise LostError(f"the server does not answer: {error}") from None
+                time.sleep(PAUSE)
+            except Exception as error:
+                raise RuntimeError(str(error)) from error
 
 
 @contextmanager
