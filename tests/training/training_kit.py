@@ -63,8 +63,3 @@ class Silent:
 
     def clear(self):
         pass
-
-    def warnings(self):
-        from contextlib import nullcontext
-
-        return nullcontext()

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from drfl.cli.main import printable
@@ -74,12 +71,3 @@ class Console:
             sys.stderr.write("\n")
             sys.stderr.flush()
             self._shown = False
-
-    @contextmanager
-    def warnings(self) -> Iterator[None]:
-        """Turn Python's warnings into sentences."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            yield
-        for sentence in dict.fromkeys(str(warning.message) for warning in caught):
-            self.warn(sentence)

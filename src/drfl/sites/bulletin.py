@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from threading import Event, Lock
 from typing import Any
@@ -74,14 +71,6 @@ class Bulletin:
     def missing(self, site: str, why: str) -> None:
         """A site is not asked any more."""
         self._add(missing={site: why})
-
-    @contextmanager
-    def warnings(self) -> Iterator[None]:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            yield
-        for sentence in dict.fromkeys(str(warning.message) for warning in caught):
-            self.warn(sentence)
 
     def _add(self, **event: Any) -> None:
         # As JSON would have it, to the types: FLARE cannot bring anything else across.

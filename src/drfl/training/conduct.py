@@ -15,7 +15,7 @@ from drfl.training.run_folder import Records, RunFolder
 from drfl.training.settings import Settings
 from drfl.training.station import Station
 from drfl.training.training import Training
-from drfl.training.voice import Voice
+from drfl.training.voice import Voice, warnings_as_sentences
 
 DONE = (StatusKind.CERTIFIED, StatusKind.LOCAL)
 
@@ -81,7 +81,7 @@ def conduct(
 
         training.settings = settings.with_values(radius=chosen_radius(training))
         training.problem = make_problem(training.settings, training.agreement)
-    with voice.warnings():
+    with warnings_as_sentences(voice):
         results = training.train()
     if any(result.status.kind is StatusKind.FAILED for result in results):
         return Outcome(None, results, training.records)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from drfl.result import Record
@@ -34,5 +36,12 @@ class Voice(Protocol):
     def clear(self) -> None:
         """The rounds of a model are over."""
 
-    def warnings(self) -> AbstractContextManager[None]:
-        """Turn Python's warnings into sentences."""
+
+@contextmanager
+def warnings_as_sentences(voice: Voice) -> Iterator[None]:
+    """Tell Python's warnings in a voice, each once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for sentence in dict.fromkeys(str(warning.message) for warning in caught):
+        voice.warn(sentence)
