@@ -13,7 +13,7 @@ define environment
 @touch $(1)/.complete
 endef
 
-.PHONY: help setup lint test test-all docs demo format clean
+.PHONY: help setup lint test test-all docs demo bench bench-check format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
@@ -42,9 +42,18 @@ demo: .venv-demo/.complete ## install the core alone and compare seven methods o
 .venv-demo/.complete: pyproject.toml constraints.txt
 	$(call environment,.venv-demo,--editable .)
 
+bench: .venv-bench/.complete ## measure drfl beside everything else; A9A=FILE adds FedNL's data
+	.venv-bench/bin/python -m benchmarks.suite $(if $(A9A),--libsvm $(A9A))
+
+bench-check: .venv-bench/.complete ## fail if a ratio is 25 % worse than the stored one
+	.venv-bench/bin/python -m benchmarks.suite --check $(if $(A9A),--libsvm $(A9A))
+.venv-bench/.complete: pyproject.toml constraints.txt benchmarks/requirements.txt benchmarks/requirements-no-deps.txt
+	$(call environment,.venv-bench,--editable . --requirement benchmarks/requirements.txt)
+	@.venv-bench/bin/python -m pip install -qq --no-deps --requirement benchmarks/requirements-no-deps.txt
+
 format: setup ## rewrite the code the way lint wants it
 	$(BIN)/ruff check --quiet --fix .
 	$(BIN)/ruff format .
 
 clean: ## remove everything that make has built
-	rm -rf .venv .venv-demo dist docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-demo .venv-bench bench dist docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

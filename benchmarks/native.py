@@ -103,8 +103,8 @@ class Run:
         rows = [client.rows for client in self.clients]
         return np.array([r.mean(self.loss.value(r.y * r.scores(x[:-1], x[-1]))) for r in rows])
 
-    def cells(self, best: float, *, worst: bool) -> list[str]:
-        """Rounds and kilobytes to each level, and the distance of the last model."""
+    def seen(self, best: float, *, worst: bool) -> list[tuple[float, int, float]]:
+        """Distance from the optimum, round and kilobytes, wherever a model was judged."""
         seen = []
         for record in self.result.history:
             value = record.objective  # of bundle: its problem is the one in question
@@ -115,11 +115,21 @@ class Run:
                 value = losses.max() if worst else losses.mean()
             size = sum(record.bytes_up.values()) + sum(record.bytes_down.values())
             seen.append((value / best - 1.0, record.round, size / len(self.clients) / 1e3))
-        cells = []
-        for level in LEVELS:
-            first = next((entry for entry in seen if entry[0] <= level), None)
-            cells.append(f"{first[1]:6d} {first[2]:8.1f}" if first else f"{'-':>6} {'-':>8}")
-        return [*cells, f"{seen[-1][0]:9.1e}"]
+        return seen
+
+    def reached(self, best: float, *, worst: bool) -> list[tuple[float, float]]:
+        """Rounds and kilobytes to each level; infinite if it was not reached."""
+        seen = self.seen(best, worst=worst)
+        first = [next((entry for entry in seen if entry[0] <= level), None) for level in LEVELS]
+        return [(float(at[1]), at[2]) if at else (math.inf, math.inf) for at in first]
+
+    def cells(self, best: float, *, worst: bool) -> list[str]:
+        """Rounds and kilobytes to each level, and the distance of the last model."""
+        cells = [
+            f"{rounds:6.0f} {size:8.1f}" if math.isfinite(rounds) else f"{'-':>6} {'-':>8}"
+            for rounds, size in self.reached(best, worst=worst)
+        ]
+        return [*cells, f"{self.seen(best, worst=worst)[-1][0]:9.1e}"]
 
 
 def print_tables(loss: str, clients: list[drfl.Client], methods: list[str], rounds: int) -> None:

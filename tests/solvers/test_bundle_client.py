@@ -20,7 +20,8 @@ from drfl.solvers.bundle.curvature import (
     unpack_sketch,
     unpack_triangle,
 )
-from drfl.solvers.bundle.views import dual_cut, make_view
+from drfl.solvers.bundle.dual import dual_cut
+from drfl.solvers.bundle.views import make_view
 from drfl.worst_case import make_oracle
 from kit.cases import uniform_case
 
@@ -195,7 +196,8 @@ def test_a_dual_cut_of_any_slopes_is_below_the_mean_loss(loss):
     view = make_view(make_oracle(rows, loss, Ball(0.1, "l2", INF)))
     points = _points(rng, 60)
     for size in (0.0, 0.3, 1.0, 100.0):
-        cut = dual_cut(view, size * rng.normal(size=N) - 0.3, n + 1)
+        v = size * rng.normal(size=N) - 0.3
+        cut = dual_cut(view, np.zeros((1, n + 1)), lambda block, _, v=v: v[block])
         for x in points:
             mean = rows.mean(loss.value(_arguments(loss, rows, x)))
             assert cut[0] + cut[1:] @ x <= mean + 1e-9 * max(1.0, mean)
@@ -210,7 +212,8 @@ def test_the_dual_cut_of_the_slopes_is_the_tangent(loss):
     view = make_view(make_oracle(rows, loss, Ball(0.1, "l2", INF)))
     for x in _points(rng, 10):
         at = view.look(x, 1)
-        np.testing.assert_allclose(dual_cut(view, at.slopes, n + 1), at.cuts[0], atol=1e-9)
+        cut = dual_cut(view, x[None], lambda _, m: loss.slope(m[0]))
+        np.testing.assert_allclose(cut, at.cuts[0], atol=1e-9)
 
 
 # ---------------------------------------------------------------------------- curvature

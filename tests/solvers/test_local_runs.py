@@ -86,6 +86,39 @@ def test_the_bundle_method_takes_over_where_rounding_stops_the_other(monkeypatch
     assert result.objective == pytest.approx(drfl.solve(PROBLEM, two()).objective, rel=2e-6)
 
 
+def test_many_rows_are_left_to_the_bundle_method_from_the_start(monkeypatch, tmp_path):
+    monkeypatch.setattr("drfl.solvers.local.session.MANY_ROWS", sum(c.rows.n_rows for c in two()))
+    mine = drfl.solve(PROBLEM, two(), solver="local")
+    theirs = drfl.solve(PROBLEM, two())
+    assert all(record.info["method"] == "bundle" for record in mine.history)
+    assert mine.rounds == theirs.rounds + 1  # in the first the clients told their rows
+    assert np.array_equal(mine.coef, theirs.coef)
+    assert (mine.objective, mine.lower_bound) == (theirs.objective, theirs.lower_bound)
+    stop = {"checkpoint": tmp_path / "run", "callbacks": [lambda r: r.round == 3]}
+    assert drfl.solve(PROBLEM, two(), solver="local", **stop).status.kind == "stopped"
+    resumed = drfl.solve(PROBLEM, two(), solver="local", checkpoint=tmp_path / "run")
+    assert np.array_equal(resumed.coef, mine.coef)
+
+
+@pytest.mark.parametrize(
+    ("loss", "label_cost", "method"),
+    [
+        ("logistic", 1.0, "bundle"),
+        ("smooth_hinge", 1.0, "bundle"),
+        ("logistic", np.inf, "interior point"),
+        ("hinge", 1.0, "interior point"),
+    ],
+)
+def test_flips_of_smooth_losses_with_many_rows_are_left_to_the_bundle_method(
+    monkeypatch, loss, label_cost, method
+):
+    monkeypatch.setattr("drfl.solvers.local.session.MANY_SMOOTH_ROWS", 5)
+    problem = drfl.Problem(loss, drfl.Ball(0.1, "l1", label_cost))
+    result = drfl.solve(problem, two(), solver="local")
+    assert result.status.kind == "certified"
+    assert {record.info["method"] for record in result.history} == {method}
+
+
 def test_rounds_are_limited_and_the_bounds_reported(monkeypatch):
     monkeypatch.setattr("drfl.solvers.local.session.TEN", 1)
     result = drfl.solve(PROBLEM, two(), solver="local", max_rounds=2)

@@ -45,10 +45,16 @@ class Rows(Operator):
     def _moments(self, weights: Array) -> tuple[Array, Array]:
         """Weighted sums of every column and of its square."""
         first, second = np.zeros(self.n_features), np.zeros(self.n_features)
+        squares = np.empty((0, self.n_features), dtype=self.X.dtype)
         for block, part in zip(self.blocks(), self._parts, strict=True):
-            p = weights[block].astype(self.X.dtype, copy=False)
+            p = np.ascontiguousarray(weights[block], dtype=self.X.dtype)  # for BLAS
             first += transposed(part) @ p
-            second += (part * part).T @ p
+            if is_sparse(part):
+                second += (part * part).T @ p
+                continue
+            # A fresh array for every block would cost several times the products.
+            squares = squares if len(squares) else np.empty_like(part)
+            second += p @ np.multiply(part, part, out=squares[: len(part)])
         total = float(weights.sum())
         shift = np.zeros(self.n_features) if self.shift is None else self.shift
         scale = np.ones(self.n_features) if self.scale is None else self.scale
@@ -57,13 +63,20 @@ class Rows(Operator):
 
     def gram(self, d: Array) -> Array:
         r""":math:`\sum_i d_i (x_i,1)(x_i,1)^T` for :math:`d\ge0`, of shape (n+1, n+1)."""
-        H = np.zeros((self.n_features + 1, self.n_features + 1))
-        for block in self.blocks():
-            rows = np.flatnonzero(d[block]) + block.start
-            if len(rows):
-                A = self._with_ones(rows)
-                A *= np.sqrt(d[rows])[:, None]
-                H += A.T @ A
+        n = self.n_features
+        H = np.zeros((n + 1, n + 1))
+        in_place = not is_sparse(self.X) and self.shift is None and self.scale is None
+        A = np.empty((min(self._size, self.n_rows) if in_place else 0, n + 1))
+        for block, part in zip(self.blocks(), self._parts, strict=True):
+            rows = np.flatnonzero(d[block])
+            if in_place and 2 * len(rows) > len(part):  # gathering rows would copy them twice
+                root, B = np.sqrt(d[block]), A[: len(part)]
+                np.multiply(part, root[:, None], out=B[:, :n])
+                B[:, n] = root
+            else:
+                B = self._with_ones(rows + block.start)
+                B *= np.sqrt(d[rows + block.start])[:, None]
+            H += B.T @ B
         return H
 
     def take(self, rows: NDArray[np.intp] | slice) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import tempfile
 from typing import Any, BinaryIO
 
@@ -51,9 +52,18 @@ class Growing:
             return np.zeros((sum(len(block) for block in self._blocks), 0), dtype=self.dtype)
         if self._file is not None:
             self._file.flush()
-            mapped = np.memmap(self._file, dtype=self.dtype, mode="r").reshape(shape)
+            numbers = mapped(self._file, self.dtype).reshape(shape)
             self._file.close()  # the map keeps what it needs
-            return mapped
+            return numbers
         if not self._blocks:
             return np.zeros((0, *shape[1:]), dtype=self.dtype)
         return np.concatenate(self._blocks).reshape(shape)
+
+
+def mapped(file: BinaryIO, dtype: DTypeLike) -> NDArray[Any]:
+    """The numbers in a file, read when they are used."""
+    numbers = np.memmap(file, dtype=dtype, mode="r")
+    if hasattr(mmap, "MADV_SEQUENTIAL"):  # rows are read in order: the system may read ahead more
+        pages: mmap.mmap = getattr(numbers, "_mmap")  # noqa: B009  (NumPy does not declare it)
+        pages.madvise(mmap.MADV_SEQUENTIAL)
+    return numbers

@@ -18,12 +18,13 @@ from drfl.client import Site
 from drfl.losses import Array
 from drfl.solvers.bundle.anchors import AnchorBox
 from drfl.solvers.bundle.curvature import density, hessian, pack_factor, pack_triangle, sketch
+from drfl.solvers.bundle.dual import mixed_cut
 from drfl.solvers.bundle.exchange import Dual, Request
 from drfl.solvers.bundle.guarded import guarded_answer
 from drfl.solvers.bundle.local import local_optimum
-from drfl.solvers.bundle.memory import Memory, groups_of, memory_of
+from drfl.solvers.bundle.memory import Memory, Seen, groups_of, memory_of
 from drfl.solvers.bundle.sight import Sight, View
-from drfl.solvers.bundle.views import dual_cut, make_view
+from drfl.solvers.bundle.views import make_view
 from drfl.wire import Message
 
 SKETCH_ABOVE, NONE_ABOVE = 500, 2000  # coefficients: curvature in full, as a sketch, not at all
@@ -38,24 +39,24 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     view = make_view(site.oracle, shared=site.shared_ball, lifted=request.lifted)
     memory = memory_of(site)
     groups = groups_of(site, request.groups)
-    previous = memory.sights.get(request.marks[0])
-    before = previous.arguments if previous else None
-    sights, curvatures = [], []
+    previous = memory.seen.get(request.marks[0])
+    before = previous.sample if previous else None
+    values, cuts, curvatures, share = [], [], [], np.ones(1)
     for identity, x, wanted in zip(
         request.identities, request.points, request.curvature, strict=True
     ):
-        memory.sights[identity] = at = view.look(x, groups)
-        sights.append(at)
-        if wanted and site.policy.curvature and site.dimension <= NONE_ABOVE:
-            memory.densities[identity] = d = density(site.oracle, at.arguments, before)
-            curvatures.append(_curvature(site, at, d, before))
-    reply = {
-        "value": np.array([view.values(at) for at in sights]),
-        "cuts": np.array([at.cuts for at in sights]),
-        **_packed(curvatures, site),
-    }
-    if request.shares and sights[0].groups > 1:
-        reply["share"] = sights[0].share
+        at = view.look(x, groups)
+        values.append(view.values(at))
+        cuts.append(at.cuts)
+        share = at.share
+        curved = wanted and may_curve(site)
+        if curved:
+            curvatures.append(_curvature(site, at, before))
+        memory.seen[identity] = Seen.of(x, at, curved=curved)
+        del at  # it is as long as the rows, and so will be the next
+    reply = {"value": np.array(values), "cuts": np.array(cuts), **_packed(curvatures, site)}
+    if request.shares and len(share) > 1:
+        reply["share"] = share
     if request.dual is not None and site.policy.dual_cuts:
         reply.update(_dual(view, request, memory))
     if request.introduction:
@@ -70,9 +71,14 @@ def _identities(dual: Dual | None) -> tuple[int, ...]:
     return dual.identities if dual else ()
 
 
-def _curvature(site: Site, at: Sight, d: Array, before: Array | None) -> Array:
+def may_curve(site: Site) -> bool:
+    """Whether curvature may leave the client, and is worth it."""
+    return site.policy.curvature and site.dimension <= NONE_ABOVE
+
+
+def _curvature(site: Site, at: Sight, before: Array | None) -> Array:
     """The Hessian, or its sketch; a shared multiplier has no curvature of its own."""
-    size = site.n_features + site.fit_intercept
+    size, d = site.n_features + site.fit_intercept, density(site.oracle, at.arguments, before)
     if site.dimension > SKETCH_ABOVE:
         columns = sketch(site.oracle, d, size)
         return np.vstack([columns, np.zeros((site.dimension - size, columns.shape[1]))])
@@ -93,23 +99,15 @@ def _packed(curvatures: list[Array], site: Site) -> dict[str, NDArray[Any]]:
 
 
 def _dual(view: View, request: Request, memory: Memory) -> dict[str, NDArray[Any]]:
-    r"""The cut of the master's dual point, moved along the curvature to the new point.
-
-    :math:`v_i=\sum_k a_{k,\mathrm{group}(i)}v_{ik}+\sigma d_i(m_i-\hat m_i)`. Nothing if a part of
-    it is not at hand or contains flips.
-    """
+    """The cut of the master's dual point; nothing if a part of it is unknown or contains flips."""
     dual, (_, centre, metric) = request.dual, request.marks
     assert dual is not None
-    old = [memory.sights.get(i) for i in dual.identities]
-    hat, d = memory.sights.get(centre), memory.densities.get(metric)
-    if d is None or hat is None or any(at is None or at.any_flip for at in old):
+    old = [memory.seen.get(i) for i in dual.identities]
+    hat, curved = memory.seen.get(centre), memory.seen.get(metric)
+    known = [at for at in old if at is not None and not at.flips]
+    if hat is None or curved is None or not curved.curved or len(known) < len(old):
         return {}
-    now = memory.sights[request.identities[0]]
-    v = dual.sigma * d * (now.arguments - hat.arguments)
-    for at, weights in zip(old, dual.weights, strict=True):
-        assert at is not None
-        v += weights[np.arange(len(v)) % at.groups] * at.slopes
-    return {"dual": dual_cut(view, v, request.points.shape[1])}
+    return {"dual": mixed_cut(view, dual, request.points[0], hat, curved, known)}
 
 
 def _introduction(site: Site) -> dict[str, NDArray[Any]]:

@@ -19,27 +19,50 @@ from drfl.worst_case.whole_space import flip_gain
 WINDOW = 0.5
 LEAST_SHARE = 0.02
 RANK = 32
+SAMPLE = 65_536  # rows that tell how wide a window is; a hundredth of them would do for a metric
+
+
+def sampled(m: Array) -> Array:
+    """The arguments of all rows or, of many, of some that are evenly spread: a view."""
+    return m[:: _stride(len(m))]
+
+
+def _stride(n_rows: int) -> int:
+    return 1 + (n_rows - 1) // SAMPLE
 
 
 def density(oracle: Oracle, m: Array, previous: Array | None) -> Array:
-    """The second derivative of each row's loss with respect to its argument, or its stand-in."""
-    loss = oracle.loss
-    if not loss.kinks:
-        return loss.curvature(m)
-    distances = [np.abs(m - kink) for kink in loss.kinks]
+    """The second derivative of each row's loss with respect to its argument, or its stand-in.
+
+    ``previous`` are the arguments of the last round, `sampled`.
+    """
+    loss, d = oracle.loss, np.empty(len(m))
+    h = _window(oracle, sampled(m), previous) if loss.kinks else 0.0
+    for block in oracle.rows.blocks():
+        if not loss.kinks:
+            d[block] = loss.curvature(m[block])
+            continue
+        d[block] = 0.0
+        for kink in loss.kinks:
+            d[block] += (np.abs(m[block] - kink) <= h) / (2.0 * h)
+    return d
+
+
+def _window(oracle: Oracle, some: Array, previous: Array | None) -> float:
+    """Up to which distance from a kink rows count."""
+    distances = [np.abs(some - kink) for kink in oracle.loss.kinks]
     nearest = np.minimum.reduce(distances)
-    k = min(len(m), max(2, int(LEAST_SHARE * len(m)))) - 1
+    k = min(len(some), max(2, int(LEAST_SHARE * len(some)))) - 1
     least, most = float(np.partition(nearest, k)[k]), max(float(d.max()) for d in distances)
-    h = most if previous is None else WINDOW * _rms(oracle, m - previous)
-    h = max(min(max(h, least), most), 1e-9)
-    return sum(((d <= h) / (2.0 * h) for d in distances), start=np.zeros(len(m)))
+    h = most if previous is None else WINDOW * _rms(oracle, some - previous)
+    return max(min(max(h, least), most), 1e-9)
 
 
 def hessian(oracle: Oracle, at: Sight, d: Array, previous: Array | None, dimension: int) -> Array:
     r""":math:`\sum_ip_id_i(x_i,1)(x_i,1)^T`, plus what flipping rows contributes."""
     rows = oracle.rows
     H = rows.gram(d * rows.mass())
-    if at.any_flip and previous is not None:
+    if at.flipped > 0.0 and previous is not None:
         H += _flip_curvature(oracle, at, previous)
     return H[:dimension, :dimension]
 
@@ -50,11 +73,12 @@ def _flip_curvature(oracle: Oracle, at: Sight, previous: Array) -> Array:
     A fixed budget of flips only changes hands, hence the mean is taken out.
     """
     rows, loss, m = oracle.rows, oracle.loss, at.arguments
-    assert at.flipped is not None
-    k = max(2, int(at.flipped.sum()))
-    away = np.abs(flip_gain(loss, m) - oracle.ball.label_cost * at.multiplier)
+    k = max(2, int(at.flipped))
+    away, price = np.empty(len(m)), oracle.ball.label_cost * at.multiplier
+    for block in rows.blocks():
+        away[block] = np.abs(flip_gain(loss, m[block]) - price)
     near = np.argpartition(away, min(k, len(away)) - 1)[:k]
-    h = max(float(away[near].max()), 0.05 * _rms(oracle, m - previous), 1e-6)
+    h = max(float(away[near].max()), 0.05 * _rms(oracle, sampled(m) - previous), 1e-6)
     turn = -rows.y[near] * (loss.slope(-m[near]) + loss.slope(m[near]))
     A = np.column_stack([rows.take(near), np.ones(len(near))]) * turn[:, None]
     A -= A.mean(axis=0)
@@ -123,4 +147,6 @@ def unpack_triangle(triangle: NDArray[np.float32], dimension: int) -> Array:
 
 
 def _rms(oracle: Oracle, move: Array) -> float:
-    return float(np.sqrt(oracle.rows.mean(move * move)))
+    """The root mean square of what is known of a sample, by the masses of its rows."""
+    step = _stride(oracle.rows.n_rows)
+    return float(np.sqrt(step * oracle.rows.mean(move * move, slice(None, None, step))))

@@ -4,24 +4,54 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from drfl.client import Site
 from drfl.losses import Array
+from drfl.solvers.bundle.curvature import sampled
 from drfl.solvers.bundle.sight import Sight
 
 GROUP_ROWS = 50  # a group of fewer rows would tell too much of each
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What is kept of a sight: little, however many rows there are.
+
+    Attributes
+    ----------
+    x : (d,)
+        The point, from which all else can be computed again.
+    sample : array
+        The arguments of some rows, see `sampled`.
+    groups : int
+        How many groups the rows were in.
+    flips, curved : bool
+        Whether a label is flipped there, and whether its curvature was computed.
+    """
+
+    x: Array
+    sample: Array
+    groups: int
+    flips: bool
+    curved: bool
+
+    @classmethod
+    def of(cls, x: Array, at: Sight, *, curved: bool) -> Seen:
+        """What is kept of this sight."""
+        sample = np.ascontiguousarray(sampled(at.arguments))
+        return cls(x, sample, at.groups, at.flipped > 0.0, curved)
+
+
 @dataclass
 class Memory:
-    """What the client saw at a few points, and the densities of their curvature."""
+    """What the client saw at a few points."""
 
-    sights: dict[int, Sight] = field(default_factory=dict)
-    densities: dict[int, Array] = field(default_factory=dict)
+    seen: dict[int, Seen] = field(default_factory=dict)
 
     def keep(self, identities: set[int]) -> None:
         """Forget all other points."""
-        self.sights = {i: s for i, s in self.sights.items() if i in identities}
-        self.densities = {i: d for i, d in self.densities.items() if i in identities}
+        self.seen = {i: s for i, s in self.seen.items() if i in identities}
 
 
 def memory_of(site: Site) -> Memory:

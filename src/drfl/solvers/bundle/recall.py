@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from drfl.client import Site
 from drfl.losses import Array
-from drfl.solvers.bundle.curvature import density
 from drfl.solvers.bundle.exchange import Request
-from drfl.solvers.bundle.memory import groups_of, memory_of
+from drfl.solvers.bundle.memory import Seen, groups_of, memory_of
 from drfl.solvers.bundle.views import make_view
 from drfl.wire import Field, Message
 
@@ -92,12 +91,8 @@ def recall(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     lifted = bool(arrays["lifted"][0])
     view = make_view(site.oracle, shared=site.shared_ball, lifted=lifted)
     for k, identity in enumerate(arrays["id"].tolist()):
-        groups = groups_of(site, int(arrays["groups"][k]))
-        memory.sights[identity] = at = view.look(arrays["x"][k], groups)
-        before = int(arrays["before"][k])
-        if before != NO_DENSITY and site.policy.curvature:
-            seen = memory.sights.get(before)
-            known = seen.arguments if seen else None
-            memory.densities[identity] = density(site.oracle, at.arguments, known)
+        x, groups = arrays["x"][k], groups_of(site, int(arrays["groups"][k]))
+        curved = int(arrays["before"][k]) != NO_DENSITY and site.policy.curvature
+        memory.seen[identity] = Seen.of(x, view.look(x, groups), curved=curved)
     memory.keep(set(arrays["id"][arrays["keep"] > 0].tolist()))
     return {}

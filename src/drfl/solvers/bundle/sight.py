@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +11,8 @@ import numpy as np
 
 from drfl.losses import Array
 from drfl.worst_case.oracle import Oracle
+
+Visit = Callable[[Array, slice], Array]
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,8 @@ class Sight:
         The masses of the groups.
     arguments : (N,)
         Margins or residuals, where the loss has its kinks.
-    slopes : (N,)
-        Derivative of each row's part with respect to its argument.
-    flipped : (N,) or None
-        The share of each row that is flipped; None if no label moves.
+    flipped : float
+        How many rows are flipped, those flipped in part by their share.
     """
 
     value: float
@@ -37,18 +38,12 @@ class Sight:
     cuts: Array
     share: Array
     arguments: Array
-    slopes: Array
-    flipped: Array | None
+    flipped: float = 0.0
 
     @property
     def groups(self) -> int:
         """How many groups the rows are in."""
         return len(self.share)
-
-    @property
-    def any_flip(self) -> bool:
-        """Whether some label is flipped here."""
-        return self.flipped is not None and bool(self.flipped.any())
 
 
 class View(ABC):
@@ -75,20 +70,48 @@ class View(ABC):
         n = self.rows.n_features
         return x[:n], float(x[n]) if len(x) > n else 0.0
 
-    @property
-    def masses(self) -> Array:
-        """p (N,)."""
-        return np.broadcast_to(self.rows.mass(), (self.rows.n_rows,))
+    def arguments(self, w: Array, b: float) -> Array:
+        """Margins or residuals (N,)."""
+        return self.as_arguments(self.rows.scores(w, b))
 
-    def signed(self, slopes: Array) -> Array:
-        """Slopes in the argument of the loss as slopes in the score, or the other way round."""
-        return slopes * self.rows.y if self.oracle.is_margin else slopes
+    def as_arguments(self, z: Array, block: slice = slice(None)) -> Array:
+        """Scores of a block of rows, in place, as arguments of the loss."""
+        y = self.rows.y[block]
+        if self.oracle.is_margin:
+            z *= y
+        else:
+            z -= y
+        return z
 
-    def sums(self, values: Array, groups: int) -> Array:
-        """Sums of p_i values_i over the groups."""
-        weighted = self.masses * values
-        return np.array([weighted[k::groups].sum() for k in range(groups)])
+    def swept(self, w: Array, b: float, visit: Visit) -> tuple[Array, Array]:
+        """Arguments (N,), and weighted sums (n + 1,) of the rows and of their weights, in one pass.
 
-    def slope_sums(self, slopes: Array, groups: int) -> tuple[Array, Array]:
-        """Sums of p_i v_i x_i and of p_i v_i over the groups, v the slopes in the score."""
-        return self.rows.group_sums(self.masses * self.signed(slopes), groups)
+        ``visit(m, block)`` makes weights of the arguments of a block.
+        """
+        m = np.empty(self.rows.n_rows)
+
+        def seen(block: slice, z: Array) -> Array:
+            m[block] = self.as_arguments(z, block)
+            return visit(z, block)
+
+        g, gb = self.rows.sweep(w, b, seen)
+        return m, np.append(g, gb)
+
+    def weighted(self, slopes: Array, block: slice = slice(None)) -> Array:
+        """Slopes in the arguments of a block, in place, as masses times slopes in the score."""
+        if self.oracle.is_margin:
+            slopes *= self.rows.y[block]
+        slopes *= self.rows.mass(block)
+        return slopes
+
+    def shares(self, groups: int) -> tuple[Array, Array]:
+        """The masses of the groups, and what to divide by: a weightless group says nothing."""
+        masses = np.broadcast_to(self.rows.mass(), (self.rows.n_rows,))
+        share = np.array([masses[k::groups].sum() for k in range(groups)])
+        return share, np.where(share > 0.0, share, 1.0)
+
+    def sums(self, values: Array, groups: int, block: slice = slice(0, None)) -> Array:
+        """Sums of p_i values_i over those rows of the groups that are in a block."""
+        weighted = self.rows.mass(block) * values
+        firsts = ((k - block.start) % groups for k in range(groups))
+        return np.array([weighted[first::groups].sum() for first in firsts])

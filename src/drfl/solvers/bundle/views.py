@@ -23,7 +23,26 @@ from drfl.supports import Box
 from drfl.worst_case.gains import GainOracle
 from drfl.worst_case.l1_box import L1BoxOracle
 from drfl.worst_case.oracle import Oracle
-from drfl.worst_case.whole_space import WholeSpaceOracle, flip_gain
+from drfl.worst_case.whole_space import Flips, WholeSpaceOracle, flip_gain
+
+
+class Tally:
+    """What the rows add up to, block by block: nothing here is as long as the rows."""
+
+    def __init__(self, view: View, groups: int) -> None:
+        self.view, self.groups = view, groups
+        self.mean, self.turned = 0.0, 0.0
+        self.levels, self.flipped = np.zeros(groups), np.zeros(groups)
+
+    def add(self, block: slice, losses: Array, slopes: Array, shares: Array | None) -> Array:
+        """Add a block; the weights of its rows in a gradient."""
+        view = self.view
+        self.mean += view.rows.mean(losses, block)
+        self.levels += view.sums(losses, self.groups, block)
+        if shares is not None:
+            self.flipped += view.sums(shares, self.groups, block)
+            self.turned += float(shares.sum())
+        return view.weighted(slopes, block)
 
 
 class WholeSpaceView(View):
@@ -35,30 +54,50 @@ class WholeSpaceView(View):
         return super().values(at) if self.oracle.labels_move else [at.value]
 
     def look(self, x: Array, groups: int) -> Sight:
-        oracle, loss, ball = self.oracle, self.loss, self.oracle.ball
-        w, b = self.split(x)
-        m = oracle.arguments(self.rows.scores(w, b), self.rows.y)
-        losses, slopes = loss.value_and_slope(m)
-        norm, flipped = ball.norm.dual(w), None
-        lam = oracle.fixed_multiplier(norm)[0]
-        if oracle.labels_move:
-            flips = oracle.flips(m, norm)
-            lam, flipped = flips.multiplier, np.zeros(len(m))
-            flipped[flips.rows] = flips.share
-            mf = m[flips.rows]
-            slopes[flips.rows] -= flips.share * (loss.slope(-mf) + slopes[flips.rows])
-            losses[flips.rows] += np.maximum(flip_gain(loss, mf) - ball.label_cost * lam, 0.0)
-        value = self.rows.mean(losses) + ball.radius * lam
-        share = self.sums(np.ones(len(m)), groups)
-        safe = np.where(share > 0.0, share, 1.0)  # a group of weightless rows says nothing
-        g, gb = self.slope_sums(slopes, groups)
-        g = np.column_stack([g, gb])[:, : len(x)] / safe[:, None]
-        level = self.sums(losses, groups) / safe - g @ x
+        oracle, ball, (w, b) = self.oracle, self.oracle.ball, self.split(x)
+        tally, flips = Tally(self, groups), None
+        if oracle.labels_move or groups > 1:
+            m = self.arguments(w, b)
+            flips = self.flips(m, w)
+            v = np.empty(len(m))
+            for block in self.rows.blocks():
+                v[block] = tally.add(block, *self.by_row(m[block], flips, block))
+            g, gb = self.rows.group_sums(v, groups)
+            g = np.column_stack([g, gb])
+        else:
+            m, sums = self.swept(w, b, lambda z, block: tally.add(block, *self.by_row(z)))
+            g = sums[None]
+        lam = flips.multiplier if flips else oracle.fixed_multiplier(ball.norm.dual(w))[0]
+        share, safe = self.shares(groups)
+        g = g[:, : len(x)] / safe[:, None]
+        level = tally.levels / safe - g @ x
         columns = [level, g]
-        if flipped is not None:
-            slope = -ball.label_cost * self.sums(flipped, groups) / safe
+        if flips is not None:
+            slope = -ball.label_cost * tally.flipped / safe
             columns = [level - slope * lam, slope, g]
-        return Sight(value, lam, np.column_stack(columns), share, m, slopes, flipped)
+        value = tally.mean + ball.radius * lam
+        return Sight(value, lam, np.column_stack(columns), share, m, tally.turned)
+
+    def flips(self, m: Array, w: Array) -> Flips | None:
+        """Who flips at these margins; None if no label moves."""
+        oracle = self.oracle
+        return oracle.flips(m, oracle.ball.norm.dual(w)) if oracle.labels_move else None
+
+    def by_row(
+        self, m: Array, flips: Flips | None = None, block: slice = slice(None)
+    ) -> tuple[Array, Array, Array | None]:
+        """Loss, slope in the argument and flipped share of the rows of a block."""
+        loss, ball = self.loss, self.oracle.ball
+        losses, slopes = loss.value_and_slope(m)
+        if flips is None:
+            return losses, slopes, None
+        at, shares = flips.among(block), np.zeros(len(m))
+        mf = m[at]
+        shares[at] = share = flips.share_of(mf)
+        slopes[at] -= share * (loss.slope(-mf) + slopes[at])
+        price = ball.label_cost * flips.multiplier
+        losses[at] += np.maximum(flip_gain(loss, mf) - price, 0.0)
+        return losses, slopes, shares
 
 
 class SharedView(View):
@@ -68,23 +107,24 @@ class SharedView(View):
     oracle: WholeSpaceOracle
 
     def look(self, x: Array, groups: int) -> Sight:
-        oracle, loss, kappa = self.oracle, self.loss, self.oracle.ball.label_cost
+        loss, kappa, tally = self.loss, self.oracle.ball.label_cost, Tally(self, 1)
         lam, (w, b) = float(x[-1]), self.split(x[:-1])
-        m = oracle.arguments(self.rows.scores(w, b), self.rows.y)
-        losses, slopes = loss.value_and_slope(m)
-        flipped = np.zeros(len(m))
-        if oracle.labels_move:
+
+        def visit(m: Array, block: slice) -> Array:
+            losses, slopes = loss.value_and_slope(m)
+            if not self.oracle.labels_move:
+                return tally.add(block, losses, slopes, None)
             excess = flip_gain(loss, m) - kappa * lam
-            rows = np.flatnonzero(excess > 0.0)
-            flipped[rows] = 1.0
-            losses[rows] += excess[rows]
-            slopes[rows] = -loss.slope(-m[rows])
-        g, gb = self.slope_sums(slopes, 1)
-        slope = -kappa * self.rows.mean(flipped) if flipped.any() else 0.0
-        g = np.append(np.append(g, gb)[: len(x) - 1], slope)
-        value = self.rows.mean(losses)
-        cut = np.append(value - g @ x, g)[None]
-        return Sight(value, lam, cut, np.ones(1), m, slopes, flipped)
+            flipped = np.flatnonzero(excess > 0.0)
+            losses[flipped] += excess[flipped]
+            slopes[flipped] = -loss.slope(-m[flipped])
+            return tally.add(block, losses, slopes, (excess > 0.0).astype(np.float64))
+
+        m, sums = self.swept(w, b, visit)
+        slope = -kappa * tally.flipped[0] if tally.turned else 0.0
+        g = np.append(sums[: len(x) - 1], slope)
+        cut = np.append(tally.mean - g @ x, g)[None]
+        return Sight(tally.mean, lam, cut, np.ones(1), m, tally.turned)
 
 
 class SharedSupportView(View):
@@ -100,9 +140,8 @@ class SharedSupportView(View):
         g = np.append(at.gradient, at.intercept_gradient)[: len(x) - 1]
         g = np.append(g, at.slope - radius)
         value = at.value - radius * float(x[-1])
-        m = oracle.arguments(self.rows.scores(w, b), self.rows.y)
         cut = np.append(value - g @ x, g)[None]
-        return Sight(value, float(x[-1]), cut, np.ones(1), m, self.loss.slope(m), None)
+        return Sight(value, float(x[-1]), cut, np.ones(1), self.arguments(w, b))
 
 
 class BoxView(View):
@@ -115,9 +154,8 @@ class BoxView(View):
         w, b = self.split(x)
         worst = oracle.evaluate(w, b)
         slopes, active, flipped, constants = self._pieces(w, b)
-        share = self.sums(np.ones(rows.n_rows), groups)
-        safe = np.where(share > 0.0, share, 1.0)
-        g, ga = self.slope_sums(slopes, groups)
+        share, safe = self.shares(groups)
+        g, ga = rows.group_sums(self.weighted(slopes), groups)
         assert isinstance(oracle.ball.support, Box)
         low, high = oracle.ball.support.bounds(rows.n_features)
         middle, half = (low + high) / 2.0, (high - low) / 2.0
@@ -131,21 +169,18 @@ class BoxView(View):
         columns = [level, slope, omega, tau, g, gb][: 6 if len(x) > len(w) else 5]
         clipped = np.clip(w, -lam, lam)
         reach = float(np.abs(w - clipped) @ half)
-        arguments = oracle.arguments(
-            rows.scores(clipped, b + float(middle @ (w - clipped))), rows.y
-        )
-        arguments = (
-            arguments - reach if oracle.is_margin else arguments + np.sign(arguments) * reach
-        )
-        return Sight(worst.value, lam, np.column_stack(columns), share, arguments, slopes, flipped)
+        m = self.arguments(clipped, b + float(middle @ (w - clipped)))
+        m = m - reach if oracle.is_margin else m + np.sign(m) * reach
+        cuts, turned = np.column_stack(columns), float(flipped.sum())
+        return Sight(worst.value, lam, cuts, share, m, turned)
 
     def _pieces(self, w: Array, b: float) -> tuple[Array, Array, Array, Array]:
         """Slope, activity, flipped share and constant of each row, mixed over lambda."""
-        rows, loss = self.rows, self.loss
+        rows, loss, margin = self.rows, self.loss, self.oracle.is_margin
         slopes, active, flipped, constants = np.zeros((4, rows.n_rows))
         parts = self.oracle.active(w, b)
         for part in parts:
-            slopes += part.weight * self.signed(part.slope)
+            slopes += part.weight * (part.slope * rows.y if margin else part.slope)
             active += part.weight * np.abs(part.slope)
             flipped += part.weight * part.flipped
             constants += part.weight * part.constant
@@ -153,14 +188,14 @@ class BoxView(View):
             return slopes, active, flipped, constants
         # The box plays no role: flips alone set the price, or there is no budget.
         whole = WholeSpaceView(WholeSpaceOracle(rows, loss, self.oracle.ball))
-        sight = whole.look(np.append(w, b), 1)
-        flipped = np.zeros(rows.n_rows) if sight.flipped is None else sight.flipped
-        m = sight.arguments
+        m = whole.arguments(w, b)
+        _, slopes, shares = whole.by_row(m, whole.flips(m, w))
+        flipped = flipped if shares is None else shares
         active = (1.0 - flipped) * np.abs(loss.slope(m)) + flipped * np.abs(loss.slope(-m))
         constants = active * max(piece.constant for piece in loss.pieces if piece.slope != 0.0)
-        if not self.oracle.is_margin:
-            constants -= sight.slopes * rows.y
-        return sight.slopes, active, flipped, constants
+        if not margin:
+            constants -= slopes * rows.y
+        return slopes, active, flipped, constants
 
 
 class PlainView(View):
@@ -171,8 +206,7 @@ class PlainView(View):
         worst = self.oracle.evaluate(w, b)
         g = np.append(worst.gradient, worst.intercept_gradient)[: len(x)]
         cut = np.append(worst.value - g @ x, g)[None]
-        m = self.oracle.arguments(self.rows.scores(w, b), self.rows.y)
-        return Sight(worst.value, worst.multiplier, cut, np.ones(1), m, self.loss.slope(m), None)
+        return Sight(worst.value, worst.multiplier, cut, np.ones(1), self.arguments(w, b))
 
 
 def make_view(oracle: Oracle, *, shared: bool = False, lifted: bool = True) -> View:
@@ -188,18 +222,3 @@ def make_view(oracle: Oracle, *, shared: bool = False, lifted: bool = True) -> V
     if lifted and isinstance(oracle, L1BoxOracle) and is_lifted(oracle.loss, oracle.ball):
         return BoxView(oracle)
     return PlainView(oracle)
-
-
-def dual_cut(view: View, slopes: Array, dimension: int) -> Array:
-    r"""The cut :math:`\sum_ip_i\big(v_iz_i(x)-L^*(v_i)\big)` of any slopes v: (c, g), (1 + d,).
-
-    For regression :math:`z_i=\langle w,x_i\rangle+b-y_i`.
-    """
-    v = np.clip(slopes, *view.loss.slope_range)
-    value = -view.loss.conjugate(v)
-    if not view.oracle.is_margin:
-        value = value - v * view.rows.y
-    g, gb = view.rows.combine(view.masses * view.signed(v))
-    size = dimension - view.shared
-    cut = np.append(view.rows.mean(value), np.append(g, gb)[:size])
-    return np.pad(cut, (0, dimension - size))  # flips can only add: slope 0 in a shared lambda

@@ -26,9 +26,10 @@ class Local(Solver):
     clients hand over their rows, which needs the engine of this process; after that no message is
     sent, and a policy about what may leave a client has nothing to refuse.
 
-    Two kinds of problems go to the bundle method, in this process: those without any radius,
-    where equally good models have to be told apart by their norm, and those with more than 2000
-    coefficients. It also takes over should rounding keep the interior-point method from ``tol``;
+    Some problems go to the bundle method, in this process: those without any radius, where equally
+    good models have to be told apart by their norm, those with more than 2000 coefficients, those
+    with three million rows or more, and smooth losses with labels that flip and 20,000 rows or more
+    at every client. It also takes over should rounding keep the interior-point method from ``tol``;
     rounds and bytes are then those of both.
     """
 

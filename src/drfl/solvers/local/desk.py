@@ -38,7 +38,11 @@ class Desk:
 
     def __call__(self, site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         self._met[int(message.arrays["run"])][site.name] = site.rows
-        return {}
+        return {"rows": np.array(site.rows.n_rows, dtype=np.int64)}
+
+    def count(self, reply: Message) -> int:
+        """How many rows a client has: a resumed run reads its answer before its rows are here."""
+        return int(reply.arrays["rows"])
 
     def met(self, number: int) -> Mapping[str, Rows]:
         """Who has come so far."""

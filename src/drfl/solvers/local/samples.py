@@ -15,6 +15,7 @@ FIRST = 1500  # rows of the first sample, at least
 PER_COLUMN = 25  # and so many for each coefficient
 FACTOR = 5  # samples grow by this
 ENOUGH = 200  # a client with fewer rows is not sampled
+SMOOTH_STRIDE, SMOOTH_ROWS = 7, 140  # of a smooth loss, if that leaves so many rows per coefficient
 
 
 def strides(terms: Terms, n_rows: int) -> list[int]:
@@ -24,8 +25,12 @@ def strides(terms: Terms, n_rows: int) -> list[int]:
     while n_rows > first * step:
         steps.append(step)
         step *= FACTOR
+    if terms.loss.pieces or terms.flips:
+        return steps[::-1]
     # Newton's method on a smooth loss needs one good guess, and no path of them.
-    return steps[::-1] if terms.loss.pieces or terms.flips else steps[1::-1] or [1]
+    if len(steps) > 1 and n_rows >= SMOOTH_STRIDE * SMOOTH_ROWS * terms.d:
+        return [SMOOTH_STRIDE, 1]
+    return steps[1::-1]
 
 
 def sample(terms: Terms, clients: Sequence[Rows], stride: int) -> list[Ints]:

@@ -1,0 +1,59 @@
+"""Put the records of a run into docs/performance.md, with its pictures.
+
+python -m benchmarks.suite.page FOLDER
+
+What stands before the marker in the page stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.suite.memory import ROOT
+from benchmarks.suite.records import table
+from benchmarks.suite.row import Line, Row, Skipped
+
+PAGE = ROOT / "docs" / "performance.md"
+MARKER = "<!-- what follows is written by benchmarks/suite/page.py -->"
+PICTURES = {
+    "ratios": "How many times better drfl is, by row, on a logarithmic scale",
+    "growth": "Seconds against rows, features and clients",
+}
+
+
+def main(folder: Path) -> None:
+    records = [
+        json.loads(line) for line in (folder / "records.jsonl").read_text("utf-8").splitlines()
+    ]
+    machine, lines = records[0], [_line(record) for record in records[1:]]
+    text = PAGE.read_text("utf-8").partition(MARKER)[0].rstrip()
+    out = [text, "", MARKER, "", "## The table", "", _where(machine), "", *table(lines), ""]
+    for name, words in PICTURES.items():
+        if (folder / f"{name}.png").exists():
+            shutil.copyfile(
+                folder / f"{name}.png", ROOT / "docs/figures" / f"performance-{name}.png"
+            )
+            out += [f"![{words}](figures/performance-{name}.png)", ""]
+    PAGE.write_text("\n".join(out).rstrip() + "\n", "utf-8")
+
+
+def _line(record: dict[str, Any]) -> Line:
+    kind = record.pop("kind")
+    record.pop("met", None)
+    return Row(**record) if kind == "row" else Skipped(**record)
+
+
+def _where(machine: dict[str, Any]) -> str:
+    packages = ", ".join(f"{name} {v}" for name, v in machine["packages"].items() if v)
+    return (
+        f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, Python "
+        f"{machine['python']}; {packages}."
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "bench"))
