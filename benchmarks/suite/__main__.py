@@ -13,7 +13,16 @@ from benchmarks.suite.memory import one_thread
 
 os.environ.update(one_thread())  # before NumPy is loaded
 
-from benchmarks.suite.records import LOSS, number, regressions, store, stored, table, write_records
+from benchmarks.suite.records import (
+    LOSS,
+    merged,
+    number,
+    regressions,
+    store,
+    stored,
+    table,
+    write_records,
+)
 from benchmarks.suite.row import Line, Row, Skipped
 
 SECTIONS = {
@@ -42,10 +51,12 @@ def main() -> None:
     if unknown:
         parser.error(f"there is no section {unknown[0]!r}: take one of {', '.join(SECTIONS)}")
     lines = list(measured(options.section or list(SECTIONS), options))
-    print("\n".join(["", *table(lines), ""]))
     rows = [line for line in lines if isinstance(line, Row)]
     if options.check:
+        print("\n".join(["", *table(lines), ""]))
         sys.exit(judged(rows, options))
+    lines = merged(options.out, lines, list(SECTIONS))
+    print("\n".join(["", *table(lines), ""]))
     print("written:", write_records(options.out, lines))
     print("written:", *draw(options.out, lines))
     if options.store:

@@ -136,7 +136,7 @@ class Cold:
         self.path, self.size = path, path.stat().st_size
         with path.open("rb") as file:
             self.X = mapped(file, np.dtype(np.float64)).reshape(-1, COLUMNS)
-        self.passes, self.dropping = 0, 0.0
+        self.passes, self.dropping = 0.0, 0.0
 
     def drop(self) -> None:
         start = time.perf_counter()
@@ -144,29 +144,30 @@ class Cold:
         pages.madvise(mmap.MADV_DONTNEED)
         with self.path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        self.passes += 1
         self.dropping += time.perf_counter() - start
 
     def read(self) -> None:
         """Read the file, and do nothing with it."""
         self.drop()
+        self.passes += 1.0
         buffer = bytearray(BUFFER)
         with self.path.open("rb", buffering=0) as file:
             while file.readinto(buffer):
                 pass
 
     def before(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, which reads the whole file, after it was dropped."""
+        """The function, which reads the file or every so many blocks, after it was dropped."""
 
         def dropped(*args: Any, **kwargs: Any) -> Any:
             self.drop()
+            self.passes += 1.0 / kwargs.get("every", 1)
             return function(*args, **kwargs)
 
         return dropped
 
     def speed(self, run: Callable[[], Any]) -> float:
         """Bytes per second of the passes of a run."""
-        self.passes, self.dropping, start = 0, 0.0, time.perf_counter()
+        self.passes, self.dropping, start = 0.0, 0.0, time.perf_counter()
         run()
         return self.passes * self.size / (time.perf_counter() - start - self.dropping)
 

@@ -7,15 +7,13 @@ What stands before the marker in the page stays as it is.
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 from benchmarks.suite.memory import ROOT
-from benchmarks.suite.records import table
-from benchmarks.suite.row import Line, Row, Skipped
+from benchmarks.suite.records import read_records, table
 
 PAGE = ROOT / "docs" / "performance.md"
 MARKER = "<!-- what follows is written by benchmarks/suite/page.py -->"
@@ -26,10 +24,7 @@ PICTURES = {
 
 
 def main(folder: Path) -> None:
-    records = [
-        json.loads(line) for line in (folder / "records.jsonl").read_text("utf-8").splitlines()
-    ]
-    machine, lines = records[0], [_line(record) for record in records[1:]]
+    machine, lines = read_records(folder)
     text = PAGE.read_text("utf-8").partition(MARKER)[0].rstrip()
     out = [text, "", MARKER, "", "## The table", "", _where(machine), "", *table(lines), ""]
     for name, words in PICTURES.items():
@@ -39,12 +34,6 @@ def main(folder: Path) -> None:
             )
             out += [f"![{words}](figures/performance-{name}.png)", ""]
     PAGE.write_text("\n".join(out).rstrip() + "\n", "utf-8")
-
-
-def _line(record: dict[str, Any]) -> Line:
-    kind = record.pop("kind")
-    record.pop("met", None)
-    return Row(**record) if kind == "row" else Skipped(**record)
 
 
 def _where(machine: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import os
 import platform
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.suite.row import Line, Row, Skipped
 
@@ -46,6 +47,27 @@ def _version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def read_records(folder: Path) -> tuple[dict[str, Any], list[Line]]:
+    """The machine, and the lines of the table."""
+    text = (folder / "records.jsonl").read_text("utf-8")
+    machine, *records = (json.loads(line) for line in text.splitlines())
+    return machine, [_line(record) for record in records]
+
+
+def _line(record: dict[str, Any]) -> Line:
+    kind = record.pop("kind")
+    record.pop("met", None)
+    return Row(**record) if kind == "row" else Skipped(**record)
+
+
+def merged(folder: Path, lines: Sequence[Line], sections: Sequence[str]) -> list[Line]:
+    """These lines, and those of sections that were not run now but are in the folder already."""
+    fresh = {line.section for line in lines}
+    old = read_records(folder)[1] if (folder / "records.jsonl").exists() else []
+    both = [*(line for line in old if line.section not in fresh), *lines]
+    return sorted(both, key=lambda line: sections.index(line.section))
 
 
 def write_records(folder: Path, lines: Sequence[Line]) -> Path:

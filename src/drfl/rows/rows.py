@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,13 +62,19 @@ class Rows(Operator):
         second = second - 2.0 * shift * first + total * shift**2
         return (first - total * shift) / scale, second / scale**2
 
-    def gram(self, d: Array) -> Array:
-        r""":math:`\sum_i d_i (x_i,1)(x_i,1)^T` for :math:`d\ge0`, of shape (n+1, n+1)."""
+    def gram(self, d: Array, *, every: int = 1) -> Array:
+        r""":math:`\sum_i d_i (x_i,1)(x_i,1)^T` for :math:`d\ge0`, of shape (n+1, n+1).
+
+        With ``every`` > 1 an estimate: only every so many blocks are read, spread over the rows.
+        """
         n = self.n_features
         H = np.zeros((n + 1, n + 1))
         in_place = not is_sparse(self.X) and self.shift is None and self.scale is None
         A = np.empty((min(self._size, self.n_rows) if in_place else 0, n + 1))
-        for block, part in zip(self.blocks(), self._parts, strict=True):
+        seen = 0
+        pairs = zip(self.blocks(), self._parts, strict=True)
+        for block, part in islice(pairs, 0, None, every):
+            seen += len(d[block])
             rows = np.flatnonzero(d[block])
             if in_place and 2 * len(rows) > len(part):  # gathering rows would copy them twice
                 root, B = np.sqrt(d[block]), A[: len(part)]
@@ -77,7 +84,7 @@ class Rows(Operator):
                 B = self._with_ones(rows + block.start)
                 B *= np.sqrt(d[rows + block.start])[:, None]
             H += B.T @ B
-        return H
+        return H if seen == self.n_rows else H * (self.n_rows / seen)
 
     def take(self, rows: NDArray[np.intp] | slice) -> Array:
         """A few rows as a dense float64 array, scaled."""

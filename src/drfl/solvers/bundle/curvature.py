@@ -19,6 +19,7 @@ from drfl.worst_case.whole_space import flip_gain
 WINDOW = 0.5
 LEAST_SHARE = 0.02
 RANK = 32
+GRAM_ROWS = 1_000_000  # rows that are enough for the curvature of a loss with kinks
 SAMPLE = 65_536  # rows that tell how wide a window is; a hundredth of them would do for a metric
 
 
@@ -61,7 +62,9 @@ def _window(oracle: Oracle, some: Array, previous: Array | None) -> float:
 def hessian(oracle: Oracle, at: Sight, d: Array, previous: Array | None, dimension: int) -> Array:
     r""":math:`\sum_ip_id_i(x_i,1)(x_i,1)^T`, plus what flipping rows contributes."""
     rows = oracle.rows
-    H = rows.gram(d * rows.mass())
+    # Without kinks steps are Newton's, and every digit counts; a window of rows is rough anyway.
+    every = max(1, rows.n_rows // GRAM_ROWS) if oracle.loss.kinks else 1
+    H = rows.gram(d * rows.mass(), every=every)
     if at.flipped > 0.0 and previous is not None:
         H += _flip_curvature(oracle, at, previous)
     return H[:dimension, :dimension]
