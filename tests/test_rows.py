@@ -384,13 +384,13 @@ def test_large_finite_numbers_are_not_mistaken_for_infinite_ones():
 
 def test_a_part_of_the_blocks_estimates_the_gram_matrix():
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(60_000, 40))  # six blocks
+    X = rng.normal(size=(60_000, 40))
     rows, d = Rows(X, np.ones(len(X))), rng.uniform(size=len(X))
     exact = rows.gram(d)
     assert np.allclose(
         exact, np.c_[X, np.ones(len(X))].T @ (np.c_[X, np.ones(len(X))] * d[:, None])
     )
-    for every, error in ((2, 0.05), (3, 0.05), (100, 0.15)):  # of the last one block is read
+    for every, error in ((2, 0.05), (3, 0.05), (100, 0.3)):
         estimate = rows.gram(d, every=every)
         assert np.abs(estimate - exact).max() < error * np.diag(exact).max()
         assert not np.allclose(estimate, exact, rtol=1e-6)
