@@ -111,11 +111,10 @@ def _fednl(options: argparse.Namespace) -> Iterator[Line]:
     parts = partition.random(len(y), 3, np.random.default_rng(0))
     ball = drfl.Ball(RIDGE * _norm(X, y), "l2")
     problem = drfl.Problem("logistic", ball, fit_intercept=False)
-    for policy, words in ((drfl.Policy(), ""), (drfl.Policy(curvature=False), ", no curvature")):
-        clients = [drfl.Client(f"c{s}", X[i], y[i], policy=policy) for s, i in enumerate(parts)]
-        result = drfl.solve(problem, clients, tol=FEDNL_LEVELS[-1])
-        for kind, figures in FEDNL.items():
-            yield from _beside_fednl(f"a9a, FedNL with {kind}{words}", result, *figures)
+    clients = [drfl.Client(f"c{s}", X[i], y[i]) for s, i in enumerate(parts)]
+    result = drfl.solve(problem, clients, tol=FEDNL_LEVELS[-1])
+    for kind, figures in FEDNL.items():
+        yield from _beside_fednl(f"a9a, FedNL with {kind}", result, *figures)
 
 
 def _beside_fednl(

@@ -15,6 +15,7 @@ COLOURS = {
     "methods": "#758e4f",
 }
 GREY = "#999999"
+SMALL = "5,000 x 50"
 
 
 def draw_picture(folder: Path, rows: list[Row]) -> list[Path]:
@@ -25,6 +26,7 @@ def draw_picture(folder: Path, rows: list[Row]) -> list[Path]:
     from matplotlib import pyplot as plt
 
     bars = [row for row in rows if row.section in BARS and row.more_is_better]
+    bars = [row for row in bars if f", {SMALL}" not in row.name]  # twins of larger ones
     ladders = [row for row in rows if "sizes" in row.facts]
     paths = []
     for name, drawn, draw in (("ratios", bars, _bars), ("growth", ladders, _ladders)):
