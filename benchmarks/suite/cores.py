@@ -18,11 +18,11 @@ import numpy as np
 
 import drfl
 from benchmarks.suite.problems import two_classes
-from benchmarks.suite.records import cores
 from benchmarks.suite.row import Line, Row, Skipped
 from drfl.engines.blas import one_blas_thread
 from drfl.engines.processes import ProcessesEngine
 from drfl.engines.serial import SerialEngine
+from drfl.experiments.reproduce import cores
 
 SECTION = "cores"
 NAME = "processes, 10 clients of 100,000 x 50: share of the bare speed-up"

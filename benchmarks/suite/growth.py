@@ -74,6 +74,7 @@ def _slopes(
         SECTION,
         f"time against {name}: slope at the end",
         last,
+        at_most=most,
         more_is_better=False,
         guarded=False,
         detail=f"{seconds[-2]:.2g} to {seconds[-1]:.2g} s",

@@ -38,12 +38,12 @@ FEDNL = {
 
 
 def rows(options: argparse.Namespace) -> Iterator[Line]:
-    yield from _exact(options)
-    yield from _field(options)
+    yield from _exact()
+    yield from _field()
     yield from _fednl(options)
 
 
-def _exact(options: argparse.Namespace) -> Iterator[Row]:
+def _exact() -> Iterator[Row]:
     """Solvers of the same problem on heart, ten clients: rounds to a true gap."""
     bunch = load_heart()
     parts = partition.random(len(bunch.target), 10, np.random.default_rng(0))
@@ -68,7 +68,7 @@ def _exact(options: argparse.Namespace) -> Iterator[Row]:
         yield from _compared(f"heart, 10 clients, {name}", ours, theirs)
 
 
-def _field(options: argparse.Namespace) -> Iterator[Row]:
+def _field() -> Iterator[Row]:
     """Native methods on heart, five clients: the worst client's loss, smooth hinge."""
     clients, loss = heart(), "smooth_hinge"
     best = drfl.solve(drfl.Problem(loss, mixture=WORST), clients, tol=1e-8).objective

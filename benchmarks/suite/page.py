@@ -7,14 +7,16 @@ What stands before the marker in the page stays as it is.
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from benchmarks.suite.memory import ROOT
 from benchmarks.suite.records import read_records, table
 
+NONE = Image.Dither.NONE
 PAGE = ROOT / "docs" / "performance.md"
 MARKER = "<!-- what follows is written by benchmarks/suite/page.py -->"
 PICTURES = {
@@ -29,10 +31,10 @@ def main(folder: Path) -> None:
     out = [text, "", MARKER, "", "## The table", "", _where(machine), "", *table(lines), ""]
     for name, words in PICTURES.items():
         if (folder / f"{name}.png").exists():
-            shutil.copyfile(
-                folder / f"{name}.png", ROOT / "docs/figures" / f"performance-{name}.png"
-            )
-            out += [f"![{words}](figures/performance-{name}.png)", ""]
+            picture = f"figures/performance-{name}.png"
+            colours = Image.open(folder / f"{name}.png").convert("RGB").quantize(64, dither=NONE)
+            colours.save(PAGE.parent / picture, optimize=True)
+            out += [f"![{words}]({picture})", ""]
     PAGE.write_text("\n".join(out).rstrip() + "\n", "utf-8")
 
 

@@ -10,7 +10,7 @@ from drfl.result import Result
 from drfl.rows import Rows
 from drfl.worst_case import make_oracle
 
-TOL = 1e-4
+TOL, EXACT = 1e-4, 1e-7
 RADIUS = 0.01
 TALL = (50_000, 50)
 
@@ -47,8 +47,10 @@ def solved(
     return result
 
 
-def excess(problem: drfl.Problem, X: np.ndarray, y: np.ndarray, w: np.ndarray, b: float) -> float:
+def excess(
+    problem: drfl.Problem, X: np.ndarray, y: np.ndarray, w: np.ndarray, b: float, solver: str
+) -> float:
     """How far the worst-case loss of a model is above the optimum, relative to it."""
-    best = solved(problem, X, y, tol=1e-7)
+    best = solved(problem, X, y, tol=EXACT, solver=solver)
     oracle = make_oracle(Rows(X, y), problem.loss, problem.ball_of("one"))
     return oracle.evaluate(w, b).value / best.lower_bound - 1.0

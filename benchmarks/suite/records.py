@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import platform
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.suite.row import Line, Row, Skipped
+from drfl.experiments.reproduce import cores
 
 STORED = Path(__file__).with_name("stored.json")
 LOSS = 0.25  # more than that against the stored value is a regression
@@ -27,11 +27,6 @@ def machine() -> dict[str, object]:
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in (*PACKAGES, *MORE_PACKAGES)},
     }
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _processor() -> str:
@@ -112,7 +107,7 @@ def table(lines: Sequence[Line]) -> list[str]:
             f"| {row.name} | {number(row.value)} | {row.target} | {verdict} | {row.detail} |"
         )
     skipped = [line for line in lines if isinstance(line, Skipped)]
-    out += ["", "Not run:", ""] if skipped else ["", "Everything could be run."]
+    out += ["", "Not run:", ""] if skipped else ["", "Everything that was asked for could be run."]
     out += [f"- {line.section}: {line.name}: {line.why}" for line in skipped]
     return out
 

@@ -22,12 +22,12 @@ from drfl.solvers.bundle.dual import mixed_cut
 from drfl.solvers.bundle.exchange import Dual, Request
 from drfl.solvers.bundle.guarded import guarded_answer
 from drfl.solvers.bundle.local import local_optimum
-from drfl.solvers.bundle.memory import Memory, Seen, groups_of, memory_of
+from drfl.solvers.bundle.memory import Memory, Seen, groups_of, may_curve, memory_of
 from drfl.solvers.bundle.sight import Sight, View
 from drfl.solvers.bundle.views import make_view
 from drfl.wire import Message
 
-SKETCH_ABOVE, NONE_ABOVE = 500, 2000  # coefficients: curvature in full, as a sketch, not at all
+SKETCH_ABOVE = 500  # coefficients: curvature is sent as a sketch
 LOCAL_ROWS = 5  # a local optimum on fewer rows per coefficient tells the others nothing
 
 
@@ -69,11 +69,6 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
 
 def _identities(dual: Dual | None) -> tuple[int, ...]:
     return dual.identities if dual else ()
-
-
-def may_curve(site: Site) -> bool:
-    """Whether curvature may leave the client, and is worth it."""
-    return site.policy.curvature and site.dimension <= NONE_ABOVE
 
 
 def _curvature(site: Site, at: Sight, before: Array | None) -> Array:

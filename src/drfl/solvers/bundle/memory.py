@@ -12,6 +12,7 @@ from drfl.solvers.bundle.curvature import sampled
 from drfl.solvers.bundle.sight import Sight
 
 GROUP_ROWS = 50  # a group of fewer rows would tell too much of each
+NONE_ABOVE = 2000  # coefficients: no curvature
 
 
 @dataclass(frozen=True)
@@ -64,3 +65,8 @@ def groups_of(site: Site, asked: int) -> int:
     """As many groups as asked for, or one if the client does not allow or its rows are too few."""
     allowed = site.policy.groups and site.rows.n_rows >= GROUP_ROWS * asked
     return asked if allowed else 1
+
+
+def may_curve(site: Site) -> bool:
+    """Whether curvature may leave the client, and is worth it."""
+    return site.policy.curvature and site.dimension <= NONE_ABOVE

@@ -16,18 +16,16 @@ from numpy.typing import NDArray
 from drfl.client import Site
 from drfl.losses import Array
 from drfl.solvers.bundle.exchange import Request
-from drfl.solvers.bundle.memory import Seen, groups_of, memory_of
+from drfl.solvers.bundle.memory import Seen, groups_of, may_curve, memory_of
 from drfl.solvers.bundle.views import make_view
 from drfl.wire import Field, Message
 
 KIND = "bundle_recall"
-NO_DENSITY = -2
 REQUEST = {
     "x": Field("float64", ("P", "d")),
     "id": Field("int64", ("P",)),
     "groups": Field("uint8", ("P",)),
-    "before": Field("int64", ("P",)),  # the point that the density was measured from; -2: none
-    "keep": Field("uint8", ("P",)),
+    "curved": Field("uint8", ("P",)),  # whether curvature was asked for there
     "lifted": Field("uint8", (1,)),
 }
 
@@ -36,7 +34,6 @@ REQUEST = {
 class _Point:
     x: Array
     groups: int
-    before: int
 
 
 @dataclass
@@ -46,41 +43,31 @@ class Recollection:
     lifted: bool
     points: dict[int, _Point] = field(default_factory=dict)
     sights: dict[int, set[int]] = field(default_factory=dict)  # by client
-    densities: dict[int, set[int]] = field(default_factory=dict)
+    curved: dict[int, set[int]] = field(default_factory=dict)
 
     def note(self, s: int, request: Request) -> None:
         """Client s has answered this request."""
-        previous = request.marks[0]
         for identity, x in zip(request.identities, request.points, strict=True):
-            self.points.setdefault(identity, _Point(x, request.groups, previous))
+            self.points.setdefault(identity, _Point(x, request.groups))
         dual = request.dual.identities if request.dual else ()
         kept = {*request.marks, *request.identities, *dual}
         known = self.sights.get(s, set())
-        dense = {i for i, c in zip(request.identities, request.curvature, strict=True) if c}
+        curved = {i for i, c in zip(request.identities, request.curvature, strict=True) if c}
         self.sights[s] = (known | set(request.identities)) & kept
-        self.densities[s] = (self.densities.get(s, set()) | dense) & kept
+        self.curved[s] = (self.curved.get(s, set()) | curved) & kept
 
     def message(self, s: int, round: int) -> Message:
         """Ask client s to compute its points again."""
-        keep = self.sights.get(s, set())
-        dense = self.densities.get(s, set()) & set(self.points)
-        before = {self.points[i].before for i in dense}
-        every = sorted((keep | dense | before) & set(self.points))
+        curved = self.curved.get(s, set())
+        every = sorted(self.sights.get(s, set()) & set(self.points))
         points = [self.points[i] for i in every]
         dimension = len(next(iter(self.points.values())).x)
         arrays: dict[str, NDArray[Any]] = {
             "x": np.array([p.x for p in points]).reshape(len(points), dimension),
             "id": np.array(every, dtype=np.int64),
             "groups": np.array([p.groups for p in points], dtype=np.uint8),
-            "before": np.array(
-                [
-                    p.before if i in dense else NO_DENSITY
-                    for i, p in zip(every, points, strict=True)
-                ],
-                dtype=np.int64,
-            ),
+            "curved": np.array([i in curved for i in every], dtype=np.uint8),
             "lifted": np.array([self.lifted], dtype=np.uint8),
-            "keep": np.array([i in keep or i in dense for i in every], dtype=np.uint8),
         }
         return Message(KIND, round, arrays)
 
@@ -92,7 +79,7 @@ def recall(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     view = make_view(site.oracle, shared=site.shared_ball, lifted=lifted)
     for k, identity in enumerate(arrays["id"].tolist()):
         x, groups = arrays["x"][k], groups_of(site, int(arrays["groups"][k]))
-        curved = int(arrays["before"][k]) != NO_DENSITY and site.policy.curvature
+        curved = bool(arrays["curved"][k]) and may_curve(site)
         memory.seen[identity] = Seen.of(x, view.look(x, groups), curved=curved)
-    memory.keep(set(arrays["id"][arrays["keep"] > 0].tolist()))
+    memory.keep(set(arrays["id"].tolist()))
     return {}

@@ -12,6 +12,7 @@ from drfl.problem import Problem
 from drfl.solvers.base import Array, Session, Status
 from drfl.solvers.local.desk import Desk
 from drfl.solvers.local.search import Search
+from drfl.solvers.local.terms import make_terms
 from drfl.wire import Message
 
 TEN, FEW_ROWS = 10, 5000  # so many iterations make a round up to so many rows
@@ -107,12 +108,10 @@ class LocalSession(Session):
 
     def _too_many(self, counts: Sequence[int]) -> bool:
         """Whether so many rows are better left to the other method."""
-        loss, balls = self.problem.loss, [self.problem.ball_of(name) for name in self.names]
-        flips = loss.task == "classification" and any(
-            math.isfinite(ball.label_cost) and ball.radius > 0.0 for ball in balls
-        )
-        smooth_flips = flips and not loss.kinks and min(counts) >= MANY_SMOOTH_ROWS
-        return smooth_flips or sum(counts) >= MANY_ROWS
+        terms = make_terms(self.problem, self.names, self.n, np.array(counts, dtype=float), 1.0)
+        smooth_flips = terms.flips and not terms.loss.kinks
+        least = MANY_SMOOTH_ROWS if smooth_flips else math.inf
+        return min(counts) >= least or sum(counts) >= MANY_ROWS
 
     def _hand_over(self) -> None:
         self.desk.close(self.number)
