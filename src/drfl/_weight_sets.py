@@ -13,7 +13,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from drfl.arrays import Array
+
 Rule = Callable[[Array, Array, float], Array]
 
 

@@ -14,11 +14,10 @@ from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drfl._registry import lookup
+from drfl.arrays import Array
 
-Array = NDArray[np.float64]
 Task = Literal["classification", "regression"]
 
 

@@ -8,10 +8,10 @@ from time import perf_counter
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.engines import Answers
 from drfl.result import Record, Result
 from drfl.solvers import Session, Status
-from drfl.solvers.base import Array
 from drfl.wire import Message, Tally
 
 

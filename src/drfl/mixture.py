@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drfl._registry import lookup
 from drfl._weight_sets import PROJECT, WORST, project_capped
+from drfl.arrays import Array
 
-Array = NDArray[np.float64]
 Vector = Sequence[float] | Array
 
 

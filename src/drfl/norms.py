@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drfl._registry import lookup
-
-Array = NDArray[np.float64]
+from drfl.arrays import Array
 
 
 class Norm(ABC):

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.problem import from_json, to_json
 from drfl.solvers.base import Status
 from drfl.wire import Failure, Sent
@@ -16,7 +16,6 @@ from drfl.wire import Failure, Sent
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 
 # A summary stays on one screen.
 SHOWN_CLIENTS = 12

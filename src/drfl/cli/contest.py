@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.cli.console import Console
-from drfl.cli.hospitals import NOISE, Array, Hospital, hospitals
+from drfl.cli.hospitals import NOISE, Hospital, hospitals
 from drfl.client import Client
 from drfl.mixture import Mixture
 from drfl.preflight.moments import added, moments_of

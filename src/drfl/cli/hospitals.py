@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.datasets import load_heart, partition
-
-Array = NDArray[np.float64]
 
 NAMES = ("north", "south", "west")
 NOISY = "north"

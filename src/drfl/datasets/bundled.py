@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
+
 if TYPE_CHECKING:
     from sklearn.utils import Bunch
 
-Array = NDArray[np.float64]
 
 # Feature, lowest and highest raw value in the 270 rows, decimals of the raw value.
 _HEART = (

@@ -13,13 +13,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
 from drfl._registry import listed
+from drfl.arrays import Array
 from drfl.datasets._checks import check_rng
 
-Array = NDArray[np.float64]
 Name = TypeVar("Name", bound=Hashable)
 PerClient = float | Sequence[float] | Mapping[Any, float]
 

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from drfl._registry import listed
+from drfl.arrays import Array
 from drfl.estimators.choices import Choices
 from drfl.estimators.path import find_model, make_solver, solver_name, warn_unless_optimal
 from drfl.estimators.scale import warn_of_scale
@@ -22,7 +23,6 @@ from drfl.problem import Problem
 from drfl.result import Result
 from drfl.worst_case import WorstCase, make_oracle
 
-Array = NDArray[np.float64]
 DTYPES = (np.float64, np.float32)
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-Array = NDArray[np.float64]
+from drfl.arrays import Array
+
 Index = NDArray[np.intp]
 Keys = NDArray[np.uint64]
 

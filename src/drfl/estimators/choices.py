@@ -7,18 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from drfl._registry import listed
+from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.engines import Engine
 from drfl.estimators import checks
 from drfl.losses import Loss, Task
 from drfl.mixture import Mixture
 from drfl.problem import Problem
-
-Array = NDArray[np.float64]
 
 AUTO_RADIUS = 0.1
 """The radius "auto" is this over the root of N_s: what did well untuned on standardised data."""

@@ -15,7 +15,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from drfl._registry import listed
-from drfl.estimators.base import Array, RobustModel
+from drfl.arrays import Array
+from drfl.estimators.base import RobustModel
 from drfl.estimators.table import Table
 from drfl.losses import Logistic, Task
 from drfl.result import Result

@@ -8,7 +8,8 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from drfl.estimators.base import Array, RobustModel
+from drfl.arrays import Array
+from drfl.estimators.base import RobustModel
 from drfl.estimators.table import Table
 from drfl.losses import Task
 from drfl.result import Result

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from drfl.estimators.canonical import BLOCK, Array, is_sparse
+from drfl.arrays import Array
+from drfl.estimators.canonical import BLOCK, is_sparse
 
 LEAST, MOST = 0.1, 10.0
 

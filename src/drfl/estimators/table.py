@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
+from drfl.arrays import Array
 from drfl.client import Client
-from drfl.estimators.canonical import Array, Index, canonical_order, is_sparse
+from drfl.estimators.canonical import Index, canonical_order, is_sparse
 
 ALL = "all"
 """The name of the client that holds every row, if no clients are named."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.experiments.records import Row
-from drfl.losses import Array
 
 
 @dataclass(frozen=True)

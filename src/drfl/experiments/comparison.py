@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.estimators.table import Table
 from drfl.experiments.data import Sample, paper_sample
 from drfl.experiments.fits import Grid
@@ -13,7 +14,6 @@ from drfl.experiments.methods import METHODS, Params, grid, untuned
 from drfl.experiments.protocol import Protocol
 from drfl.experiments.rules import ORACLE, UNTUNED, Scores, choose, score_grid
 from drfl.experiments.scoring import Models, sweep_scores
-from drfl.losses import Array
 
 Row = dict[str, Any]
 

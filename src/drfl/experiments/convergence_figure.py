@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.experiments.figures import STYLES, finish, legend, new_figure, save
 from drfl.experiments.records import Done
 from drfl.experiments.report import Report
 from drfl.experiments.statistics import markdown
-from drfl.losses import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

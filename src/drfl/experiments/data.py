@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.datasets import (
     add_client_noise,
     load_abalone,
@@ -16,7 +17,6 @@ from drfl.datasets import (
 )
 from drfl.estimators.table import Table
 from drfl.experiments.protocol import Protocol
-from drfl.losses import Array
 from drfl.selection.roster import sorted_table
 
 Rows = tuple[Array, Array]

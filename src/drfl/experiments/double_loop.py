@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.client import Handler, Site
-from drfl.losses import Array
 from drfl.native.base import NativeSession
 from drfl.native.client_loss import ClientLoss
 from drfl.native.exchange import weighted_mean

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.experiments.methods import METHODS
 from drfl.experiments.protocol import Protocol
 from drfl.experiments.records import Done
 from drfl.experiments.report import Report
 from drfl.experiments.rules import ORACLE, TITLES
 from drfl.experiments.statistics import Tally, band, best_count, markdown, tally
-from drfl.losses import Array
 
 RIVALS = tuple(name for name in METHODS if name != "drfl")
 SWEEPS = ("mean", "sd", "ratio")

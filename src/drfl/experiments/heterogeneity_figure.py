@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.experiments.figures import LEAK, STYLES, finish, legend, new_figure, save
 from drfl.experiments.methods import METHODS
 from drfl.experiments.records import Done
 from drfl.experiments.report import Report
 from drfl.experiments.rules import ORACLE
 from drfl.experiments.statistics import Tally, band, markdown, tally
-from drfl.losses import Array
 
 MEASURES = {"clean": "mean of the clients", "worst": "worst client"}
 RIVALS = tuple(name for name in METHODS if name != "drfl")

@@ -22,11 +22,11 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import linprog
 
+from drfl.arrays import Array
 from drfl.estimators.table import Table
 from drfl.experiments.methods import COST, RADIUS, THETA, Params, center
 from drfl.experiments.protocol import Protocol
 from drfl.experiments.scoring import Models
-from drfl.losses import Array
 
 
 def solve_printed(

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from drfl import baselines, estimators
+from drfl.arrays import Array
 from drfl.estimators.base import RobustModel
 from drfl.estimators.table import Table
 from drfl.experiments.protocol import Protocol
-from drfl.losses import Array
 from drfl.supports import Box
 
 METHODS = ("erm", "afl", "drfa", "wafl", "drfl")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import minimize
 
+from drfl.arrays import Array
 from drfl.client import Client, Site
-from drfl.losses import Array
 from drfl.native.client_loss import ClientLoss
 from drfl.native.qffl import QFFL
 from drfl.native.wafl import WAFL, PenalisedLoss

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.estimators.table import Table
 from drfl.experiments.data import some_rows
 from drfl.experiments.fits import Grid
 from drfl.experiments.methods import RADIUS, THETA
 from drfl.experiments.scoring import mean_scores
-from drfl.losses import Array
 from drfl.selection.rules import RULES, Evidence
 from drfl.selection.summary import summarise
 from drfl.selection.trials import Trial, folds_of_everyone, one_client_out

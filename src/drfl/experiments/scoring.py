@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
+from drfl.arrays import Array
 from drfl.datasets import add_noise
-from drfl.losses import Array
 
 Noise = tuple[float, float]
 """Mean and standard deviation."""

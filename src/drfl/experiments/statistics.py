@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 
 ERRORS = 2.0
 """A difference counts if it is larger than this many standard errors; so wide are the bands."""

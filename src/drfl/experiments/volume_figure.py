@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.experiments.figures import finish, legend, line, new_figure, save
 from drfl.experiments.records import Done
 from drfl.experiments.report import Report
 from drfl.experiments.statistics import band, markdown
-from drfl.losses import Array
 
 SETS = {"drfl": "DRFL: a ball around each client", "wafl": "WAFL: one ball around the mixture"}
 CLAIMS = {

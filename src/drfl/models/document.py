@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.preflight.agreement import Form, Target
 from drfl.preflight.moments import moments_of
 from drfl.problem import Problem
 from drfl.solvers.base import Status
 from drfl.tables import Column, Number, feature_names
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

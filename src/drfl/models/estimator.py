@@ -11,8 +11,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
+from drfl.arrays import Array
 from drfl.estimators.base import RobustModel
-from drfl.models.document import Array, Certificate, ClientPart, Model
+from drfl.models.document import Certificate, ClientPart, Model
 from drfl.models.frames import features_of
 from drfl.preflight.agreement import Target
 from drfl.result import Result

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from drfl.models.document import Array, Model
+from drfl.arrays import Array
+from drfl.models.document import Model
 from drfl.tables import Column, Number, Table, TableError, encoded
 from drfl.tables.encode import missing_rows, refuse_missing
 from drfl.tables.table import MISSING

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.native import endings
 from drfl.native.exchange import messages, usable
 from drfl.native.facts import FACTS, Facts

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.client import Site
-from drfl.losses import Array
 
 Gradient = Callable[[Array], Array]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.native.facts import refuse_impossible
 from drfl.native.local import Arrays
 from drfl.wire import Message, Schema, WireError, validate

@@ -16,8 +16,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.client import Site
-from drfl.losses import Array
 from drfl.rows import Rows
 from drfl.wire import Field, WireError
 

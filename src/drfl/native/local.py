@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.client import Checked, Handler, Site
-from drfl.losses import Array
 from drfl.native.client_loss import ClientLoss, Gradient
 from drfl.native.facts import FACTS, spread
 from drfl.wire import Field, Message, Schema, WireError

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, ClassVar
 
-from drfl.estimators.base import Array
+from drfl.arrays import Array
 from drfl.estimators.choices import Choices
 from drfl.estimators.classification import RobustClassifier
 from drfl.estimators.path import find_model

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from drfl.losses import Array, Huber, Logistic, Loss, SmoothHinge
+from drfl.arrays import Array
+from drfl.losses import Huber, Logistic, Loss, SmoothHinge
 
 NEWTON_STEPS = 60
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.mixture import Mixture
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Status, relative_gap

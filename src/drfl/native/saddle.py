@@ -7,7 +7,7 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.native.base import NativeSession
 from drfl.native.settings import Native, require
 

@@ -29,8 +29,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.client import Handler, Site
-from drfl.losses import Array
 from drfl.native.afl import REPLIES as LOSS_AND_GRADIENT
 from drfl.native.afl import step as loss_and_gradient
 from drfl.native.base import NativeSession

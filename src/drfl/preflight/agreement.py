@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from drfl.tables import Column, Number, feature_names
 
-Array = NDArray[np.float64]
 Label = str | int | float
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.client import Client, Policy
-from drfl.preflight.agreement import Array, Form
+from drfl.preflight.agreement import Form
 from drfl.preflight.contents import Contents
 from drfl.preflight.sizes import require_sizes
 from drfl.preflight.targets import target_values

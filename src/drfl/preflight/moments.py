@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from drfl.arrays import Array
 
 BLOCK = 500_000
 CONSTANT = 1e-13

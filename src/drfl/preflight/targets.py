@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.preflight.agreement import Array, Label, Target
+from drfl.arrays import Array
+from drfl.preflight.agreement import Label, Target
 from drfl.tables.table import Table
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.privacy.rounding import grid_above
 from drfl.privacy.weights import WINDOW, power_above
 from drfl.worst_case.whole_space import WholeSpaceOracle, flip_gain

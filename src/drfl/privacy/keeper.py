@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.privacy.errors import SpentError
 from drfl.privacy.flips import flip
 from drfl.privacy.ledger import Ledger

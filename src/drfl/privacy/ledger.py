@@ -15,7 +15,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.privacy.journal import Journal
 from drfl.privacy.leverage import Leverage
 from drfl.wire import Message

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 
 DEPENDENT = 1e-10  # per row: a smaller squared residual counts as none, and is not sent
 ROUNDING = 1e-26  # per row: a squared residual below this is none, the sum is known already

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.privacy.errors import SpentError
 from drfl.privacy.ledger import Ledger
 from drfl.privacy.rounding import dither, grid_above, grid_below

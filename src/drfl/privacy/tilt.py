@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import linprog
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.worst_case.oracle import Oracle
 
 MOST_ROWS = 50_000  # more rows need no such help, and their programs take long

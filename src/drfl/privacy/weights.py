@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drfl.losses import Array, Loss
+from drfl.arrays import Array
+from drfl.losses import Loss
 from drfl.privacy.leverage import Leverage
 
 WINDOW = 4  # times k: the fewest rows in a window

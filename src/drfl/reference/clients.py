@@ -6,13 +6,12 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from drfl.arrays import Array
 from drfl.losses import Loss
 from drfl.norms import Norm, make_norm
 from drfl.supports import Box, Polyhedron, Support, WholeSpace
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

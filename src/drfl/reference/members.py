@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from drfl.arrays import Array
 from drfl.losses import Loss
 from drfl.reference.clients import Client, make_client
-
-Array = NDArray[np.float64]
 
 
 def make_members(

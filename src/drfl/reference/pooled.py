@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from drfl.arrays import Array
 from drfl.losses import Loss, make_loss
 from drfl.norms import Norm
 from drfl.reference.clients import make_client
@@ -17,8 +18,6 @@ from drfl.reference.conic import cvxpy, minimise
 from drfl.reference.members import center_of, is_list, make_members, union_of, unit_of
 from drfl.reference.programs import Formulation, client_program, mixture_program
 from drfl.supports import Support
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl._registry import lookup
+from drfl.arrays import Array
 from drfl.losses import Loss
 from drfl.norms import Norm
 from drfl.reference.clients import Client, Halfspaces
 from drfl.reference.conic import cvxpy
 
-Array = NDArray[np.float64]
 Formulation = Literal["compact", "paper"]
 
 

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from drfl.arrays import Array
 from drfl.rows.parts import Parts, is_sparse
-
-Array = NDArray[np.float64]
 
 
 def feature_names(X: Any) -> tuple[str, ...] | None:

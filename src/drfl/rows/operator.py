@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from drfl.arrays import Array
 from drfl.rows.intake import (
     as_matrix,
     column_vector,
@@ -24,7 +25,6 @@ from drfl.rows.intake import (
 )
 from drfl.rows.parts import Parts, products, transposed, transposed_products, view_of, width_of
 
-Array = NDArray[np.float64]
 Visit = Callable[[slice, Array], Array]
 
 # A block of rows should stay in cache between X@w and X'v: about 3 MB of float64.

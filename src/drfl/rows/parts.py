@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-Array = NDArray[np.float64]
+from drfl.arrays import Array
 
 # With one to three models a matrix product is slower than as many products with vectors.
 FEW_MODELS = 3

@@ -12,7 +12,8 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.rows.operator import Array, Operator, block_rows
+from drfl.arrays import Array
+from drfl.rows.operator import Operator, block_rows
 from drfl.rows.parts import ClippedParts, is_sparse, transposed
 
 # What is not a linear map makes about so many arrays of the size of its block, which all together

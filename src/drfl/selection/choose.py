@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from drfl._registry import lookup
+from drfl.arrays import Array
 from drfl.estimators import checks
 from drfl.estimators.base import RobustModel
-from drfl.losses import Array
 from drfl.selection.grid import Candidate, candidate, grid_points
 from drfl.selection.path import Fit
 from drfl.selection.progress import Progress

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.estimators.base import RobustModel
 from drfl.estimators.choices import Choices
-from drfl.losses import Array
 from drfl.mixture import Mixture
 from drfl.problem import Problem
 from drfl.selection.roster import Roster

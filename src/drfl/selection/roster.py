@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.client import Party
 from drfl.estimators.table import Table
-from drfl.losses import Array
 from drfl.selection.parts import copy_name
 
 

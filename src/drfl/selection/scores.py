@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from drfl.arrays import Array
 from drfl.client import Checked, Handler, RefusedError, Site
-from drfl.losses import Array
 from drfl.rows import Rows
 from drfl.selection.parts import PART, Part, some_rows, weights_of
 from drfl.wire import Field, Message, validate

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.selection.grid import Candidate
 from drfl.selection.path import Fit
 from drfl.selection.roster import Roster

@@ -8,10 +8,10 @@ from functools import partial
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.client import Party
 from drfl.engines import Engine, make_engine
 from drfl.estimators.path import LOCAL, make_solver, solver_name
-from drfl.losses import Array
 from drfl.selection import scores
 from drfl.selection.grid import Candidate, for_clients
 from drfl.selection.parts import Part, on_parts

@@ -22,8 +22,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.client import Handler
-from drfl.losses import Array
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver
 from drfl.solvers.bundle import Bundle

@@ -9,14 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from drfl.arrays import Array
 from drfl.client import Handler
 from drfl.problem import Problem
 from drfl.wire import Message
-
-Array = NDArray[np.float64]
 
 
 class StatusKind(StrEnum):

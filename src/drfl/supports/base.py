@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.losses import Task
-
-Array = NDArray[np.float64]
 
 
 class Support(ABC):

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from drfl.arrays import Array
 from drfl.losses import Task
-from drfl.supports.base import Array, Support
+from drfl.supports.base import Support
 
 
 @dataclass(frozen=True, init=False)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.tables.columns import OTHER, Category, Column, Number, feature_names
 from drfl.tables.errors import SHOWN, TableError, listed_lines, shown
 from drfl.tables.storage import Growing
-from drfl.tables.table import MISSING, Array, Table
+from drfl.tables.table import MISSING, Table
 
 BLOCK = 500_000
 """Numbers that are encoded together."""

@@ -11,8 +11,8 @@ from typing import TextIO
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.tables.errors import TableError, at_line
-from drfl.tables.table import Array
 
 BLOCK = 4_000_000
 """Characters that are looked at together."""

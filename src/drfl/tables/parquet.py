@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.tables.errors import TableError
 from drfl.tables.reading import LEVELS, MISSING_TEXTS, Reading
 from drfl.tables.storage import Growing
-from drfl.tables.table import MISSING, Array, Table
+from drfl.tables.table import MISSING, Table
 
 BATCH = 65_536
 

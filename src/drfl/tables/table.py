@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.tables.errors import TableError
 
-Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
 
 MISSING = -1

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.models import Model
 from drfl.rows import Rows
 from drfl.training.files import FileRows
 from drfl.worst_case import make_oracle
-
-Array = NDArray[np.float64]
 
 SMALL = 1e-9
 """Relative to a feature's scale, a smaller move is rounding."""

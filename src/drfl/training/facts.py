@@ -7,14 +7,12 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.models import Certificate, ClientPart, Model
 from drfl.preflight.agreement import Agreement
 from drfl.problem import Problem
 from drfl.result import Record, Result
-
-Array = NDArray[np.float64]
 
 
 def make_model(agreement: Agreement, results: Sequence[Result], problem: Problem) -> Model:

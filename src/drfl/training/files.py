@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.models import Model
 from drfl.preflight.targets import target_values
 from drfl.tables import Number, Reading, Table, TableError, encoded, read_table
 from drfl.tables.encode import missing_rows, refuse_missing, require_columns
 from drfl.tables.errors import shown
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

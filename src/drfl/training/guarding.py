@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.client import Client
-from drfl.losses import Array
 from drfl.models import Model
 from drfl.privacy import Guard, SpentError, guard_line, release_metric
 from drfl.training.run_folder import RunFolder

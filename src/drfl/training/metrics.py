@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.models import Model
-
-Array = NDArray[np.float64]
 
 METRICS = ("accuracy", "balanced_accuracy", "auc", "mse", "mae")
 """All that may be told."""

@@ -24,8 +24,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.ball import Ball
-from drfl.losses import Array, Loss
+from drfl.losses import Loss
 from drfl.supports import Box
 from drfl.worst_case.search import Tangent
 

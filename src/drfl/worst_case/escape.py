@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array, Loss
+from drfl.arrays import Array
+from drfl.losses import Loss
 from drfl.worst_case.oracle import Distribution, Oracle
 
 # An expected loss this close to F, relatively, is called the supremum where none is attained.

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from drfl.arrays import Array
 from drfl.ball import Ball
-from drfl.losses import Array, Loss, make_loss
+from drfl.losses import Loss, make_loss
 from drfl.norms import Norm
 from drfl.rows import Rows, numbers
 from drfl.supports import Support

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.worst_case.escape import TOLERANCE, Atoms, describe
 from drfl.worst_case.moves import Moves
 from drfl.worst_case.oracle import Distribution, Oracle

@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.ball import Ball
-from drfl.losses import Array, Loss
+from drfl.losses import Loss
 from drfl.norms import L2
 from drfl.supports import Box, Polyhedron
 from drfl.worst_case.box_moves import BoxMoves, GreedyMoves

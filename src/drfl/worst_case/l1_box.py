@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.worst_case.box_moves import BoxMoves
 from drfl.worst_case.clipping import Clipping
 from drfl.worst_case.floor import Floor, find_floor

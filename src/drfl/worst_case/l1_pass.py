@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.rows import Rows
 from drfl.worst_case.clipping import Clipping, Sums, Winners, compete
 from drfl.worst_case.search import Tangent

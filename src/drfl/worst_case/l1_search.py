@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.rows import Rows
 from drfl.worst_case.clipping import Clipping, Sums, Winners
 from drfl.worst_case.l1_pass import Probe, Undone, sweep_prices

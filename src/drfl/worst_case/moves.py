@@ -13,12 +13,11 @@ from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.losses import Loss
 
-Array = NDArray[np.float64]
 Step = tuple[Array, Array]  # displacements of the rows (m, n) and of the targets (m,)
 
 

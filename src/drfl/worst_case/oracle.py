@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.losses import Loss
 from drfl.rows import Rows
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ from typing import ClassVar
 import numpy as np
 from scipy import sparse
 
+from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.losses import Loss
 from drfl.norms import LInf
 from drfl.supports import Polyhedron
-from drfl.worst_case.moves import Array, Escape, PieceMoves, Step
+from drfl.worst_case.moves import Escape, PieceMoves, Step
 from drfl.worst_case.vertices import Vertices, maximise
 
 

@@ -16,10 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
+from drfl.arrays import Array
 
 # Every step at least halves the bracket in two or three: more steps than this mean rounding.
 MAX_STEPS = 200

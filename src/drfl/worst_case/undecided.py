@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.worst_case.clipping import Line, Winners, compete
 from drfl.worst_case.search import Point, meeting
 

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array, Loss
+from drfl.arrays import Array
+from drfl.losses import Loss
 from drfl.rows.operator import FEW
 from drfl.worst_case.escape import Atoms, spend
 from drfl.worst_case.oracle import Distribution, Oracle, WorstCase

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.client import Client
 from drfl.models import Model
-from drfl.report.measure.sample import Array, Sample, clients_of
+from drfl.report.measure.sample import Sample, clients_of
 from drfl.rows import Rows
 from drfl.worst_case import make_oracle
 from drfl.worst_case.oracle import Distribution

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.mixture import Mixture
 from drfl.models import Model
 from drfl.problem import Problem
-from drfl.report.measure.sample import Array, Fit, Sample, metrics, refit
+from drfl.report.measure.sample import Fit, Sample, metrics, refit
 from drfl.tables import Number
 
 Json = dict[str, Any]

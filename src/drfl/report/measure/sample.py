@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.client import Client
 from drfl.models import Model
 from drfl.problem import Problem
@@ -16,7 +17,6 @@ from drfl.result import Result
 from drfl.run import solve
 from drfl.supports import WholeSpace
 
-Array = NDArray[np.float64]
 TOL = 1e-4
 """Of refits: metrics and percentiles do not see more digits."""
 

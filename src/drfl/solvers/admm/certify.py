@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.solvers.admm.lower_bound import LowerBound
 from drfl.solvers.base import relative_gap

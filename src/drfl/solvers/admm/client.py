@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.client import Checked, Handler, Site
-from drfl.losses import Array
 from drfl.rows import Rows
 from drfl.solvers.admm.client_step import ClientStep, Projection
 from drfl.solvers.admm.exchange import (

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.admm.epigraph import Frame, Touch
 from drfl.solvers.admm.epigraph_box import BoxFrame
 from drfl.solvers.admm.epigraph_gains import GainFrame

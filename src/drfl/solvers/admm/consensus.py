@@ -25,8 +25,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.client import Handler
-from drfl.losses import Array
 from drfl.problem import Problem
 from drfl.solvers.admm.client import HANDLERS
 from drfl.solvers.admm.exchange import Penalty

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.worst_case.oracle import Oracle
 
 UNBOUNDED = -1e30  # of the QP solver

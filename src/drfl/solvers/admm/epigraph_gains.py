@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.admm.epigraph import Frame, Touch
 from drfl.worst_case.floor import Floor, find_floor
 from drfl.worst_case.gains import GainOracle, make_moves

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.admm.epigraph import Frame, Touch
 from drfl.worst_case.whole_space import WholeSpaceOracle, flip_gain
 

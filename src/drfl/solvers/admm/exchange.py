@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.bundle.exchange import REPLY as CUTS
 from drfl.solvers.bundle.exchange import REQUEST as ASK
 from drfl.wire import Field

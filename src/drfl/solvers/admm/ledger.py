@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.admm.exchange import Penalty, State
 
 AFRESH = 50  # steps after which a client is told its multipliers again and drops old cuts

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.ball import Ball
-from drfl.losses import Array, Loss
+from drfl.losses import Loss
 from drfl.solvers.base import Status
 from drfl.solvers.bundle.anchors import AnchorBox, Anchors, make_anchors
 from drfl.solvers.bundle.certificate import Certificate

@@ -23,7 +23,7 @@ import math
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.norms import L1, L2, LInf, Norm
 
 # The unit ball of the p-norm onto which P_t projects.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.admm.certify import Certifier
 from drfl.solvers.base import Session, Status
 from drfl.solvers.bundle.verdict import CONTRADICTION

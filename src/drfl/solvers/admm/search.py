@@ -7,7 +7,7 @@ import math
 import numpy as np
 import piqp
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.admm.epigraph import UNBOUNDED, Frame, Touch
 
 ACCURACY = 1e-13  # of the objective, in units of the squared distance

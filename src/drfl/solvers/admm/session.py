@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.solvers.admm.certify import Certifier
 from drfl.solvers.admm.exchange import KIND, RECALL_KIND, REPLY, Penalty

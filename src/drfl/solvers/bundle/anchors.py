@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from drfl.arrays import Array
 from drfl.ball import Ball
-from drfl.losses import Array, Loss
+from drfl.losses import Loss
 from drfl.mixture import Mixture
 from drfl.norms import Norm
 from drfl.problem import Problem

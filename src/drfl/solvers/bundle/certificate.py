@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.bundle.anchors import Anchors
 from drfl.solvers.bundle.counterweight import counterweigh
 from drfl.solvers.bundle.cuts import Cuts, Ints, Pool

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.client import Site
-from drfl.losses import Array
 from drfl.solvers.bundle.anchors import AnchorBox
 from drfl.solvers.bundle.curvature import density, hessian, pack_factor, pack_triangle, sketch
 from drfl.solvers.bundle.dual import mixed_cut

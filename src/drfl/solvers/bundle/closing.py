@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.base import Status, StatusKind
 from drfl.solvers.bundle.certificate import sums
 from drfl.solvers.bundle.constants import KIND, NO_BOUND, REPLY

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.bundle.evaluated import Evaluated
 from drfl.solvers.bundle.exchange import Request
 from drfl.solvers.bundle.reply import Reply

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.solvers.base import Status, relative_gap
 from drfl.solvers.bundle.anchors import Anchors, anchor_boxes, make_anchors

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.bundle.sight import Sight
 from drfl.worst_case.oracle import Oracle
 from drfl.worst_case.whole_space import flip_gain

@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 
 Ints = NDArray[np.intp]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from drfl.losses import Array
+from drfl.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.bundle.exchange import Dual
 from drfl.solvers.bundle.memory import Seen
 from drfl.solvers.bundle.sight import View

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.bundle.cuts import Cuts, Pool
 from drfl.solvers.bundle.layout import Solution
 from drfl.wire import Field, Message, WireError

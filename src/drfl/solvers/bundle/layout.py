@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.bundle.cuts import Cuts, Pool
 from drfl.solvers.bundle.qp import Builder, Ints, QPSolution
 from drfl.solvers.bundle.terms import Terms

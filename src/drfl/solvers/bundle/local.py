@@ -6,8 +6,8 @@ import copy
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.client import Handler, Site
-from drfl.losses import Array
 from drfl.mixture import Mixture
 from drfl.problem import Problem
 from drfl.solvers.bundle.session import BundleSession

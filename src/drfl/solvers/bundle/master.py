@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.bundle.cuts import Cuts, Pool
 from drfl.solvers.bundle.layout import Layout, Solution
 from drfl.solvers.bundle.qp import Builder, Ints

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.client import Site
-from drfl.losses import Array
 from drfl.solvers.bundle.curvature import sampled
 from drfl.solvers.bundle.sight import Sight
 

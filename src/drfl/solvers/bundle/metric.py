@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.bundle.terms import Terms
 
 MEMORY = 60  # pairs

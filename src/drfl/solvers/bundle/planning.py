@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.bundle.conversation import Conversation
 from drfl.solvers.bundle.cuts import Cuts
 from drfl.solvers.bundle.descent import Proposal

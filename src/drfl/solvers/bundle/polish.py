@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.bundle.cuts import Cuts, Pool
 from drfl.solvers.bundle.layout import Solution
 from drfl.solvers.bundle.terms import Terms

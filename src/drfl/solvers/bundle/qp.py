@@ -15,7 +15,7 @@ import piqp
 from numpy.typing import NDArray
 from scipy import sparse
 
-from drfl.losses import Array
+from drfl.arrays import Array
 
 Ints = NDArray[np.intp]
 

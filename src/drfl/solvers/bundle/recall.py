@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.client import Site
-from drfl.losses import Array
 from drfl.solvers.bundle.exchange import Request
 from drfl.solvers.bundle.memory import Seen, groups_of, may_curve, memory_of
 from drfl.solvers.bundle.views import make_view

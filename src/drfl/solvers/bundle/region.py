@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.bundle.cuts import Pool
 from drfl.solvers.bundle.master import Master
 

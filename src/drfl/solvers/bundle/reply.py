@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.bundle.curvature import unpack_factor, unpack_sketch, unpack_triangle
 from drfl.solvers.bundle.cuts import Cuts, Pool, clipping
 from drfl.solvers.bundle.exchange import KIND, REPLY, Request

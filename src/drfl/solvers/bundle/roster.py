@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.solvers.bundle.consistency import require_consistent
 from drfl.solvers.bundle.evaluated import Evaluated

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.bundle.cuts import Cuts
 from drfl.solvers.bundle.descent import Proposal
 from drfl.solvers.bundle.planning import SHARP, TINY, Planning

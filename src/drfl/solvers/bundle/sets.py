@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from drfl._registry import lookup
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.bundle.qp import Builder, QPSolution
 
 if TYPE_CHECKING:

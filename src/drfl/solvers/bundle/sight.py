@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.worst_case.oracle import Oracle
 
 Visit = Callable[[Array, slice], Array]

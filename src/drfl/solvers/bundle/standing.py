@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Status, relative_gap
 from drfl.solvers.bundle.evaluated import Evaluated, Point

@@ -9,8 +9,9 @@ from typing import Literal
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.ball import Ball
-from drfl.losses import Array, Loss
+from drfl.losses import Loss
 from drfl.mixture import Mixture
 from drfl.norms import Norm
 from drfl.problem import Problem

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.bundle.descent import Proposal
 from drfl.solvers.bundle.layout import Solution
 from drfl.solvers.bundle.metric import Metric

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.bundle.sight import Sight, View
 from drfl.solvers.bundle.terms import is_lifted
 from drfl.supports import Box

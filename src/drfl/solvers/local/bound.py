@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.local.cones import Orthant, SecondOrder
 from drfl.solvers.local.pieces import Pieces
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.local.bound import Bound
 from drfl.solvers.local.cones import Orthant, SecondOrder, diagonal
 from drfl.solvers.local.pieces import Pieces

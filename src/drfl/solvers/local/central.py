@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 
 CENTRING = 4  # steps of Newton's method
 

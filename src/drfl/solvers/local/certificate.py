@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.solvers.local.terms import Terms

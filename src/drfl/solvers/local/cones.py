@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 
 # Products between these multiples of their target count as centred.
 LOW, HIGH = 0.1, 10.0

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.local.cones import reach
 
 

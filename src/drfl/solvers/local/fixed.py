@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 
 
 @dataclass(frozen=True)

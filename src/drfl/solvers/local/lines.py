@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.local.entropy import Entropy
 from drfl.solvers.local.pieces import Pieces
 from drfl.solvers.local.stack import Ints, Stack

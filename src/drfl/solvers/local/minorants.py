@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.local.certificate import Minorants, Whole
 from drfl.solvers.local.entropy import Entropy, entropy
 from drfl.solvers.local.interior import Interior

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.local.cones import diagonal
 from drfl.solvers.local.pieces import Pieces
 from drfl.solvers.local.point import Point, added

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.local.central import curved_share, curved_value, line_shares
 from drfl.solvers.local.cones import off_centre, reach
 

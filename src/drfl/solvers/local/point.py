@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.local.bounds import BOUNDS
 from drfl.solvers.local.cones import Orthant, SecondOrder, diagonal
 from drfl.solvers.local.entropy import Entropy

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.solvers.base import relative_gap

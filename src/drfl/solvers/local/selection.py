@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.solvers.local.certificate import Whole
 from drfl.solvers.local.fixed import Fixed
 from drfl.solvers.local.lines import line_table

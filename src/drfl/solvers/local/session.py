@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.problem import Problem
-from drfl.solvers.base import Array, Session, Status
+from drfl.solvers.base import Session, Status
 from drfl.solvers.local.desk import Desk
 from drfl.solvers.local.search import Search
 from drfl.solvers.local.terms import make_terms

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.rows import Rows
 
 Ints = NDArray[np.intp]

@@ -10,7 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.losses import Array, Loss
+from drfl.arrays import Array
+from drfl.losses import Loss
 from drfl.mixture import Mixture
 from drfl.norms import Norm
 from drfl.problem import Problem

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from scipy.linalg.lapack import dgetrf, dgetrs
 
-from drfl.losses import Array
+from drfl.arrays import Array
 from drfl.mixture import Mixture
 from drfl.solvers.local.cones import Orthant, SecondOrder
 
