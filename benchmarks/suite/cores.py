@@ -22,7 +22,7 @@ from benchmarks.suite.row import Line, Row, Skipped
 from drfl.engines.blas import one_blas_thread
 from drfl.engines.processes import ProcessesEngine
 from drfl.engines.serial import SerialEngine
-from drfl.experiments.reproduce import cores
+from experiments.reproduce import cores
 
 SECTION = "cores"
 NAME = "processes, 10 clients of 100,000 x 50: share of the bare speed-up"

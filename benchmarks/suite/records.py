@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.suite.row import Line, Row, Skipped
-from drfl.experiments.reproduce import cores
+from experiments.reproduce import cores
 
 STORED = Path(__file__).with_name("stored.json")
 LOSS = 0.25  # more than that against the stored value is a regression

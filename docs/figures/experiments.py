@@ -1,9 +1,10 @@
-"""Put the results of `drfl reproduce` into docs/experiments.md, with their pictures.
+"""Put the results of `python -m experiments` into docs/experiments.md, with their pictures.
 
     python docs/figures/experiments.py FOLDER [FOLDER ...]
 
-Each folder is one that `drfl reproduce --out` has written to. Of several runs of an experiment the
-one with the most seeds is shown. What stands before the marker in the page stays as it is.
+Each folder is one that `python -m experiments --out` has written to. Of several runs of an
+experiment the one with the most seeds is shown. What stands before the marker in the page stays
+as it is.
 """
 
 import json
@@ -29,8 +30,8 @@ OTHERS = {
 }
 REMARKS = {
     "volume": "The paper gives no atoms, probabilities and weights; those of the command are ours "
-    "(`drfl reproduce volume --settings`). DRFL's set leaves the weights free, as Appendix D "
-    "checks it; with known weights (`--set known_q=true`) WAFL never needs the larger radius, by "
+    "(`python -m experiments volume --settings`). DRFL's set leaves the weights free, as Appendix "
+    "D checks it; with known weights (`--set known_q=true`) WAFL never needs the larger radius, by "
     "convexity, whatever the supports. Two standard errors as the allowance of claim 2 were chosen "
     "after first numbers had been seen.",
     "convergence": "Heart data, hinge loss, radius 0.01, label cost 1, mixture radius 0.1. "

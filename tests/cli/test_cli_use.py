@@ -1,4 +1,4 @@
-"""What is done with a model: predict, evaluate, explain, report; and list, help, demo."""
+"""What is done with a model: predict, evaluate, explain, report; and list, help."""
 
 import csv
 import importlib
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from program import THREE, command, drfl, environment, records_of, write_csv
+from program import THREE, command, drfl, environment, write_csv
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 import drfl as library
@@ -207,27 +207,6 @@ def test_a_reader_that_goes_away_does_no_harm(trained):
     process.stderr.close()
     process.wait(timeout=60)
     assert err == b""
-
-
-def test_the_demo_compares_seven_methods_and_writes_a_report(tmp_path):
-    said = drfl("demo", "--out", "D", "--splits", "1", cwd=tmp_path).out
-    lines = said.splitlines()
-    assert "?" not in said  # what stands for characters that a terminal must not get
-    table = [line.split() for line in lines]
-    methods = {
-        row[0]: row[1:]
-        for row in table
-        if row and row[0] in ("local", "pooled", "erm", "afl", "drfa", "wafl", "drfl")
-    }
-    assert len(methods) == 7
-    for cells in methods.values():
-        assert len(cells) == 7
-        assert 0.4 < float(cells[0].rstrip("%")) / 100 <= 1.0
-        assert float(cells[4]) <= 1e-4
-    assert (tmp_path / "D" / "report.html").exists()
-    demo = [r for r in records_of(tmp_path / "D") if r["kind"] == "demo"]
-    assert [r["method"] for r in demo] == list(methods)
-    drfl("evaluate", "D/model.json", "D/data/south.csv", cwd=tmp_path)
 
 
 def test_json_lines_are_json(trained):

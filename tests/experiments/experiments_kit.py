@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from drfl.experiments import NAMES
-from drfl.experiments.pool import work
-from drfl.experiments.registry import find
+from experiments import NAMES
+from experiments.pool import work
+from experiments.registry import find
 
 STORED = Path(__file__).parent / "stored.json"
 TINY_PROTOCOL = {

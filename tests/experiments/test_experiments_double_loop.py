@@ -5,8 +5,8 @@ import pytest
 
 from drfl import Ball, Mixture, Problem, solve
 from drfl.client import Site
-from drfl.experiments.convergence import divided
-from drfl.experiments.double_loop import DoubleLoop, RobustLoss
+from experiments.convergence import divided
+from experiments.double_loop import DoubleLoop, RobustLoss
 
 PROBLEM = Problem("hinge", Ball(0.02, "l1", 0.5), Mixture(radius=0.5))
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from drfl import Ball, Box, Client, Mixture, Problem, solve
-from drfl.experiments.data import as_table, load, paper_sample
-from drfl.experiments.fits import Grid
-from drfl.experiments.literal import Printed
-from drfl.experiments.methods import METHODS, grid, untuned
-from drfl.experiments.protocol import PROTOCOLS, Protocol
 from drfl.worst_case import make_oracle
+from experiments.data import as_table, load, paper_sample
+from experiments.fits import Grid
+from experiments.literal import Printed
+from experiments.methods import METHODS, grid, untuned
+from experiments.protocol import PROTOCOLS, Protocol
 
 SMALL = replace(
     Protocol(), radii=(1e-3, 5e-2), label_costs=(0.5,), mixture_radii=(1e-4, 0.5), tol=1e-4

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from experiments_kit import STORED, numbers, run, tiny
 
-from drfl.experiments import NAMES
-from drfl.experiments.protocol import PROTOCOLS
-from drfl.experiments.registry import find
+from experiments import NAMES
+from experiments.protocol import PROTOCOLS
+from experiments.registry import find
 
 TOLERANCES = {
     "volume": {"atol": 1.1e-5},

@@ -7,15 +7,19 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from experiments_kit import tiny
 
-from drfl.experiments.records import Done, Records
-from drfl.experiments.registry import find
-from drfl.experiments.reproduce import reproduce
-from drfl.experiments.volume import Volume
+from drfl.cli.main import INPUT
+from experiments.__main__ import main
+from experiments.records import Done, Records
+from experiments.registry import find
+from experiments.reproduce import reproduce
+from experiments.volume import Volume
 
+ROOT = Path(__file__).parents[2]
 FEW = replace(Volume(), draws=200, systems=2, map_shifts=(0.0,), map_q=(0.5,))
 SET = [f"--set={name}" for name in ("draws=200", "systems=2", "map_shifts=0", "map_q=0.5")]
 
@@ -25,9 +29,10 @@ def rows_of(path):
     return header, {json.dumps(line["task"]): line["rows"] for line in lines}
 
 
-def drfl(*arguments, cwd, code=0):
+def experiments(*arguments, cwd, code=0):
     environment = os.environ | {"PYTHONWARNINGS": "error", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "drfl", "reproduce", *map(str, arguments)]
+    environment["PYTHONPATH"] = str(ROOT)
+    command = [sys.executable, "-m", "experiments", *map(str, arguments)]
     done = subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120
     )
@@ -54,10 +59,10 @@ def test_models_are_the_same_in_another_process(tmp_path):
 
 def test_resumed_after_a_kill(tmp_path):
     """Killed without warning while it writes, a run goes on after its last whole task."""
-    command = [sys.executable, "-m", "drfl", "reproduce", "convergence", "--quick", "--jobs=1"]
+    command = [sys.executable, "-m", "experiments", "convergence", "--quick", "--jobs=1"]
     command += ["--set=rounds=15", "--no-figures", "--out", str(tmp_path)]
     path = tmp_path / "convergence/records.jsonl"
-    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=ROOT)
     deadline = time.monotonic() + 100.0
     while time.monotonic() < deadline and not (path.exists() and len(path.read_bytes()) > 3000):
         time.sleep(0.05)
@@ -68,7 +73,7 @@ def test_resumed_after_a_kill(tmp_path):
     before = rows_of(path)[1]
     assert before
     path.write_bytes(whole + b'{"task": {"clients": 3, "alg')  # a line that was cut off
-    done = drfl(*command[4:], cwd=tmp_path)
+    done = experiments(*command[3:], cwd=tmp_path)
     after = rows_of(path)[1]
     assert len(after) == 15
     assert all(after[task] == rows for task, rows in before.items())
@@ -77,9 +82,12 @@ def test_resumed_after_a_kill(tmp_path):
 
 def test_interrupted_processes_end(tmp_path):
     """An interrupt ends the workers too, says so, and leaves whole records."""
-    command = [sys.executable, "-m", "drfl", "reproduce", "heart", "--jobs=2", "--seeds=2"]
+    command = [sys.executable, "-m", "experiments", "heart", "--jobs=2", "--seeds=2"]
     run = subprocess.Popen(
-        [*command, "--no-figures", "--out", str(tmp_path)], stderr=subprocess.PIPE, text=True
+        [*command, "--no-figures", "--out", str(tmp_path)],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
     )
     path, deadline = tmp_path / "heart/records.jsonl", time.monotonic() + 60.0
     while time.monotonic() < deadline and not path.exists():
@@ -124,14 +132,17 @@ def test_infinities_survive(tmp_path):
 
 def test_command(tmp_path):
     pytest.importorskip("matplotlib")
-    said = drfl("volume", *SET, "--seeds=1", "--jobs=1", "--out=here", cwd=tmp_path).stdout
+    said = experiments("volume", *SET, "--seeds=1", "--jobs=1", "--out=here", cwd=tmp_path).stdout
     assert "What holds and what does not" in said
     folder = tmp_path / "here/volume"
     names = {"records.jsonl", "table.md"}
     names |= {f"volume{part}.{kind}" for part in ("", "-map") for kind in ("svg", "png")}
     assert {path.name for path in folder.iterdir()} == names
-    assert "drfl reproduce volume --seeds 1 --set draws=200" in (folder / "table.md").read_text()
-    shown = drfl("abalone", "--settings", "--paper-literal", cwd=tmp_path).stdout
+    assert (
+        "python -m experiments volume --seeds 1 --set draws=200"
+        in (folder / "table.md").read_text()
+    )
+    shown = experiments("abalone", "--settings", "--paper-literal", cwd=tmp_path).stdout
     assert "metric=literal" in shown
     assert not (tmp_path / "reproduction").exists()
 
@@ -152,9 +163,7 @@ def test_command(tmp_path):
     ],
 )
 def test_errors_are_one_sentence(arguments, sentence, tmp_path, capsys):
-    from drfl.cli.main import INPUT, run
-
-    assert run(["reproduce", *arguments, "--out", str(tmp_path / "out")]) == INPUT
+    assert main([*arguments, "--out", str(tmp_path / "out")]) == INPUT
     said = capsys.readouterr().err
     assert sentence in said
     assert said.count("\n") == 1

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from drfl.experiments.scoring import Models, drawn_scores, mean_scores, sweep_scores
+from experiments.scoring import Models, drawn_scores, mean_scores, sweep_scores
 
 NOISES = [(0.0, 0.0), (0.3, 0.0), (0.0, 0.7), (-0.4, 0.5)]
 

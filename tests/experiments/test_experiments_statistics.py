@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from drfl.experiments.statistics import Tally, band, best_count, markdown, tally
+from experiments.statistics import Tally, band, best_count, markdown, tally
 
 
 def test_band_is_two_standard_errors():

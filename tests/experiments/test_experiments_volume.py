@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import wasserstein_distance
 
-from drfl.experiments.ambiguity import System, claims, example
-from drfl.experiments.volume import Volume
+from experiments.ambiguity import System, claims, example
+from experiments.volume import Volume
 
 FEW = replace(Volume(), draws=500, systems=3)
 

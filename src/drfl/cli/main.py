@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import FrameType
 from typing import Any, NoReturn
@@ -25,8 +25,6 @@ COMMANDS = {
     "audit": "what has left a client, by the ledger of its guard",
     "sites": "train over real sites, each with its own data on its own machine",
     "list": "losses, norms, solvers, methods and rules",
-    "demo": "train seven methods on bundled data and compare them",
-    "reproduce": "repeat the experiments of the paper",
 }
 
 
@@ -45,12 +43,22 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command; the exit code is returned."""
-    signal.signal(signal.SIGTERM, _terminate)
-    try:
+
+    def command() -> int:
         options = _options(arguments)
         if options.command is None:
             return OK
         code: int = import_module(f"drfl.cli.{options.command}").run(options)
+        return code
+
+    return exit_code(command, debug="--debug" in arguments)
+
+
+def exit_code(command: Callable[[], int], *, debug: bool = False) -> int:
+    """Run something; what goes wrong is said in a sentence, and becomes an exit code."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        code = command()
         sys.stdout.flush()
         return code
     except KeyboardInterrupt as stop:
@@ -61,7 +69,7 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except Exception as error:
-        if "--debug" in arguments:
+        if debug:
             traceback.print_exc()
         say(_sentence(error))
         return INPUT if isinstance(error, ValueError | TypeError | OSError | ImportError) else BUG

@@ -1,4 +1,4 @@
-"""What `drfl train --compare` and `drfl demo` train beside: problems and methods by name."""
+"""What `drfl train --compare` trains beside: problems and methods by name."""
 
 from __future__ import annotations
 

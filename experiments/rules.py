@@ -9,13 +9,13 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.estimators.table import Table
-from drfl.experiments.data import some_rows
-from drfl.experiments.fits import Grid
-from drfl.experiments.methods import RADIUS, THETA
-from drfl.experiments.scoring import mean_scores
 from drfl.selection.rules import RULES, Evidence
 from drfl.selection.summary import summarise
 from drfl.selection.trials import Trial, folds_of_everyone, one_client_out
+from experiments.data import some_rows
+from experiments.fits import Grid
+from experiments.methods import RADIUS, THETA
+from experiments.scoring import mean_scores
 
 CROSS_VALIDATED = ("mean", "one_se", "worst_client", "noise")
 UNTUNED = {"untuned_0.1": 0.1, "untuned_0.3": 0.3}

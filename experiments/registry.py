@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from drfl._registry import lookup
-from drfl.experiments.names import NAMES
-from drfl.experiments.records import Done, Row, Task
-from drfl.experiments.report import Report
-from drfl.experiments.settings import Settings
+from experiments.names import NAMES
+from experiments.records import Done, Row, Task
+from experiments.report import Report
+from experiments.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class Experiment:
 def find(name: str) -> Experiment:
     """The experiment of a name."""
     lookup("experiment", name, NAMES)
-    from drfl.experiments.protocol import PROTOCOLS
+    from experiments.protocol import PROTOCOLS
 
     if name in PROTOCOLS:
         return _comparison(PROTOCOLS[name])
-    module = import_module(f"drfl.experiments.{name}")
+    module = import_module(f"experiments.{name}")
     found: Experiment = module.EXPERIMENT
     return found
 
@@ -63,19 +63,19 @@ def _comparison(protocol: Settings) -> Experiment:
 
 
 def _run(settings: Any, task: Task) -> list[Row]:
-    from drfl.experiments.comparison import run_seed
+    from experiments.comparison import run_seed
 
     return run_seed(settings, task["seed"])
 
 
 def _report(settings: Any, done: Sequence[Done]) -> Report:
-    from drfl.experiments.findings import Findings
+    from experiments.findings import Findings
 
     return Findings(settings, done).report()
 
 
 def _draw(settings: Any, done: Sequence[Done], folder: Path, name: str) -> list[Path]:
-    from drfl.experiments.findings import Findings
-    from drfl.experiments.sweeps_figure import draw
+    from experiments.findings import Findings
+    from experiments.sweeps_figure import draw
 
     return draw(Findings(settings, done), folder, name)

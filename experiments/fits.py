@@ -15,10 +15,6 @@ import numpy as np
 
 from drfl.engines import SerialEngine
 from drfl.estimators.table import Table
-from drfl.experiments.literal import solve_printed
-from drfl.experiments.methods import THETA, Params, center, estimator, stated
-from drfl.experiments.protocol import Protocol
-from drfl.experiments.scoring import Models
 from drfl.selection.grid import Candidate, candidate
 from drfl.selection.path import Fit, follow
 from drfl.selection.roster import Roster
@@ -26,6 +22,10 @@ from drfl.selection.warm import WarmBundle
 from drfl.solvers import Solver, relative_gap
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.local import Local
+from experiments.literal import solve_printed
+from experiments.methods import THETA, Params, center, estimator, stated
+from experiments.protocol import Protocol
+from experiments.scoring import Models
 
 
 class Grid:
@@ -34,7 +34,7 @@ class Grid:
     Parameters
     ----------
     method : str
-        One of `drfl.experiments.methods.METHODS`.
+        One of `experiments.methods.METHODS`.
     params : sequence of dict
         The grid points.
     table : Table

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.datasets import add_client_noise, partition
-from drfl.experiments.comparison import Judge, compare
-from drfl.experiments.data import Rows, Sample, as_table, load
-from drfl.experiments.heterogeneity_figure import draw, report
-from drfl.experiments.protocol import RULES, Protocol
-from drfl.experiments.records import Row, Task
-from drfl.experiments.registry import Experiment
-from drfl.experiments.settings import Settings, at_least, one_of
+from experiments.comparison import Judge, compare
+from experiments.data import Rows, Sample, as_table, load
+from experiments.heterogeneity_figure import draw, report
+from experiments.protocol import RULES, Protocol
+from experiments.records import Row, Task
+from experiments.registry import Experiment
+from experiments.settings import Settings, at_least, one_of
 
 SCENARIOS = ("label_skew", "noisy_client", "unseen_client")
 

@@ -24,9 +24,9 @@ from scipy.optimize import linprog
 
 from drfl.arrays import Array
 from drfl.estimators.table import Table
-from drfl.experiments.methods import COST, RADIUS, THETA, Params, center
-from drfl.experiments.protocol import Protocol
-from drfl.experiments.scoring import Models
+from experiments.methods import COST, RADIUS, THETA, Params, center
+from experiments.protocol import Protocol
+from experiments.scoring import Models
 
 
 def solve_printed(

@@ -16,8 +16,8 @@ from drfl.datasets import (
     partition,
 )
 from drfl.estimators.table import Table
-from drfl.experiments.protocol import Protocol
 from drfl.selection.roster import sorted_table
+from experiments.protocol import Protocol
 
 Rows = tuple[Array, Array]
 """X (N, n) and y (N,)."""

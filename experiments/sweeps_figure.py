@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from drfl.experiments.figures import LEAK, finish, legend, line, new_figure, save
-from drfl.experiments.findings import SWEEPS, Findings
-from drfl.experiments.methods import METHODS
-from drfl.experiments.rules import ORACLE, TITLES
-from drfl.experiments.statistics import band
+from experiments.figures import LEAK, finish, legend, line, new_figure, save
+from experiments.findings import SWEEPS, Findings
+from experiments.methods import METHODS
+from experiments.rules import ORACLE, TITLES
+from experiments.statistics import band
 
 
 def draw(findings: Findings, folder: Path, name: str) -> list[Path]:

@@ -13,8 +13,8 @@ from drfl import baselines, estimators
 from drfl.arrays import Array
 from drfl.estimators.base import RobustModel
 from drfl.estimators.table import Table
-from drfl.experiments.protocol import Protocol
 from drfl.supports import Box
+from experiments.protocol import Protocol
 
 METHODS = ("erm", "afl", "drfa", "wafl", "drfl")
 RADIUS, COST, THETA = "radius", "label_cost", "mixture_radius"

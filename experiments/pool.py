@@ -12,8 +12,8 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 
 from drfl.engines.blas import one_blas_thread, one_blas_thread_in_children
-from drfl.experiments.records import Done, Task
-from drfl.experiments.settings import Settings
+from experiments.records import Done, Task
+from experiments.settings import Settings
 
 
 def run_tasks(name: str, settings: Settings, tasks: Sequence[Task], jobs: int) -> Iterator[Done]:
@@ -57,7 +57,7 @@ def run_tasks(name: str, settings: Settings, tasks: Sequence[Task], jobs: int) -
 
 def work(name: str, settings: Settings, task: Task) -> Done:
     """Run one task, in whatever process."""
-    from drfl.experiments.registry import find
+    from experiments.registry import find
 
     start, busy = time.perf_counter(), time.process_time()
     with one_blas_thread():

@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from drfl.experiments.settings import Settings, at_least, increasing, one_of
+from experiments.settings import Settings, at_least, increasing, one_of
 
 RADII = (1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 1e-2, 2e-2, 5e-2, 0.5, 1.0)
 LABEL_COSTS = tuple(k / 10 for k in range(1, 11))

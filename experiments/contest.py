@@ -11,7 +11,6 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.cli.console import Console
-from drfl.cli.hospitals import NOISE, Hospital, hospitals
 from drfl.client import Client
 from drfl.mixture import Mixture
 from drfl.preflight.moments import added, moments_of
@@ -19,6 +18,7 @@ from drfl.problem import Problem
 from drfl.result import Result
 from drfl.run import solve
 from drfl.training.methods import stated
+from experiments.hospitals import NOISE, Hospital, hospitals
 
 METHODS = ("local", "pooled", "erm", "afl", "drfa", "wafl", "drfl")
 PROBLEM = Problem("hinge", Ball(radius=0.05), Mixture(radius=0.2))

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.experiments.methods import METHODS
-from drfl.experiments.protocol import Protocol
-from drfl.experiments.records import Done
-from drfl.experiments.report import Report
-from drfl.experiments.rules import ORACLE, TITLES
-from drfl.experiments.statistics import Tally, band, best_count, markdown, tally
+from experiments.methods import METHODS
+from experiments.protocol import Protocol
+from experiments.records import Done
+from experiments.report import Report
+from experiments.rules import ORACLE, TITLES
+from experiments.statistics import Tally, band, best_count, markdown, tally
 
 RIVALS = tuple(name for name in METHODS if name != "drfl")
 SWEEPS = ("mean", "sd", "ratio")

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.experiments.figures import finish, legend, line, new_figure, save
-from drfl.experiments.records import Done
-from drfl.experiments.report import Report
-from drfl.experiments.statistics import band, markdown
+from experiments.figures import finish, legend, line, new_figure, save
+from experiments.records import Done
+from experiments.report import Report
+from experiments.statistics import band, markdown
 
 SETS = {"drfl": "DRFL: a ball around each client", "wafl": "WAFL: one ball around the mixture"}
 CLAIMS = {

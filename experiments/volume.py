@@ -13,11 +13,11 @@ from typing import Self
 
 import numpy as np
 
-from drfl.experiments.ambiguity import Design, System, claims, example
-from drfl.experiments.records import Row, Task
-from drfl.experiments.registry import Experiment
-from drfl.experiments.settings import Settings, at_least, increasing
-from drfl.experiments.volume_figure import draw, report
+from experiments.ambiguity import Design, System, claims, example
+from experiments.records import Row, Task
+from experiments.registry import Experiment
+from experiments.settings import Settings, at_least, increasing
+from experiments.volume_figure import draw, report
 
 SHOWN = 250
 """Points of a coverage curve that are written down."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.experiments.figures import STYLES, finish, legend, new_figure, save
-from drfl.experiments.records import Done
-from drfl.experiments.report import Report
-from drfl.experiments.statistics import markdown
+from experiments.figures import STYLES, finish, legend, new_figure, save
+from experiments.records import Done
+from experiments.report import Report
+from experiments.statistics import markdown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,13 +19,6 @@ import numpy as np
 from drfl.ball import Ball
 from drfl.client import Client
 from drfl.datasets import partition
-from drfl.experiments.convergence_figure import draw, report
-from drfl.experiments.data import load
-from drfl.experiments.double_loop import DoubleLoop
-from drfl.experiments.optimum import optimum
-from drfl.experiments.records import Row, Task
-from drfl.experiments.registry import Experiment
-from drfl.experiments.settings import Settings, at_least, increasing
 from drfl.mixture import Mixture
 from drfl.native import METHODS
 from drfl.problem import Problem
@@ -34,6 +27,13 @@ from drfl.run import solve
 from drfl.solvers import Solver
 from drfl.solvers.admm import AdLpmm, Admm
 from drfl.solvers.bundle import Bundle
+from experiments.convergence_figure import draw, report
+from experiments.data import load
+from experiments.double_loop import DoubleLoop
+from experiments.optimum import optimum
+from experiments.records import Row, Task
+from experiments.registry import Experiment
+from experiments.settings import Settings, at_least, increasing
 
 ROBUST = ("algorithm_1", "tight", "subsampled", "consensus", "double_loop", "bundle")
 NATIVE = tuple(METHODS)

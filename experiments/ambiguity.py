@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.experiments.records import Row
+from experiments.records import Row
 
 
 @dataclass(frozen=True)

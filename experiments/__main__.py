@@ -1,36 +1,58 @@
-"""``drfl reproduce``."""
+"""``python -m experiments NAME``: repeat an experiment, or run the demo."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from drfl.cli.console import Console
-    from drfl.experiments.settings import Settings
+from drfl.cli.console import Console
+from drfl.cli.main import OK, Parser, exit_code
+from experiments import NAMES
+from experiments.registry import find
+from experiments.settings import Settings
 
 ALL = "all"
 EXAMPLE = """\
 example:
-  drfl reproduce heart --quick
-  drfl reproduce abalone --seeds 20 --out results
-  drfl reproduce heart --paper-literal --set folds=3
-  drfl reproduce volume --set q=0.3 --set support2=5,5.5,6
+  python -m experiments heart --quick
+  python -m experiments abalone --seeds 20 --out results
+  python -m experiments heart --paper-literal --set folds=3
+  python -m experiments volume --set q=0.3 --set support2=5,5.5,6
 
 A run that was stopped goes on where it was if the same command is given again.
 """
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Run what is asked for; the exit code is returned."""
+    return exit_code(lambda: _main(arguments))
+
+
+def _main(arguments: Sequence[str]) -> int:
+    from experiments import demo
+
+    the_demo = list(arguments[:1]) == ["demo"]
+    parser = Parser(
+        prog=f"python -m experiments{' demo' if the_demo else ''}",
+        description=demo.DESCRIPTION if the_demo else "Repeat the experiments of the paper.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if the_demo:
+        demo.fill(parser)
+        return demo.run(parser.parse_args(arguments[1:]))
+    fill(parser)
+    return run(parser.parse_args(arguments))
+
+
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    from drfl.experiments import NAMES
-
     width = max(map(len, NAMES))
     names = "\n".join(f"  {name:{width}}  {text}" for name, text in NAMES.items())
     parser.epilog = f"experiments:\n{names}\n\n{EXAMPLE}"
-    parser.add_argument("name", metavar="NAME", help="an experiment, or all")
+    parser.add_argument("name", metavar="NAME", help="an experiment, all, or demo")
     parser.add_argument("--quick", action="store_true", help="two seeds and a thin grid")
     parser.add_argument("--out", metavar="DIR", type=Path, help="the folder to write to")
     parser.add_argument("--seeds", type=int, metavar="N", help="how many seeds (20)")
@@ -48,11 +70,6 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the experiments."""
-    from drfl.cli.console import Console
-    from drfl.cli.main import OK
-    from drfl.experiments import NAMES
-    from drfl.experiments.registry import find
-
     _check(options)
     names = list(NAMES) if options.name == ALL else [options.name]
     chosen = {name: _settings(find(name).settings, options) for name in names}
@@ -84,7 +101,7 @@ def _settings(settings: Settings, options: argparse.Namespace) -> Settings:
 
 
 def _one(name: str, settings: Settings, options: argparse.Namespace, console: Console) -> None:
-    from drfl.experiments.reproduce import reproduce
+    from experiments.reproduce import reproduce
 
     seeds = options.seeds or (settings.quick_seeds if options.quick else settings.full_seeds)
     folder = options.out or Path("reproduction-quick" if options.quick else "reproduction")
@@ -119,7 +136,7 @@ def _one(name: str, settings: Settings, options: argparse.Namespace, console: Co
 
 
 def _command(name: str, options: argparse.Namespace) -> str:
-    words = ["drfl reproduce", name]
+    words = ["python -m experiments", name]
     words += ["--quick"] if options.quick else []
     words += ["--paper-literal"] if options.paper_literal else []
     words += [f"--seeds {options.seeds}"] if options.seeds else []
@@ -133,3 +150,7 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

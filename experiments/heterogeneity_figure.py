@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.experiments.figures import LEAK, STYLES, finish, legend, new_figure, save
-from drfl.experiments.methods import METHODS
-from drfl.experiments.records import Done
-from drfl.experiments.report import Report
-from drfl.experiments.rules import ORACLE
-from drfl.experiments.statistics import Tally, band, markdown, tally
+from experiments.figures import LEAK, STYLES, finish, legend, new_figure, save
+from experiments.methods import METHODS
+from experiments.records import Done
+from experiments.report import Report
+from experiments.rules import ORACLE
+from experiments.statistics import Tally, band, markdown, tally
 
 MEASURES = {"clean": "mean of the clients", "worst": "worst client"}
 RIVALS = tuple(name for name in METHODS if name != "drfl")

@@ -1,12 +1,13 @@
-"""``drfl demo``."""
+"""``python -m experiments demo``: seven methods on the same hospitals, and a report."""
 
 from __future__ import annotations
 
 import argparse
 
+DESCRIPTION = "Train seven methods on bundled data and compare them."
 EXAMPLE = """\
 example:
-  drfl demo --out demo
+  python -m experiments demo --out demo
 """
 
 
@@ -21,14 +22,14 @@ def fill(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the demo."""
     from drfl.cli.console import Console
-    from drfl.cli.contest import contest, table
-    from drfl.cli.hospitals import hospitals, write_files
     from drfl.cli.main import OK
     from drfl.report import write
     from drfl.training.conduct import conduct, files_here
     from drfl.training.problems import check_before_reading
     from drfl.training.run_folder import RunFolder
     from drfl.training.settings import read_settings
+    from experiments.contest import contest, table
+    from experiments.hospitals import hospitals, write_files
 
     if options.splits < 1:
         raise ValueError(f"--splits must be at least 1, got {options.splits}")

@@ -8,12 +8,12 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.estimators.table import Table
-from drfl.experiments.data import Sample, paper_sample
-from drfl.experiments.fits import Grid
-from drfl.experiments.methods import METHODS, Params, grid, untuned
-from drfl.experiments.protocol import Protocol
-from drfl.experiments.rules import ORACLE, UNTUNED, Scores, choose, score_grid
-from drfl.experiments.scoring import Models, sweep_scores
+from experiments.data import Sample, paper_sample
+from experiments.fits import Grid
+from experiments.methods import METHODS, Params, grid, untuned
+from experiments.protocol import Protocol
+from experiments.rules import ORACLE, UNTUNED, Scores, choose, score_grid
+from experiments.scoring import Models, sweep_scores
 
 Row = dict[str, Any]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from drfl.experiments.pool import run_tasks
-from drfl.experiments.records import Records, key
-from drfl.experiments.registry import find
-from drfl.experiments.report import Report
-from drfl.experiments.settings import Settings
+from experiments.pool import run_tasks
+from experiments.records import Records, key
+from experiments.registry import find
+from experiments.report import Report
+from experiments.settings import Settings
 
 Told = Callable[[int, int, float], object]
 """Told the tasks done, all tasks, and the seconds of the last one."""
@@ -56,7 +56,7 @@ def reproduce(
     Parameters
     ----------
     name : str
-        One of `drfl.experiments.NAMES`.
+        One of `experiments.NAMES`.
     settings : Settings
         Those of `find(name).settings`, changed or not.
     folder : Path
@@ -74,7 +74,7 @@ def reproduce(
     """
     experiment = find(name)
     if figures:
-        from drfl.experiments.figures import new_figure
+        from experiments.figures import new_figure
 
         new_figure(1, 1)  # says what is missing before any work
     tasks = experiment.tasks(settings, seeds)
