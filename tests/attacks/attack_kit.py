@@ -10,7 +10,7 @@ import drfl
 from drfl.client import Site
 from drfl.privacy import Guard
 from drfl.solvers.bundle import Bundle
-from drfl.solvers.bundle.exchange import Request
+from drfl.solvers.bundle.messages import Request
 
 FOUND = 1e-4  # relative distance to a row at which it counts as recovered
 

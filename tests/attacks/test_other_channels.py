@@ -7,7 +7,7 @@ import pytest
 from attack_kit import Server, guard, make_client, make_problem, rows_among
 
 from drfl.solvers.bundle.curvature import unpack_triangle
-from drfl.solvers.bundle.exchange import Dual
+from drfl.solvers.bundle.messages import Dual
 
 N, n, K = 150, 13, 5
 

@@ -18,7 +18,7 @@ from drfl.selection import scores
 from drfl.selection.parts import BALL, PART, Part, on_parts
 from drfl.solvers import StatusKind
 from drfl.solvers.bundle import Bundle
-from drfl.solvers.bundle.exchange import Request
+from drfl.solvers.bundle.messages import Request
 from drfl.wire import Message
 from drfl.worst_case import make_oracle
 

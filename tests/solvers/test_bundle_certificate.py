@@ -8,7 +8,7 @@ import pytest
 from drfl import Ball, Box, Mixture
 from drfl.losses import make_loss
 from drfl.solvers.bundle.certificate import aggregate
-from drfl.solvers.bundle.layout import Solution
+from drfl.solvers.bundle.master import Solution
 from kit.bundle_runs import norm_excess, random_points, session_after
 from kit.cases import Case, uniform_case
 from kit.optimality import assert_bounded, assert_honest, assert_optimal

@@ -10,6 +10,7 @@ from drfl.engines import SerialEngine
 from drfl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Pinball, SmoothHinge
 from drfl.rows import Rows
 from drfl.solvers.bundle import Bundle
+from drfl.solvers.bundle.client import dual_cut
 from drfl.solvers.bundle.curvature import (
     density,
     hessian,
@@ -20,8 +21,7 @@ from drfl.solvers.bundle.curvature import (
     unpack_sketch,
     unpack_triangle,
 )
-from drfl.solvers.bundle.dual import dual_cut
-from drfl.solvers.bundle.views import make_view
+from drfl.solvers.bundle.evaluation import make_evaluator
 from drfl.worst_case import make_oracle
 from kit.cases import uniform_case
 
@@ -63,11 +63,11 @@ def test_group_cuts_are_below_every_group_at_every_price(loss, groups, kappa):
     rng = np.random.default_rng(1)
     rows = _rows(loss, weights=rng.random(N))
     ball = Ball(0.2, "l2", kappa)
-    view = make_view(make_oracle(rows, loss, ball))
+    evaluator = make_evaluator(make_oracle(rows, loss, ball))
     flips = loss.task == "classification" and math.isfinite(kappa)
     points = _points(rng, 25)
     for x in points:
-        at = view.look(x, groups)
+        at = evaluator.evaluate(x, groups)
         assert at.cuts.shape == (groups, n + 2 + flips)
         np.testing.assert_allclose(at.share.sum(), 1.0)
         for other in [x, *points, *(x + 1e-3 * rng.normal(size=n + 1) for _ in range(3))]:
@@ -90,9 +90,9 @@ def test_cuts_touch_where_they_were_made(loss, kappa):
     rng = np.random.default_rng(2)
     rows, ball = _rows(loss), Ball(0.3, "l1", kappa)
     oracle = make_oracle(rows, loss, ball)
-    view = make_view(oracle)
+    evaluator = make_evaluator(oracle)
     for x in _points(rng, 20):
-        at, worst = view.look(x, GROUPS), oracle.evaluate(x[:n], float(x[n]))
+        at, worst = evaluator.evaluate(x, GROUPS), oracle.evaluate(x[:n], float(x[n]))
         np.testing.assert_allclose(at.value, worst.value, rtol=1e-12)
         np.testing.assert_allclose(at.multiplier, worst.multiplier, rtol=1e-12)
         line = at.cuts[:, 0] + at.cuts[:, -n - 1 :] @ x
@@ -136,11 +136,11 @@ def test_lifted_cuts_are_below_at_any_clipped_model(loss, kappa, radius, groups)
     box = Box(rows.take(slice(None)).min(axis=0) - 0.1, rows.take(slice(None)).max(axis=0) + 0.3)
     low, high = box.bounds(n)
     half = (high - low) / 2.0
-    view = make_view(make_oracle(rows, loss, Ball(radius, "l1", kappa, box)))
+    evaluator = make_evaluator(make_oracle(rows, loss, Ball(radius, "l1", kappa, box)))
     points = _points(rng, 12)
     checked = 0
     for x in points:
-        at = view.look(x, groups)
+        at = evaluator.evaluate(x, groups)
         assert at.cuts.shape == (groups, 2 + n + 1 + n + 1)
         for other in [x, *points]:
             for lam in (
@@ -176,9 +176,9 @@ def test_lifted_cuts_touch_where_they_were_made(loss, kappa, radius):
     box = Box(X.min(axis=0), X.max(axis=0) + 0.2)
     half = (np.array(box.high) - np.array(box.low)) / 2.0
     oracle = make_oracle(rows, loss, Ball(radius, "l1", kappa, box))
-    view = make_view(oracle)
+    evaluator = make_evaluator(oracle)
     for x in _points(rng, 25):
-        at, worst = view.look(x, GROUPS), oracle.evaluate(x[:n], float(x[n]))
+        at, worst = evaluator.evaluate(x, GROUPS), oracle.evaluate(x[:n], float(x[n]))
         lam = at.multiplier
         omega = np.clip(x[:n], -lam, lam)
         tau = float(half @ np.abs(x[:n] - omega))
@@ -193,11 +193,11 @@ def test_lifted_cuts_touch_where_they_were_made(loss, kappa, radius):
 def test_a_dual_cut_of_any_slopes_is_below_the_mean_loss(loss):
     rng = np.random.default_rng(5)
     rows = _rows(loss, weights=rng.random(N))
-    view = make_view(make_oracle(rows, loss, Ball(0.1, "l2", INF)))
+    evaluator = make_evaluator(make_oracle(rows, loss, Ball(0.1, "l2", INF)))
     points = _points(rng, 60)
     for size in (0.0, 0.3, 1.0, 100.0):
         v = size * rng.normal(size=N) - 0.3
-        cut = dual_cut(view, np.zeros((1, n + 1)), lambda block, _, v=v: v[block])
+        cut = dual_cut(evaluator, np.zeros((1, n + 1)), lambda block, _, v=v: v[block])
         for x in points:
             mean = rows.mean(loss.value(_arguments(loss, rows, x)))
             assert cut[0] + cut[1:] @ x <= mean + 1e-9 * max(1.0, mean)
@@ -209,10 +209,10 @@ def test_a_dual_cut_of_any_slopes_is_below_the_mean_loss(loss):
 def test_the_dual_cut_of_the_slopes_is_the_tangent(loss):
     rng = np.random.default_rng(6)
     rows = _rows(loss)
-    view = make_view(make_oracle(rows, loss, Ball(0.1, "l2", INF)))
+    evaluator = make_evaluator(make_oracle(rows, loss, Ball(0.1, "l2", INF)))
     for x in _points(rng, 10):
-        at = view.look(x, 1)
-        cut = dual_cut(view, x[None], lambda _, m: loss.slope(m[0]))
+        at = evaluator.evaluate(x, 1)
+        cut = dual_cut(evaluator, x[None], lambda _, m: loss.slope(m[0]))
         np.testing.assert_allclose(cut, at.cuts[0], atol=1e-9)
 
 
@@ -255,9 +255,9 @@ def test_curvature_is_positive_and_of_the_right_size(loss):
     rng = np.random.default_rng(9)
     rows = _rows(loss)
     oracle = make_oracle(rows, loss, Ball(0.2, "l1", 1.0))
-    view = make_view(oracle)
+    evaluator = make_evaluator(oracle)
     x, before = 0.3 * rng.normal(size=n + 1), 0.3 * rng.normal(size=n + 1)
-    at, previous = view.look(x, 1), view.look(before, 1)
+    at, previous = evaluator.evaluate(x, 1), evaluator.evaluate(before, 1)
     for seen in (None, previous.arguments):
         d = density(oracle, at.arguments, seen)
         H = hessian(oracle, at, d, seen, n + 1)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import drfl
+from drfl.solvers.bundle.client_cache import cache_of
 from drfl.solvers.bundle.curvature import SAMPLE, density, sampled
-from drfl.solvers.bundle.memory import memory_of
-from drfl.solvers.bundle.views import make_view
+from drfl.solvers.bundle.evaluation import make_evaluator
 from drfl.worst_case import make_oracle
 
 N, n = 300_000, 20
@@ -60,7 +60,7 @@ def test_a_sample_tells_how_wide_the_window_is(weights):
     """The curvature of a loss with kinks is about the one that all rows would give."""
     rows = drfl.rows.Rows(X, y, weights=weights)
     oracle = make_oracle(rows, drfl.Problem("hinge").loss, drfl.Ball(0.01))
-    one, other = (make_view(oracle).arguments(w, 0.1) for w in rng.normal(size=(2, n)))
+    one, other = (make_evaluator(oracle).arguments(w, 0.1) for w in rng.normal(size=(2, n)))
     some = sampled(one)
     assert SAMPLE / 2 < len(some) <= SAMPLE
     h = 0.5 * np.sqrt(rows.mean((one - other) ** 2))
@@ -82,7 +82,7 @@ def test_what_is_remembered_does_not_grow_with_the_rows():
         }
 
     drfl.solve(problem, [drfl.Client("a", X, y)], solver=Watched(), tol=1e-3)
-    seen = memory_of(sites[-1]).seen
+    seen = cache_of(sites[-1]).seen
     assert len(seen) >= 2
     assert all(at.sample.nbytes <= 8 * SAMPLE for at in seen.values())
-    assert all(at.sample.base is None for at in seen.values())  # not a view of all arguments
+    assert all(at.sample.base is None for at in seen.values())  # not a evaluator of all arguments

@@ -28,10 +28,10 @@ from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.bundle.certificate import Certificate
-from drfl.solvers.bundle.evaluated import Evaluated, Point
 from drfl.solvers.bundle.master import Master
-from drfl.solvers.bundle.metric import Metric
+from drfl.solvers.bundle.points import Point, Points
 from drfl.solvers.bundle.session import BundleSession
+from drfl.solvers.bundle.steps import Metric
 from drfl.solvers.bundle.terms import Terms, make_terms
 from drfl.supports import WholeSpace
 
@@ -87,7 +87,7 @@ class WarmSession(BundleSession):
         self.introductions, self.numbered = about, last.numbered
         self.terms, self.pool = terms, last.pool
         keep_valid(last, terms, self.problem)
-        self.evaluated, self.master = Evaluated(terms, self.pool), Master(terms)
+        self.evaluated, self.master = Points(terms, self.pool), Master(terms)
         self.certificate = Certificate(terms, self._anchors())
         self._keep_curvature(last)
         self.groups, self.most_groups = last.groups, last.most_groups

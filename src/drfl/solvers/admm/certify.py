@@ -17,11 +17,10 @@ from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.solvers.admm.lower_bound import LowerBound
 from drfl.solvers.base import relative_gap
-from drfl.solvers.bundle.consistency import require_consistent
+from drfl.solvers.bundle.checks import read_reply, require_consistent
 from drfl.solvers.bundle.cuts import Pool
-from drfl.solvers.bundle.evaluated import Evaluated, Point
-from drfl.solvers.bundle.exchange import KIND, Request
-from drfl.solvers.bundle.reply import Reply, read_reply
+from drfl.solvers.bundle.messages import KIND, Reply, Request
+from drfl.solvers.bundle.points import Point, Points
 from drfl.solvers.bundle.terms import Terms, lifted, make_terms
 from drfl.wire import Message, WireError, reply_kind
 
@@ -153,7 +152,7 @@ class Certifier:
         unit = math.sqrt(max(float(terms.mixture.weights @ about[:, 1]), 0.0))
         self.terms = terms.in_units(unit)
         self.pool = Pool(len(self.names), self.dimension, self.lifted)
-        self.evaluated = Evaluated(self.terms, self.pool)
+        self.evaluated = Points(self.terms, self.pool)
         facts = [reply.facts for reply in replies]
         balls = [self.problem.ball_of(name) for name in self.names]
         self.proof = LowerBound.of(self.problem.loss, balls, self.terms, facts)

@@ -23,8 +23,8 @@ from drfl.solvers.admm.exchange import (
     State,
 )
 from drfl.solvers.bundle.client import answer as evaluate
-from drfl.solvers.bundle.exchange import KIND as CUTS
-from drfl.solvers.bundle.exchange import Request
+from drfl.solvers.bundle.messages import KIND as CUTS
+from drfl.solvers.bundle.messages import Request
 from drfl.wire import Message, WireError
 from drfl.worst_case import make_oracle
 from drfl.worst_case.oracle import Oracle

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.exchange import REPLY as CUTS
-from drfl.solvers.bundle.exchange import REQUEST as ASK
+from drfl.solvers.bundle.messages import REPLY as CUTS
+from drfl.solvers.bundle.messages import REQUEST as ASK
 from drfl.wire import Field
 
 KIND, RECALL_KIND = "admm", "admm_recall"

@@ -10,7 +10,7 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.solvers.admm.certify import Certifier
 from drfl.solvers.base import Session, Status
-from drfl.solvers.bundle.verdict import CONTRADICTION
+from drfl.solvers.bundle.stopping import CONTRADICTION
 
 PATIENCE = 10  # rounds to wait for a first answer
 

@@ -23,7 +23,7 @@ from drfl.solvers.admm.certify import Certifier
 from drfl.solvers.admm.exchange import KIND, RECALL_KIND, REPLY, Penalty
 from drfl.solvers.admm.ledger import Ledger
 from drfl.solvers.admm.report import CertifiedSession
-from drfl.solvers.bundle.reply import Reply
+from drfl.solvers.bundle.messages import Reply
 from drfl.wire import Message, WireError, reply_kind, validate
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from drfl.client import Checked, Handler
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver
-from drfl.solvers.bundle import closing, constants, exchange, recall
+from drfl.solvers.bundle import client_cache, closing, constants, messages
 from drfl.solvers.bundle.client import answer
 from drfl.solvers.bundle.settings import Settings
 
@@ -21,11 +21,11 @@ class Bundle(Settings, Solver):
     name: ClassVar[str] = "bundle"
     shared_ball: ClassVar[bool] = True
     handlers: ClassVar[Mapping[str, Handler]] = {
-        exchange.KIND: Checked(answer, exchange.REQUEST, exchange.REPLY, guarded=True),
+        messages.KIND: Checked(answer, messages.REQUEST, messages.REPLY, guarded=True),
         constants.KIND: Checked(
             constants.constants, constants.REQUEST, constants.REPLY, guarded=True
         ),
-        recall.KIND: Checked(recall.recall, recall.REQUEST, {}, guarded=True),
+        client_cache.KIND: Checked(client_cache.recall, client_cache.REQUEST, {}, guarded=True),
     }
 
     def start(

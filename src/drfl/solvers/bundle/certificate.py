@@ -19,7 +19,7 @@ from drfl.arrays import Array
 from drfl.solvers.bundle.anchors import Anchors
 from drfl.solvers.bundle.counterweight import counterweigh
 from drfl.solvers.bundle.cuts import Cuts, Ints, Pool
-from drfl.solvers.bundle.layout import Solution
+from drfl.solvers.bundle.master import Solution
 from drfl.solvers.bundle.polish import polish
 from drfl.solvers.bundle.region import Region
 from drfl.solvers.bundle.terms import Terms

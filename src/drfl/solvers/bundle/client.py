@@ -8,7 +8,8 @@ the points alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,19 +17,23 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import Site
+from drfl.mixture import Mixture
+from drfl.problem import Problem
 from drfl.solvers.bundle.anchors import AnchorBox
+from drfl.solvers.bundle.client_cache import Cache, Cached, cache_of, groups_of, may_curve
 from drfl.solvers.bundle.curvature import density, hessian, pack_factor, pack_triangle, sketch
-from drfl.solvers.bundle.dual import mixed_cut
-from drfl.solvers.bundle.exchange import Dual, Request
+from drfl.solvers.bundle.evaluation import Evaluation, Evaluator, make_evaluator
 from drfl.solvers.bundle.guarded import guarded_answer
-from drfl.solvers.bundle.local import local_optimum
-from drfl.solvers.bundle.memory import Memory, Seen, groups_of, may_curve, memory_of
-from drfl.solvers.bundle.sight import Sight, View
-from drfl.solvers.bundle.views import make_view
+from drfl.solvers.bundle.messages import Dual, Request
+from drfl.solvers.bundle.session import BundleSession
+from drfl.solvers.bundle.settings import Settings
 from drfl.wire import Message
 
 SKETCH_ABOVE = 500  # coefficients: curvature is sent as a sketch
 LOCAL_ROWS = 5  # a local optimum on fewer rows per coefficient tells the others nothing
+ROUGH, FEW = 1e-2, 15  # gap and rounds of a local optimum
+
+Slopes = Callable[[slice, Sequence[Array]], Array]
 
 
 def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
@@ -36,34 +41,34 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     request = Request.read(message, site.dimension)
     if site.ledger is not None:
         return guarded_answer(site, request)
-    view = make_view(site.oracle, shared=site.shared_ball, lifted=request.lifted)
-    memory = memory_of(site)
+    evaluator = make_evaluator(site.oracle, shared=site.shared_ball, lifted=request.lifted)
+    cache = cache_of(site)
     groups = groups_of(site, request.groups)
-    previous = memory.seen.get(request.marks[0])
+    previous = cache.seen.get(request.marks[0])
     before = previous.sample if previous else None
     values, cuts, curvatures, share = [], [], [], np.ones(1)
     for identity, x, wanted in zip(
         request.identities, request.points, request.curvature, strict=True
     ):
-        at = view.look(x, groups)
-        values.append(view.values(at))
+        at = evaluator.evaluate(x, groups)
+        values.append(evaluator.values(at))
         cuts.append(at.cuts)
         share = at.share
         curved = wanted and may_curve(site)
         if curved:
             curvatures.append(_curvature(site, at, before))
-        memory.seen[identity] = Seen.of(x, at, curved=curved)
+        cache.seen[identity] = Cached.of(x, at, curved=curved)
         del at  # it is as long as the rows, and so will be the next
     reply = {"value": np.array(values), "cuts": np.array(cuts), **_packed(curvatures, site)}
     if request.shares and len(share) > 1:
         reply["share"] = share
     if request.dual is not None and site.policy.dual_cuts:
-        reply.update(_dual(view, request, memory))
+        reply.update(_dual(evaluator, request, cache))
     if request.introduction:
         reply.update(_introduction(site))
     if request.local and site.rows.n_rows >= LOCAL_ROWS * site.dimension:
-        reply["local"] = local_optimum(site, answer).astype(np.float32)
-    memory.keep({*request.marks, *request.identities, *_identities(request.dual)})
+        reply["local"] = local_optimum(site).astype(np.float32)
+    cache.keep({*request.marks, *request.identities, *_identities(request.dual)})
     return reply
 
 
@@ -71,7 +76,7 @@ def _identities(dual: Dual | None) -> tuple[int, ...]:
     return dual.identities if dual else ()
 
 
-def _curvature(site: Site, at: Sight, before: Array | None) -> Array:
+def _curvature(site: Site, at: Evaluation, before: Array | None) -> Array:
     """The Hessian, or its sketch; a shared multiplier has no curvature of its own."""
     size, d = site.n_features + site.fit_intercept, density(site.oracle, at.arguments, before)
     if site.dimension > SKETCH_ABOVE:
@@ -93,16 +98,17 @@ def _packed(curvatures: list[Array], site: Site) -> dict[str, NDArray[Any]]:
     return {"factor": np.array(factors), "scale": np.array(scales)}
 
 
-def _dual(view: View, request: Request, memory: Memory) -> dict[str, NDArray[Any]]:
+def _dual(evaluator: Evaluator, request: Request, cache: Cache) -> dict[str, NDArray[Any]]:
     """The cut of the master's dual point; nothing if a part of it is unknown or contains flips."""
     dual, (_, centre, metric) = request.dual, request.marks
     assert dual is not None
-    old = [memory.seen.get(i) for i in dual.identities]
-    hat, curved = memory.seen.get(centre), memory.seen.get(metric)
+    old = [cache.seen.get(i) for i in dual.identities]
+    hat, curved = cache.seen.get(centre), cache.seen.get(metric)
     known = [at for at in old if at is not None and not at.flips]
     if hat is None or curved is None or not curved.curved or len(known) < len(old):
         return {}
-    return {"dual": mixed_cut(view, dual, request.points[0], hat, curved, known)}
+    points = request.points[0], hat.x, curved.x
+    return {"dual": mixed_cut(evaluator, dual, points, known)}
 
 
 def _introduction(site: Site) -> dict[str, NDArray[Any]]:
@@ -112,3 +118,88 @@ def _introduction(site: Site) -> dict[str, NDArray[Any]]:
     about = {"about": np.array([rows.total, size])}
     box = AnchorBox.of(site.oracle.ball, site.oracle.loss, site.n_features)
     return about if box is None else {**about, "facts": box.facts(site.oracle)}
+
+
+def mixed_cut(
+    evaluator: Evaluator, dual: Dual, points: Sequence[Array], old: Sequence[Cached]
+) -> Array:
+    r"""The cut of the master's dual point, moved along the curvature to the new point.
+
+    :math:`v_i=\sum_k a_{k,\mathrm{group}(i)}v_{ik}+\sigma d_i(m_i-\hat m_i)`. Nothing of it was
+    kept since the rounds before: arguments at all points are computed anew, in one pass.
+    ``points`` are the new point, the centre and the point of the curvature in force.
+    """
+    loss = evaluator.loss
+
+    def slopes(block: slice, m: Sequence[Array]) -> Array:
+        v = m[0] - m[1]
+        v *= loss.curvature(m[2])
+        v *= dual.sigma
+        for at, weights, own in zip(old, dual.weights, m[3:], strict=True):
+            slope = loss.slope(own)
+            for k in range(at.groups):
+                slope[(k - block.start) % at.groups :: at.groups] *= weights[k]
+            v += slope
+        return v
+
+    every = np.array([*points, *(at.x for at in old)])
+    return dual_cut(evaluator, every, slopes)
+
+
+def dual_cut(evaluator: Evaluator, points: Array, slopes: Slopes) -> Array:
+    r"""The cut :math:`\sum_ip_i\big(v_iz_i(x)-L^*(v_i)\big)` of any slopes v: (c, g), (1 + d,).
+
+    For regression :math:`z_i=\langle w,x_i\rangle+b-y_i`.
+
+    Parameters
+    ----------
+    evaluator : Evaluator
+        How the client evaluates points.
+    points : (K, d)
+        Points at which arguments are needed.
+    slopes : callable
+        Makes slopes of a block and of its rows' arguments at the points.
+    """
+    rows, loss, d = evaluator.rows, evaluator.loss, points.shape[1]
+    distinct, place = np.unique(points, axis=0, return_inverse=True)
+    models = [evaluator.split(x[: d - evaluator.shared]) for x in distinct]
+    W, b = np.array([w for w, _ in models]), np.array([b for _, b in models])
+    constant = 0.0
+
+    def visit(block: slice, z: Array) -> Array:
+        nonlocal constant
+        m = evaluator.as_arguments(z, block)
+        v = np.clip(slopes(block, [m[k] for k in place]), *loss.slope_range)
+        value = -loss.conjugate(v)
+        if not evaluator.oracle.is_margin:
+            value -= v * rows.y[block]
+        constant += rows.mean(value, block)
+        z[:] = 0.0
+        z[0] = evaluator.weighted(v, block)
+        return z
+
+    g, gb = rows.sweep_many(W, b, visit)
+    size = d - evaluator.shared
+    cut = np.append(constant, np.append(g[0], gb[0])[:size])
+    return np.pad(cut, (0, d - size))  # flips can only add: slope 0 in a shared lambda
+
+
+def local_optimum(site: Site) -> Array:
+    """A rough minimiser of this client's worst-case loss, by the same method with one client."""
+    alone = copy.copy(site)
+    alone.memory = {}
+    oracle = site.oracle
+    problem = Problem(oracle.loss, oracle.ball, Mixture(), fit_intercept=site.fit_intercept)
+    settings = Settings(groups=1, dual_cuts=False, second_point=False, warm_start=False)
+    session = BundleSession(
+        settings,
+        problem,
+        [site.name],
+        site.n_features,
+        tol=ROUGH,
+        max_rounds=FEW,
+    )
+    while session.status is None:
+        messages = session.propose()
+        session.absorb({k: m.reply(answer(alone, m)) for k, m in messages.items()}, {})
+    return np.append(session.coef, session.intercept)[: site.dimension]

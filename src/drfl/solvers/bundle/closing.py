@@ -19,8 +19,8 @@ from drfl.solvers.base import Status, StatusKind
 from drfl.solvers.bundle.certificate import sums
 from drfl.solvers.bundle.constants import KIND, NO_BOUND, REPLY
 from drfl.solvers.bundle.cuts import Cuts
+from drfl.solvers.bundle.messages import dual_cut
 from drfl.solvers.bundle.planning import SHARP, TINY
-from drfl.solvers.bundle.reply import dual_cut
 from drfl.solvers.bundle.session import BundleSession
 from drfl.wire import Message, WireError, reply_kind, validate
 

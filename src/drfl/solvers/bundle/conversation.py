@@ -12,18 +12,16 @@ from drfl.problem import Problem
 from drfl.solvers.base import Status, relative_gap
 from drfl.solvers.bundle.anchors import Anchors, anchor_boxes, make_anchors
 from drfl.solvers.bundle.certificate import Certificate
+from drfl.solvers.bundle.client_cache import CacheMirror
+from drfl.solvers.bundle.clients import Clients, without
 from drfl.solvers.bundle.cuts import Pool
-from drfl.solvers.bundle.descent import Descent, Proposal
-from drfl.solvers.bundle.evaluated import Evaluated, Point
-from drfl.solvers.bundle.exchange import Dual, Request, near_marks
 from drfl.solvers.bundle.master import Master
-from drfl.solvers.bundle.metric import Metric
-from drfl.solvers.bundle.recall import Recollection
+from drfl.solvers.bundle.messages import Dual, Reply, Request, near_marks
+from drfl.solvers.bundle.points import Point, Points
 from drfl.solvers.bundle.region import Region
-from drfl.solvers.bundle.reply import Reply
-from drfl.solvers.bundle.roster import Roster, without
 from drfl.solvers.bundle.settings import Settings
 from drfl.solvers.bundle.standing import Standing
+from drfl.solvers.bundle.steps import Descent, Metric, Proposal
 from drfl.solvers.bundle.terms import lifted, make_terms
 from drfl.solvers.bundle.ties import Ties
 from drfl.wire import Message
@@ -57,12 +55,12 @@ class Conversation(Standing):
         self.problem = problem
         self.lifted = lifted(problem, names, self.n)
         self.boxes = anchor_boxes(problem, names, self.n)
-        self.roster = Roster(
+        self.roster = Clients(
             names, self.lifted, [(self.n + 1) * (box is not None) for box in self.boxes]
         )
         self.numbered = 0
         self.introductions: dict[int, Reply] = {}
-        self.recollection = Recollection(bool(self.lifted))
+        self.mirror = CacheMirror(bool(self.lifted))
         self.descent = Descent(smooth=not problem.loss.kinks)
         self.upper, self.lower, self.at_zero = math.inf, 0.0, math.nan
         self.groups = 1
@@ -78,7 +76,7 @@ class Conversation(Standing):
         # Until the clients' sizes are known: all else of the terms is.
         terms = make_terms(problem, names, self.dimension, np.ones(len(names)))
         self.pool = Pool(terms.n_clients, self.dimension, self.lifted)
-        self.evaluated = Evaluated(terms, self.pool)
+        self.evaluated = Points(terms, self.pool)
         self.asked: dict[int, Request] = {}
         self._ask([Proposal(np.zeros(self.dimension))])
 
@@ -90,8 +88,8 @@ class Conversation(Standing):
 
     def recall(self) -> dict[str, Message]:
         """Points that the clients have to know again."""
-        known = self.recollection.sights
-        return {self.roster.names[s]: self.recollection.message(s, self.round) for s in known}
+        known = self.mirror.known
+        return {self.roster.names[s]: self.mirror.message(s, self.round) for s in known}
 
     def _ask(self, proposals: list[Proposal], second_curvature: bool = False) -> None:
         """Number the points and write down what every client is to answer."""

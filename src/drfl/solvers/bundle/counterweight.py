@@ -15,7 +15,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.solvers.bundle.cuts import Cuts, Pool
-from drfl.solvers.bundle.layout import Solution
+from drfl.solvers.bundle.master import Solution
 from drfl.solvers.bundle.terms import Terms
 
 MOST = 0.5  # a larger share would not be a small correction

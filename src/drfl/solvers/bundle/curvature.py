@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.sight import Sight
+from drfl.solvers.bundle.evaluation import Evaluation
 from drfl.worst_case.oracle import Oracle
 from drfl.worst_case.whole_space import flip_gain
 
@@ -24,7 +24,7 @@ SAMPLE = 65_536  # rows that tell how wide a window is; a hundredth of them woul
 
 
 def sampled(m: Array) -> Array:
-    """The arguments of all rows or, of many, of some that are evenly spread: a view."""
+    """The arguments of all rows or, of many, of some that are evenly spread: a evaluator."""
     return m[:: _stride(len(m))]
 
 
@@ -59,7 +59,9 @@ def _window(oracle: Oracle, some: Array, previous: Array | None) -> float:
     return max(min(max(h, least), most), 1e-9)
 
 
-def hessian(oracle: Oracle, at: Sight, d: Array, previous: Array | None, dimension: int) -> Array:
+def hessian(
+    oracle: Oracle, at: Evaluation, d: Array, previous: Array | None, dimension: int
+) -> Array:
     r""":math:`\sum_ip_id_i(x_i,1)(x_i,1)^T`, plus what flipping rows contributes."""
     rows = oracle.rows
     # Without kinks steps are Newton's, and every digit counts; a window of rows is rough anyway.
@@ -70,7 +72,7 @@ def hessian(oracle: Oracle, at: Sight, d: Array, previous: Array | None, dimensi
     return H[:dimension, :dimension]
 
 
-def _flip_curvature(oracle: Oracle, at: Sight, previous: Array) -> Array:
+def _flip_curvature(oracle: Oracle, at: Evaluation, previous: Array) -> Array:
     """The rows that are next to flip or to flip back, around their mean.
 
     A fixed budget of flips only changes hands, hence the mean is taken out.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from drfl.client import Site
 from drfl.privacy import Keeper
 from drfl.privacy.rounding import power_of_two
-from drfl.solvers.bundle.exchange import Request
+from drfl.solvers.bundle.messages import Request
 from drfl.worst_case.whole_space import WholeSpaceOracle
 
 

@@ -11,15 +11,164 @@ have (the Euclidean norm, Q with p = 2) is cut off on the server, which costs no
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy import sparse
 
 from drfl.arrays import Array
 from drfl.solvers.bundle.cuts import Cuts, Pool
-from drfl.solvers.bundle.layout import Layout, Solution
-from drfl.solvers.bundle.qp import Builder, Ints
+from drfl.solvers.bundle.qp import Builder, Ints, QPSolution
 from drfl.solvers.bundle.sets import SetRows, mixture_rows, norm_rows
 from drfl.solvers.bundle.terms import Terms
+
+
+@dataclass(frozen=True)
+class Solution:
+    r"""A proposal and the multipliers, in the user's units.
+
+    Attributes
+    ----------
+    x : (d,)
+        The minimiser.
+    model : float
+        The cut model there, without the proximal term.
+    cuts, families : (K,), (J,)
+        Multipliers of the cuts, and of each family's bound on :math:`v_s`.
+    weights : (S,)
+        Multipliers of all bounds on :math:`v_s`: the master's q, up to the solver's accuracy.
+    clipping : (S, n)
+        In a box: multipliers of :math:`|w-\omega_s|\le r_s`, upper minus lower.
+    usable : bool
+        False if the QP solver failed; x is then the centre.
+    """
+
+    x: Array
+    model: float
+    cuts: Array
+    families: Array
+    weights: Array
+    clipping: Array
+    usable: bool = True
+
+
+class Layout:
+    """Where the variables and rows of one master are; the sets add theirs to it."""
+
+    def __init__(self, terms: Terms, pool: Pool, cuts: Cuts, origin: Array) -> None:
+        self.terms, self.pool, self.cuts, self.origin = terms, pool, cuts, origin
+        self.n, self.n_clients = terms.n, terms.n_clients
+        self.center, self.theta = terms.mixture.weights, terms.mixture.radius
+        self.rho = terms.rho / terms.unit
+        self.builder = Builder()
+        costs = np.zeros(terms.dimension)
+        if terms.is_shared:
+            costs[-1] = terms.shared_rho / terms.unit
+        self.x = self.builder.variables(terms.dimension, cost=costs)
+        self.offset = float(costs @ origin)  # the variables are steps from the origin
+        self.w, self.price = self.x[: self.n], terms.price / terms.unit
+        self.v = self.t = np.zeros(0, np.intp)  # v is placed by the mixture's rows
+        floor = terms.floor * terms.unit
+        if terms.priced and terms.kind != "box":
+            self.t = self.builder.variables(1, lower=float(floor.min()))
+        if terms.lambdas:
+            self.lam = self.builder.variables(self.n_clients, lower=floor)
+        elif terms.priced:
+            self.lam = np.repeat(self.t, self.n_clients)
+
+    def put_cuts(self) -> None:
+        """The rows of the cuts, of the families, and what ties the multipliers to the norm."""
+        pool, cuts, build = self.pool, self.cuts, self.builder
+        family = pool.piece_family[cuts.piece]
+        grouped = np.bincount(pool.piece_family, minlength=len(pool.family_client)) > 1
+        live = np.unique(family[grouped[family]])
+        pieces = np.flatnonzero(np.isin(pool.piece_family, live))
+        u = np.full(len(pool.piece_share), -1)
+        u[pieces] = build.variables(len(pieces), lower=0.0)
+        client = pool.family_client[family]
+        direct = ~grouped[family]
+        scaled = cuts.g * self.terms.scale
+        self.cut_rows = rows = build.rows(-(cuts.c + scaled @ self.origin))
+        build.put(rows[:, None], self.x[None], scaled)
+        build.put(rows, np.where(direct, self.v[client], u[cuts.piece]), -1.0)
+        if self.terms.priced:
+            price = cuts.slope / self.terms.unit + np.where(direct, self.rho[client], 0.0)
+            build.put(rows, self.lam[client], price)
+        self.live, owner = live, pool.family_client[live]
+        position = np.searchsorted(live, pool.piece_family[pieces])
+        self.family_rows = rows = build.rows(np.zeros(len(live)))
+        build.put(rows[position], u[pieces], pool.piece_share[pieces])
+        build.put(rows, self.v[owner], -1.0)
+        self.trivial_rows = trivial = build.rows(np.zeros(self.n_clients))  # losses are >= 0
+        build.put(trivial, self.v, -1.0)
+        if self.terms.priced:
+            build.put(rows, self.lam[owner], self.rho[owner])
+            build.put(trivial, self.lam, self.rho)
+        if self.terms.is_shared:
+            self._put_shared()
+        if self.terms.lambdas and self.terms.kind == "flips":
+            rows = build.rows(np.zeros(self.n_clients))
+            build.put(rows, self.lam, -1.0)
+            build.put(rows, np.repeat(self.t, self.n_clients), 1.0)
+        if self.terms.kind == "box" and self.terms.priced:
+            self._put_clipping(client)
+
+    def _put_shared(self) -> None:
+        r"""The shared multiplier is nonnegative, and on the whole space :math:`\lambda\ge t`."""
+        row = self.builder.rows(self.origin[-1:])
+        self.builder.put(row, self.x[-1:], -1.0)
+        if len(self.t):
+            self.builder.put(row, self.t, 1.0)
+
+    def _put_clipping(self, client: Ints) -> None:
+        r"""The variables :math:`\omega_s,r_s` with :math:`|\omega_s|\le\lambda_s,\
+        |w-\omega_s|\le r_s`, and their part in the cuts."""
+        build, S, n = self.builder, self.n_clients, self.n
+        omega = build.variables(S * n).reshape(S, n)
+        r = build.variables(S * n).reshape(S, n)
+        rows = self.cut_rows[:, None]
+        lift = self.cuts.lift / self.terms.unit
+        build.put(rows, omega[client], lift[:, :n])
+        build.put(rows, r[client], lift[:, n:] * self.terms.half[client])
+        self.clipping = []
+        for sign in (1.0, -1.0):
+            near = build.rows(np.tile(-sign * self.origin[:n], S)).reshape(S, n)
+            build.put(near, np.broadcast_to(self.w, (S, n)), sign)
+            build.put(near, omega, -sign)
+            build.put(near, r, -1.0)
+            self.clipping.append(near)
+            small = build.rows(np.zeros(S * n)).reshape(S, n)
+            build.put(small, omega, sign)
+            build.put(small, self.lam[:, None], -1.0)
+
+    def read(self, qp: QPSolution, value: float) -> Solution:
+        """Back to the user's units."""
+        pool = self.pool
+        a = qp.multipliers[self.cut_rows]
+        families = np.zeros(len(pool.family_client))
+        families[self.live] = qp.multipliers[self.family_rows]
+        family = pool.piece_family[self.cuts.piece]
+        direct = ~np.isin(family, self.live)
+        np.add.at(families, family[direct], a[direct])
+        trivial = qp.multipliers[self.trivial_rows]
+        weights = np.bincount(pool.family_client, families, self.n_clients) + trivial
+        clipping = np.zeros((self.n_clients, self.n))
+        if self.terms.kind == "box" and self.terms.priced:
+            upper, lower = (qp.multipliers[rows] for rows in self.clipping)
+            clipping = (upper - lower) * self.terms.unit
+        x = (self.origin + qp.z[self.x]) * self.terms.scale
+        if self.terms.is_shared:  # feasible to the last bit, so that values there are upper bounds
+            x[-1] = max(x[-1], self.terms.multiplier(0, x) if len(self.t) else 0.0)
+        return Solution(x, value, a, families, weights, clipping)
+
+    def failed(self, centre: Array) -> Solution:
+        """No multipliers, and the centre for a proposal."""
+        S, J = self.n_clients, len(self.pool.family_client)
+        none = np.zeros((S, self.n))
+        return Solution(
+            centre.copy(), np.inf, np.zeros(len(self.cuts)), np.zeros(J), np.zeros(S), none, False
+        )
+
 
 REFINEMENTS = 20  # of the server's own cuts in one master
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.solvers.bundle.cuts import Cuts
-from drfl.solvers.bundle.descent import Proposal
+from drfl.solvers.bundle.messages import Reply
 from drfl.solvers.bundle.planning import SHARP, TINY, Planning
 from drfl.solvers.bundle.region import proved_region
-from drfl.solvers.bundle.reply import Reply
+from drfl.solvers.bundle.steps import Proposal
+from drfl.solvers.bundle.stopping import verdict
 from drfl.solvers.bundle.ties import Ties, is_unique
-from drfl.solvers.bundle.verdict import verdict
 from drfl.wire import Message
 
 INSIDE = 0.1  # how far inside the level, relatively, a Newton step aims
@@ -34,7 +34,7 @@ class BundleSession(Planning):
         """Take the replies in, move, certify, and decide what to ask next."""
         heard = self.roster.read(replies, self.asked, self.round, self.evaluated)
         for s in heard:
-            self.recollection.note(s, self.asked[s])
+            self.mirror.note(s, self.asked[s])
         if self.centre < 0:
             self._introduce(heard)
         else:

@@ -16,7 +16,7 @@ from drfl.arrays import Array
 from drfl.solvers.bundle.qp import Builder, QPSolution
 
 if TYPE_CHECKING:
-    from drfl.solvers.bundle.layout import Layout
+    from drfl.solvers.bundle.master import Layout
     from drfl.solvers.bundle.terms import Terms
 
 

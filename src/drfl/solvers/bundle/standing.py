@@ -9,8 +9,8 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Status, relative_gap
-from drfl.solvers.bundle.evaluated import Evaluated, Point
-from drfl.solvers.bundle.roster import Roster
+from drfl.solvers.bundle.clients import Clients
+from drfl.solvers.bundle.points import Point, Points
 from drfl.solvers.bundle.terms import Terms
 
 
@@ -29,8 +29,8 @@ class Standing(Session):
 
     problem: Problem
     terms: Terms
-    roster: Roster
-    evaluated: Evaluated
+    roster: Clients
+    evaluated: Points
     every_name: tuple[str, ...]
     n: int
     dimension: int

@@ -1,7 +1,8 @@
-"""What crosses in a round of the bundle method, and what a client is asked."""
+"""What crosses in a round of the bundle method: what a client is asked, and what it answers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.cuts import Cuts, Pool
-from drfl.solvers.bundle.layout import Solution
+from drfl.solvers.bundle.cuts import Cuts, Pool, clipping
+from drfl.solvers.bundle.master import Solution
 from drfl.wire import Field, Message, WireError
 
 KIND = "bundle"
@@ -157,3 +158,75 @@ def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, sigma: float) -> d
             weights[position, cuts.group[mine]] = solution.cuts[mine] / (share * q)
             out[s] = Dual(sigma, tuple(int(i) for i in identities), weights)
     return out
+
+
+DUAL_FAMILY = -1
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A validated reply; a multiplier is None where the norm of w gives it."""
+
+    identities: tuple[int, ...]
+    values: Array
+    multipliers: Sequence[float | None]
+    rows: Array
+    share: Array | None
+    curvature: tuple[Array, ...]
+    dual: Array | None
+    local: Array | None
+    about: Array | None
+    facts: Array | None
+    dimension: int
+    lifted: int
+
+    def cuts(self, pool: Pool, client: int, k: int, identity: int, round: int) -> Cuts:
+        """The cuts of the k-th point; their family is the number of groups."""
+        rows = self.rows[k]
+        groups, d = len(rows), self.dimension
+        piece = pool.pieces(client, groups, groups, self.share)
+        slopes = rows.shape[1] - d - self.lifted - 1
+        return Cuts(
+            piece=piece,
+            c=rows[:, 0],
+            g=rows[:, -d:],
+            slope=rows[:, 1] if slopes else np.zeros(groups),
+            lift=rows[:, 1 + slopes : 1 + slopes + self.lifted],
+            point=np.full(groups, identity),
+            group=np.arange(groups),
+            tangent=np.ones(groups, np.bool_),
+            used=np.full(groups, round),
+            serial=pool.serials(groups),
+        )
+
+    def at(self, x: Array, multiplier: float, half: Array) -> Array:
+        """The values (P, G) of the cuts at x and a multiplier: each is linear in these numbers."""
+        slopes = self.rows.shape[2] - self.dimension - self.lifted - 1
+        parts = [np.ones(1), np.full(slopes, multiplier)]
+        if self.lifted:
+            parts.append(clipping(x, multiplier, half))
+        values: Array = self.rows @ np.concatenate([*parts, x])
+        return values
+
+    def dual_cut(self, pool: Pool, client: int, round: int) -> Cuts:
+        """The dual cut, in the units of the other cuts."""
+        assert self.dual is not None
+        return dual_cut(self.dual, pool, client, round, self.lifted)
+
+
+def dual_cut(numbers: Array, pool: Pool, client: int, round: int, lifted: int) -> Cuts:
+    """A cut (c, g) that need not touch: a family of its own, good for bounds only."""
+    piece = pool.pieces(client, DUAL_FAMILY, 1)
+    one, none = np.ones(1, np.intp), np.zeros(1)
+    return Cuts(
+        piece,
+        numbers[:1],
+        numbers[None, 1:],
+        none,
+        np.zeros((1, lifted)),
+        -one,
+        0 * one,
+        np.zeros(1, np.bool_),
+        round * one,
+        pool.serials(1),
+    )

@@ -1,4 +1,4 @@
-r"""How a client sees a point: row by row, ready to be summed into cuts.
+r"""What a client computes at a point: its worst-case loss, and cuts that lie below it.
 
 What a cut is a function of depends on the support; see `Terms`.
 
@@ -14,10 +14,14 @@ What a cut is a function of depends on the support; see `Terms`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.sight import Sight, View
 from drfl.solvers.bundle.terms import is_lifted
 from drfl.supports import Box
 from drfl.worst_case.gains import GainOracle
@@ -25,37 +29,141 @@ from drfl.worst_case.l1_box import L1BoxOracle
 from drfl.worst_case.oracle import Oracle
 from drfl.worst_case.whole_space import Flips, WholeSpaceOracle, flip_gain
 
+Visit = Callable[[Array, slice], Array]
 
-class Tally:
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a client computed at a point; this never leaves it.
+
+    Attributes
+    ----------
+    value, multiplier : float
+        F and lambda*.
+    cuts : (G, c)
+        One cut per group: constant, [slope in lambda], [lift], slope in x.
+    share : (G,)
+        The masses of the groups.
+    arguments : (N,)
+        Margins or residuals, where the loss has its kinks.
+    flipped : float
+        How many rows are flipped, those flipped in part by their share.
+    """
+
+    value: float
+    multiplier: float
+    cuts: Array
+    share: Array
+    arguments: Array
+    flipped: float = 0.0
+
+    @property
+    def groups(self) -> int:
+        """How many groups the rows are in."""
+        return len(self.share)
+
+
+class Evaluator(ABC):
+    """Turns points into what a client sees there.
+
+    ``shared`` says whether x ends with everybody's multiplier.
+    """
+
+    shared: ClassVar[bool] = False
+
+    def __init__(self, oracle: Oracle) -> None:
+        self.oracle, self.rows, self.loss = oracle, oracle.rows, oracle.loss
+
+    @abstractmethod
+    def evaluate(self, x: Array, groups: int) -> Evaluation:
+        """Evaluate all rows at x = (w, b)."""
+
+    def values(self, at: Evaluation) -> list[float]:
+        """What is told of a point: F and, unless the norm of w gives it, the multiplier."""
+        return [at.value, at.multiplier]
+
+    def split(self, x: Array) -> tuple[Array, float]:
+        """Coefficients and intercept."""
+        n = self.rows.n_features
+        return x[:n], float(x[n]) if len(x) > n else 0.0
+
+    def arguments(self, w: Array, b: float) -> Array:
+        """Margins or residuals (N,)."""
+        return self.as_arguments(self.rows.scores(w, b))
+
+    def as_arguments(self, z: Array, block: slice = slice(None)) -> Array:
+        """Scores of a block of rows, in place, as arguments of the loss."""
+        y = self.rows.y[block]
+        if self.oracle.is_margin:
+            z *= y
+        else:
+            z -= y
+        return z
+
+    def swept(self, w: Array, b: float, visit: Visit) -> tuple[Array, Array]:
+        """Arguments (N,), and weighted sums (n + 1,) of the rows and of their weights, in one pass.
+
+        ``visit(m, block)`` makes weights of the arguments of a block.
+        """
+        m = np.empty(self.rows.n_rows)
+
+        def seen(block: slice, z: Array) -> Array:
+            m[block] = self.as_arguments(z, block)
+            return visit(z, block)
+
+        g, gb = self.rows.sweep(w, b, seen)
+        return m, np.append(g, gb)
+
+    def weighted(self, slopes: Array, block: slice = slice(None)) -> Array:
+        """Slopes in the arguments of a block, in place, as masses times slopes in the score."""
+        if self.oracle.is_margin:
+            slopes *= self.rows.y[block]
+        slopes *= self.rows.mass(block)
+        return slopes
+
+    def shares(self, groups: int) -> tuple[Array, Array]:
+        """The masses of the groups, and what to divide by: a weightless group says nothing."""
+        masses = np.broadcast_to(self.rows.mass(), (self.rows.n_rows,))
+        share = np.array([masses[k::groups].sum() for k in range(groups)])
+        return share, np.where(share > 0.0, share, 1.0)
+
+    def sums(self, values: Array, groups: int, block: slice = slice(0, None)) -> Array:
+        """Sums of p_i values_i over those rows of the groups that are in a block."""
+        weighted = self.rows.mass(block) * values
+        firsts = ((k - block.start) % groups for k in range(groups))
+        return np.array([weighted[first::groups].sum() for first in firsts])
+
+
+class RowSums:
     """What the rows add up to, block by block: nothing here is as long as the rows."""
 
-    def __init__(self, view: View, groups: int) -> None:
-        self.view, self.groups = view, groups
+    def __init__(self, evaluator: Evaluator, groups: int) -> None:
+        self.evaluator, self.groups = evaluator, groups
         self.mean, self.turned = 0.0, 0.0
         self.levels, self.flipped = np.zeros(groups), np.zeros(groups)
 
     def add(self, block: slice, losses: Array, slopes: Array, shares: Array | None) -> Array:
         """Add a block; the weights of its rows in a gradient."""
-        view = self.view
-        self.mean += view.rows.mean(losses, block)
-        self.levels += view.sums(losses, self.groups, block)
+        evaluator = self.evaluator
+        self.mean += evaluator.rows.mean(losses, block)
+        self.levels += evaluator.sums(losses, self.groups, block)
         if shares is not None:
-            self.flipped += view.sums(shares, self.groups, block)
+            self.flipped += evaluator.sums(shares, self.groups, block)
             self.turned += float(shares.sum())
-        return view.weighted(slopes, block)
+        return evaluator.weighted(slopes, block)
 
 
-class WholeSpaceView(View):
+class WholeSpaceEvaluator(Evaluator):
     """Cuts in x, and in lambda where labels move."""
 
     oracle: WholeSpaceOracle
 
-    def values(self, at: Sight) -> list[float]:
+    def values(self, at: Evaluation) -> list[float]:
         return super().values(at) if self.oracle.labels_move else [at.value]
 
-    def look(self, x: Array, groups: int) -> Sight:
+    def evaluate(self, x: Array, groups: int) -> Evaluation:
         oracle, ball, (w, b) = self.oracle, self.oracle.ball, self.split(x)
-        tally, flips = Tally(self, groups), None
+        tally, flips = RowSums(self, groups), None
         if oracle.labels_move or groups > 1:
             m = self.arguments(w, b)
             flips = self.flips(m, w)
@@ -76,7 +184,7 @@ class WholeSpaceView(View):
             slope = -ball.label_cost * tally.flipped / safe
             columns = [level - slope * lam, slope, g]
         value = tally.mean + ball.radius * lam
-        return Sight(value, lam, np.column_stack(columns), share, m, tally.turned)
+        return Evaluation(value, lam, np.column_stack(columns), share, m, tally.turned)
 
     def flips(self, m: Array, w: Array) -> Flips | None:
         """Who flips at these margins; None if no label moves."""
@@ -100,14 +208,14 @@ class WholeSpaceView(View):
         return losses, slopes, shares
 
 
-class SharedView(View):
+class SharedEvaluator(Evaluator):
     """The multiplier is the last entry of x: cuts of the mean loss at that price."""
 
     shared = True
     oracle: WholeSpaceOracle
 
-    def look(self, x: Array, groups: int) -> Sight:
-        loss, kappa, tally = self.loss, self.oracle.ball.label_cost, Tally(self, 1)
+    def evaluate(self, x: Array, groups: int) -> Evaluation:
+        loss, kappa, tally = self.loss, self.oracle.ball.label_cost, RowSums(self, 1)
         lam, (w, b) = float(x[-1]), self.split(x[:-1])
 
         def visit(m: Array, block: slice) -> Array:
@@ -124,15 +232,15 @@ class SharedView(View):
         slope = -kappa * tally.flipped[0] if tally.turned else 0.0
         g = np.append(sums[: len(x) - 1], slope)
         cut = np.append(tally.mean - g @ x, g)[None]
-        return Sight(tally.mean, lam, cut, np.ones(1), m, tally.turned)
+        return Evaluation(tally.mean, lam, cut, np.ones(1), m, tally.turned)
 
 
-class SharedSupportView(View):
+class SharedSupportEvaluator(Evaluator):
     """The same on a support, block by block."""
 
     shared = True
 
-    def look(self, x: Array, groups: int) -> Sight:
+    def evaluate(self, x: Array, groups: int) -> Evaluation:
         oracle, (w, b) = self.oracle, self.split(x[:-1])
         gains = GainOracle(oracle.rows, oracle.loss, oracle.ball)
         at = gains.at_price(w, b, float(x[-1]))
@@ -141,15 +249,15 @@ class SharedSupportView(View):
         g = np.append(g, at.slope - radius)
         value = at.value - radius * float(x[-1])
         cut = np.append(value - g @ x, g)[None]
-        return Sight(value, float(x[-1]), cut, np.ones(1), self.arguments(w, b))
+        return Evaluation(value, float(x[-1]), cut, np.ones(1), self.arguments(w, b))
 
 
-class BoxView(View):
+class BoxEvaluator(Evaluator):
     """Cuts in x, the clipped model and lambda."""
 
     oracle: L1BoxOracle
 
-    def look(self, x: Array, groups: int) -> Sight:
+    def evaluate(self, x: Array, groups: int) -> Evaluation:
         oracle, rows, kappa = self.oracle, self.rows, self.oracle.ball.label_cost
         w, b = self.split(x)
         worst = oracle.evaluate(w, b)
@@ -172,7 +280,7 @@ class BoxView(View):
         m = self.arguments(clipped, b + float(middle @ (w - clipped)))
         m = m - reach if oracle.is_margin else m + np.sign(m) * reach
         cuts, turned = np.column_stack(columns), float(flipped.sum())
-        return Sight(worst.value, lam, cuts, share, m, turned)
+        return Evaluation(worst.value, lam, cuts, share, m, turned)
 
     def _pieces(self, w: Array, b: float) -> tuple[Array, Array, Array, Array]:
         """Slope, activity, flipped share and constant of each row, mixed over lambda."""
@@ -187,7 +295,7 @@ class BoxView(View):
         if parts:
             return slopes, active, flipped, constants
         # The box plays no role: flips alone set the price, or there is no budget.
-        whole = WholeSpaceView(WholeSpaceOracle(rows, loss, self.oracle.ball))
+        whole = WholeSpaceEvaluator(WholeSpaceOracle(rows, loss, self.oracle.ball))
         m = whole.arguments(w, b)
         _, slopes, shares = whole.by_row(m, whole.flips(m, w))
         flipped = flipped if shares is None else shares
@@ -198,27 +306,27 @@ class BoxView(View):
         return slopes, active, flipped, constants
 
 
-class PlainView(View):
+class PlainEvaluator(Evaluator):
     """Cuts of F itself, in x alone; the rows are in one group."""
 
-    def look(self, x: Array, groups: int) -> Sight:
+    def evaluate(self, x: Array, groups: int) -> Evaluation:
         w, b = self.split(x)
         worst = self.oracle.evaluate(w, b)
         g = np.append(worst.gradient, worst.intercept_gradient)[: len(x)]
         cut = np.append(worst.value - g @ x, g)[None]
-        return Sight(worst.value, worst.multiplier, cut, np.ones(1), self.arguments(w, b))
+        return Evaluation(worst.value, worst.multiplier, cut, np.ones(1), self.arguments(w, b))
 
 
-def make_view(oracle: Oracle, *, shared: bool = False, lifted: bool = True) -> View:
-    """The view that fits an oracle, as the server wants it.
+def make_evaluator(oracle: Oracle, *, shared: bool = False, lifted: bool = True) -> Evaluator:
+    """The evaluator that fits an oracle, as the server wants it.
 
     ``shared``: x ends with everybody's multiplier. ``lifted``: cuts know the clipping of a box.
     """
     if shared:
         whole = isinstance(oracle, WholeSpaceOracle)
-        return SharedView(oracle) if whole else SharedSupportView(oracle)
+        return SharedEvaluator(oracle) if whole else SharedSupportEvaluator(oracle)
     if isinstance(oracle, WholeSpaceOracle):
-        return WholeSpaceView(oracle)
+        return WholeSpaceEvaluator(oracle)
     if lifted and isinstance(oracle, L1BoxOracle) and is_lifted(oracle.loss, oracle.ball):
-        return BoxView(oracle)
-    return PlainView(oracle)
+        return BoxEvaluator(oracle)
+    return PlainEvaluator(oracle)

@@ -1,9 +1,12 @@
-"""A client's reply: its form validated, its arrays unpacked."""
+r"""Reading a reply: is it of the right form, and can it be true?
+
+A client's cuts bound its F from below everywhere. A value below its own earlier cuts, or a cut
+above one of its values, here or at a point evaluated before, proves that something is wrong.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,84 +14,15 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.solvers.bundle.curvature import unpack_factor, unpack_sketch, unpack_triangle
-from drfl.solvers.bundle.cuts import Cuts, Pool, clipping
-from drfl.solvers.bundle.exchange import KIND, REPLY, Request
+from drfl.solvers.bundle.messages import KIND, REPLY, Reply, Request
+from drfl.solvers.bundle.points import Points
 from drfl.wire import Message, WireError, reply_kind, validate
 
-DUAL_FAMILY = -1
+SLACK = 1e-7  # rounding, relatively
 ROUNDING = 1e-9  # of shares, which add up to 1
 INDEFINITE = 1e-4  # relative: what float32 may do to a positive semidefinite matrix
 
 Arrays = Mapping[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A validated reply; a multiplier is None where the norm of w gives it."""
-
-    identities: tuple[int, ...]
-    values: Array
-    multipliers: Sequence[float | None]
-    rows: Array
-    share: Array | None
-    curvature: tuple[Array, ...]
-    dual: Array | None
-    local: Array | None
-    about: Array | None
-    facts: Array | None
-    dimension: int
-    lifted: int
-
-    def cuts(self, pool: Pool, client: int, k: int, identity: int, round: int) -> Cuts:
-        """The cuts of the k-th point; their family is the number of groups."""
-        rows = self.rows[k]
-        groups, d = len(rows), self.dimension
-        piece = pool.pieces(client, groups, groups, self.share)
-        slopes = rows.shape[1] - d - self.lifted - 1
-        return Cuts(
-            piece=piece,
-            c=rows[:, 0],
-            g=rows[:, -d:],
-            slope=rows[:, 1] if slopes else np.zeros(groups),
-            lift=rows[:, 1 + slopes : 1 + slopes + self.lifted],
-            point=np.full(groups, identity),
-            group=np.arange(groups),
-            tangent=np.ones(groups, np.bool_),
-            used=np.full(groups, round),
-            serial=pool.serials(groups),
-        )
-
-    def at(self, x: Array, multiplier: float, half: Array) -> Array:
-        """The values (P, G) of the cuts at x and a multiplier: each is linear in these numbers."""
-        slopes = self.rows.shape[2] - self.dimension - self.lifted - 1
-        parts = [np.ones(1), np.full(slopes, multiplier)]
-        if self.lifted:
-            parts.append(clipping(x, multiplier, half))
-        values: Array = self.rows @ np.concatenate([*parts, x])
-        return values
-
-    def dual_cut(self, pool: Pool, client: int, round: int) -> Cuts:
-        """The dual cut, in the units of the other cuts."""
-        assert self.dual is not None
-        return dual_cut(self.dual, pool, client, round, self.lifted)
-
-
-def dual_cut(numbers: Array, pool: Pool, client: int, round: int, lifted: int) -> Cuts:
-    """A cut (c, g) that need not touch: a family of its own, good for bounds only."""
-    piece = pool.pieces(client, DUAL_FAMILY, 1)
-    one, none = np.ones(1, np.intp), np.zeros(1)
-    return Cuts(
-        piece,
-        numbers[:1],
-        numbers[None, 1:],
-        none,
-        np.zeros((1, lifted)),
-        -one,
-        0 * one,
-        np.zeros(1, np.bool_),
-        round * one,
-        pool.serials(1),
-    )
 
 
 def read_reply(message: Message, round: int, asked: Request, lifted: int) -> Reply:
@@ -186,3 +120,42 @@ def _require_semidefinite(H: Array) -> None:
 
 def _double(array: NDArray[Any] | None) -> Array | None:
     return None if array is None else array.astype(np.float64)
+
+
+def require_consistent(reply: Reply, s: int, asked: Request, evaluated: Points) -> None:
+    """Refuse a reply that contradicts itself or what the client said before."""
+    terms = evaluated.terms
+    here = [
+        (x, float(value), terms.multiplier(s, x) if given is None else given)
+        for x, value, given in zip(asked.points, reply.values, reply.multipliers, strict=True)
+    ]
+    for x, value, multiplier in here:
+        if _is_below(value, evaluated.model_of(s, x, multiplier)):
+            raise WireError("its value is below its own earlier cuts")
+    before = [
+        (point.x, float(point.values[s]), float(point.multipliers[s]))
+        for point in evaluated.points.values()
+        if not np.isnan(point.values[s])
+    ]
+    for x, value, multiplier in (*here, *before):
+        for least in _cut_values(reply, s, x, multiplier, evaluated):
+            if _is_below(value, least):
+                raise WireError("its cuts are above its own values")
+
+
+def _is_below(value: float, least: float) -> bool:
+    return value < least - SLACK * (1.0 + abs(least))
+
+
+def _cut_values(
+    reply: Reply, s: int, x: Array, multiplier: float, evaluated: Points
+) -> Sequence[float]:
+    """What the new cuts say of F at x: those of every point, and the dual cut."""
+    pool, half = evaluated.pool, evaluated.terms.half[s]
+    priced = evaluated.terms.rho[s] * multiplier if evaluated.terms.priced else 0.0
+    groups = reply.rows.shape[1]
+    share = pool.share(s, groups) if reply.share is None else reply.share
+    values = list(np.maximum(reply.at(x, multiplier, half), 0.0) @ share)
+    if reply.dual is not None:
+        values.append(reply.dual[0] + reply.dual[1:] @ x)
+    return [priced + float(value) for value in values]

@@ -36,7 +36,7 @@ class Point:
 
 
 @dataclass
-class Evaluated:
+class Points:
     """The table of points by identity."""
 
     terms: Terms

@@ -9,17 +9,16 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.problem import Problem
-from drfl.solvers.bundle.consistency import require_consistent
-from drfl.solvers.bundle.evaluated import Evaluated
-from drfl.solvers.bundle.exchange import Request
-from drfl.solvers.bundle.reply import Reply, read_reply
+from drfl.solvers.bundle.checks import read_reply, require_consistent
+from drfl.solvers.bundle.messages import Reply, Request
+from drfl.solvers.bundle.points import Points
 from drfl.wire import Message, WireError
 
 PATIENCE = 8  # misses in a row after which a client counts as gone
 KNOWN_AFTER = 5  # answers after which its cuts stand for it
 
 
-class Roster:
+class Clients:
     """The clients of a run by number, and how often each has answered or been silent."""
 
     def __init__(self, names: Sequence[str], lifted: int, facts: Sequence[int]) -> None:
@@ -46,7 +45,7 @@ class Roster:
         replies: Mapping[str, Message],
         asked: Mapping[int, Request],
         round: int,
-        evaluated: Evaluated,
+        evaluated: Points,
     ) -> dict[int, Reply]:
         """The replies that can be used; a bad one counts as missing, with its reason."""
         heard: dict[int, Reply] = {}

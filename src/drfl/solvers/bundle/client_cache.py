@@ -1,4 +1,4 @@
-r"""What clients remember of points, mirrored at the server, and how they rebuild it.
+"""What clients remember of points, mirrored at the server, and how they rebuild it.
 
 A client keeps what it computed at a few points. The server knows which, so that after a crash it
 can send the points again and every client computes the same numbers as before.
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import Site
-from drfl.solvers.bundle.exchange import Request
-from drfl.solvers.bundle.memory import Seen, groups_of, may_curve, memory_of
-from drfl.solvers.bundle.views import make_view
+from drfl.solvers.bundle.curvature import sampled
+from drfl.solvers.bundle.evaluation import Evaluation, make_evaluator
+from drfl.solvers.bundle.messages import Request
 from drfl.wire import Field, Message
 
 KIND = "bundle_recall"
@@ -28,6 +28,65 @@ REQUEST = {
     "curved": Field("uint8", ("P",)),  # whether curvature was asked for there
     "lifted": Field("uint8", (1,)),
 }
+GROUP_ROWS = 50  # a group of fewer rows would tell too much of each
+NONE_ABOVE = 2000  # coefficients: no curvature
+
+
+@dataclass(frozen=True)
+class Cached:
+    """What is kept of an evaluation: little, however many rows there are.
+
+    Attributes
+    ----------
+    x : (d,)
+        The point, from which all else can be computed again.
+    sample : array
+        The arguments of some rows, see `sampled`.
+    groups : int
+        How many groups the rows were in.
+    flips, curved : bool
+        Whether a label is flipped there, and whether its curvature was computed.
+    """
+
+    x: Array
+    sample: Array
+    groups: int
+    flips: bool
+    curved: bool
+
+    @classmethod
+    def of(cls, x: Array, at: Evaluation, *, curved: bool) -> Cached:
+        """What is kept of this evaluation."""
+        sample = np.ascontiguousarray(sampled(at.arguments))
+        return cls(x, sample, at.groups, at.flipped > 0.0, curved)
+
+
+@dataclass
+class Cache:
+    """What the client saw at a few points."""
+
+    seen: dict[int, Cached] = field(default_factory=dict)
+
+    def keep(self, identities: set[int]) -> None:
+        """Forget all other points."""
+        self.seen = {i: s for i, s in self.seen.items() if i in identities}
+
+
+def cache_of(site: Site) -> Cache:
+    """The cache of a site, empty at first."""
+    cache: Cache = site.memory.setdefault("bundle", Cache())
+    return cache
+
+
+def groups_of(site: Site, asked: int) -> int:
+    """As many groups as asked for, or one if the client does not allow or its rows are too few."""
+    allowed = site.policy.groups and site.rows.n_rows >= GROUP_ROWS * asked
+    return asked if allowed else 1
+
+
+def may_curve(site: Site) -> bool:
+    """Whether curvature may leave the client, and is worth it."""
+    return site.policy.curvature and site.dimension <= NONE_ABOVE
 
 
 @dataclass(frozen=True)
@@ -37,12 +96,12 @@ class _Point:
 
 
 @dataclass
-class Recollection:
+class CacheMirror:
     """Which points every client remembers, and what is needed to compute them again."""
 
     lifted: bool
     points: dict[int, _Point] = field(default_factory=dict)
-    sights: dict[int, set[int]] = field(default_factory=dict)  # by client
+    known: dict[int, set[int]] = field(default_factory=dict)  # by client
     curved: dict[int, set[int]] = field(default_factory=dict)
 
     def note(self, s: int, request: Request) -> None:
@@ -51,15 +110,14 @@ class Recollection:
             self.points.setdefault(identity, _Point(x, request.groups))
         dual = request.dual.identities if request.dual else ()
         kept = {*request.marks, *request.identities, *dual}
-        known = self.sights.get(s, set())
         curved = {i for i, c in zip(request.identities, request.curvature, strict=True) if c}
-        self.sights[s] = (known | set(request.identities)) & kept
+        self.known[s] = (self.known.get(s, set()) | set(request.identities)) & kept
         self.curved[s] = (self.curved.get(s, set()) | curved) & kept
 
     def message(self, s: int, round: int) -> Message:
         """Ask client s to compute its points again."""
         curved = self.curved.get(s, set())
-        every = sorted(self.sights.get(s, set()) & set(self.points))
+        every = sorted(self.known.get(s, set()) & set(self.points))
         points = [self.points[i] for i in every]
         dimension = len(next(iter(self.points.values())).x)
         arrays: dict[str, NDArray[Any]] = {
@@ -74,12 +132,12 @@ class Recollection:
 
 def recall(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     """The client's half: compute the points again; there is nothing to answer."""
-    arrays, memory = message.arrays, memory_of(site)
+    arrays, cache = message.arrays, cache_of(site)
     lifted = bool(arrays["lifted"][0])
-    view = make_view(site.oracle, shared=site.shared_ball, lifted=lifted)
+    evaluator = make_evaluator(site.oracle, shared=site.shared_ball, lifted=lifted)
     for k, identity in enumerate(arrays["id"].tolist()):
         x, groups = arrays["x"][k], groups_of(site, int(arrays["groups"][k]))
         curved = bool(arrays["curved"][k]) and may_curve(site)
-        memory.seen[identity] = Seen.of(x, view.look(x, groups), curved=curved)
-    memory.keep(set(arrays["id"].tolist()))
+        cache.seen[identity] = Cached.of(x, evaluator.evaluate(x, groups), curved=curved)
+    cache.keep(set(arrays["id"].tolist()))
     return {}
