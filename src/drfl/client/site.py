@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from drfl.client.party import Client
-from drfl.privacy import SpentError, require_known
+from drfl.privacy import SpentError, require_answerable
 from drfl.problem import Problem
 from drfl.wire import Failure, Message, Schema, WireError, validate, validate_arrays
 from drfl.worst_case import make_oracle
@@ -53,7 +53,7 @@ class Site:
         self.guard, self.ledger = client.guard, client.ledger
         try:
             if client.guard is not None:
-                require_known(problem, client.name)
+                require_answerable(problem, client.name, client.rows)
             self.oracle = make_oracle(client.rows, problem.loss, problem.ball_of(client.name))
         except ValueError as error:
             raise ValueError(f"client {client.name!r}: {error}") from error

@@ -17,7 +17,7 @@ from drfl.preflight.sizes import require_sizes
 from drfl.preflight.targets import target_values
 from drfl.preflight.wishes import Wishes, text_array
 from drfl.privacy import Guard, Ledger, file_key, release_sums
-from drfl.privacy.preflight import require_enough
+from drfl.privacy.refusals import require_enough
 from drfl.rows import Rows
 from drfl.tables import Number, Reading, encoded, read_table
 from drfl.wire import Field, Message, validate

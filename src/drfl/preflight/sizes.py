@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from drfl.preflight.moments import Moments
-from drfl.privacy.preflight import require_columns, require_counts, require_two
+from drfl.privacy.refusals import require_columns, require_counts, require_two
 from drfl.tables import TableError
 
 

@@ -2,29 +2,30 @@
 
 from drfl.privacy.errors import SpentError
 from drfl.privacy.guard import Guard, guard_line
-from drfl.privacy.keeper import Answer, Keeper
-from drfl.privacy.keys import file_key
+from drfl.privacy.keeper import Keeper, Told
+from drfl.privacy.keys import file_key, meaning_of
 from drfl.privacy.ledger import Ledger
 from drfl.privacy.leverage import Leverage
-from drfl.privacy.preflight import merge_categories, require_known
+from drfl.privacy.refusals import merge_categories, require_answerable
 from drfl.privacy.scalars import release_metric, release_moments, release_scalar, release_sums
 from drfl.privacy.statement import audit, audit_ledger
 
 __all__ = [
-    "Answer",
     "Guard",
     "Keeper",
     "Ledger",
     "Leverage",
     "SpentError",
+    "Told",
     "audit",
     "audit_ledger",
     "file_key",
     "guard_line",
+    "meaning_of",
     "merge_categories",
     "release_metric",
     "release_moments",
     "release_scalar",
     "release_sums",
-    "require_known",
+    "require_answerable",
 ]

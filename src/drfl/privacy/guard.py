@@ -9,7 +9,7 @@ from pathlib import Path
 
 from drfl.privacy.keys import rows_key
 from drfl.privacy.ledger import Ledger
-from drfl.privacy.preflight import class_counts, require_enough
+from drfl.privacy.refusals import class_counts, require_enough
 from drfl.rows import Rows
 
 LEAST = 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.privacy.errors import SpentError
 from drfl.privacy.flips import flip
+from drfl.privacy.keys import meaning_of
 from drfl.privacy.ledger import Ledger
-from drfl.privacy.preflight import is_linear
+from drfl.privacy.refusals import is_linear
 from drfl.privacy.rounding import FRESH, STALE, class_above, dither, floor_of, grid_above
-from drfl.privacy.weights import Dual, Slopes, fresh_dual
+from drfl.privacy.weights import DualPoint, Slopes, fresh_dual
 from drfl.wire import Message
 from drfl.worst_case.whole_space import WholeSpaceOracle, flip_gain
 
@@ -28,7 +30,7 @@ ANSWER = "answer"
 
 
 @dataclass(frozen=True)
-class Answer:
+class Told:
     r"""What leaves at a point (w, b).
 
     Attributes
@@ -63,9 +65,9 @@ class Keeper:
     ledger: Ledger
     answers: int
 
-    def answer(self, w: Array, b: float) -> Answer:
+    def answer(self, w: Array, b: float) -> Told:
         """The stored answer of a point that has been asked before, or a new one, now stored."""
-        family, question = self._family(), self.question(w, b)
+        family, question = self.family, self.question(w, b)
         with self.ledger.journal.locked():
             self.ledger.refresh()
             entry = self.ledger.stored(question)
@@ -77,12 +79,12 @@ class Keeper:
         upper, lam = entry.arrays["numbers"].tolist()
         if not self.oracle.labels_move:  # the entry serves every radius, norm and label cost
             lam = self.oracle.fixed_multiplier(self.oracle.ball.norm.dual(w))[0]
-        return Answer(upper + self.oracle.ball.radius * lam, lam, entry.arrays["cut"])
+        return Told(upper + self.oracle.ball.radius * lam, lam, entry.arrays["cut"])
 
     def question(self, w: Array, b: float) -> bytes:
         """A digest of what is asked at a point; where labels do not move, for every radius."""
         ball = self.oracle.ball
-        sha = hashlib.sha256(self._family())
+        sha = hashlib.sha256(self.family)
         # A zero with a sign is the same question.
         sha.update((np.append(w, b) + 0.0).tobytes())
         if self.oracle.labels_move:
@@ -94,16 +96,15 @@ class Keeper:
         rows = self.oracle.rows
         return self._mean_loss(self.oracle.arguments(rows.scores(w, b), rows.y), multiplier)
 
-    def _family(self) -> bytes:
-        """A digest of what a cut is a minorant of."""
-        oracle, rows = self.oracle, self.oracle.rows
-        moves = oracle.labels_move
-        sha = hashlib.sha256(
-            repr((oracle.loss, oracle.ball.label_cost if moves else None)).encode()
-        )
-        for fold in (rows.shift, rows.scale):
-            sha.update(b"-" if fold is None else fold.tobytes())
-        return sha.digest()
+    @cached_property
+    def family(self) -> bytes:
+        """A digest of what a cut is a minorant of: the rows as they are read, and the loss.
+
+        Of the ball only what a mean loss depends on, the price of labels where they move.
+        """
+        cost = self.oracle.ball.label_cost if self.oracle.labels_move else None
+        about = repr((self.oracle.loss, cost)).encode()
+        return hashlib.sha256(meaning_of(self.oracle.rows) + about).digest()
 
     def _new(self, family: bytes, question: bytes, w: Array, b: float) -> Message:
         oracle, ledger, rows = self.oracle, self.ledger, self.oracle.rows
@@ -142,7 +143,7 @@ class Keeper:
             losses = losses + np.maximum(flip_gain(loss, z) - oracle.ball.label_cost * lam, 0.0)
         return oracle.rows.mean(losses)
 
-    def _cut(self, slopes: Slopes, dual: Dual, question: bytes) -> Array:
+    def _cut(self, slopes: Slopes, dual: DualPoint, question: bytes) -> Array:
         """The cut of a dual; what of it is no linear sum of weights is rounded down."""
         oracle, rows, secret = self.oracle, self.oracle.rows, self.ledger.secret
         step = floor_of(self.ledger.k, rows.n_rows)

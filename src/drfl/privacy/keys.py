@@ -1,4 +1,4 @@
-"""By what a ledger knows its data."""
+"""By what a ledger knows its data, and what an answer is about."""
 
 from __future__ import annotations
 
@@ -21,6 +21,18 @@ def rows_key(rows: Rows) -> bytes:
         dense: Array = np.asarray(part.toarray() if is_sparse(part) else part, dtype=np.float64)
         sha.update(np.ascontiguousarray(dense).tobytes())
     sha.update(np.ascontiguousarray(rows.y).tobytes())
+    return sha.digest()
+
+
+def meaning_of(rows: Rows) -> bytes:
+    """A fingerprint of the numbers that a model sees: entries, labels, shift and scale.
+
+    Columns, target, positive class, categories and units are all in it, since whatever of them is
+    other makes other numbers. Two problems with the same fingerprint have the same answers.
+    """
+    sha = hashlib.sha256(rows_key(rows))
+    for fold in (rows.shift, rows.scale):
+        sha.update(b"-" if fold is None else b"+" + fold.tobytes())
     return sha.digest()
 
 

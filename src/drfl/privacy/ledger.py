@@ -20,7 +20,7 @@ from drfl.privacy.journal import Journal
 from drfl.privacy.leverage import Leverage
 from drfl.wire import Message
 
-VERSION = 2
+VERSION = 3
 HEAD, KNOWN, REFUSED = "ledger", "known", "refused"
 
 

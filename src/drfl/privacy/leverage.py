@@ -16,8 +16,9 @@ import numpy as np
 
 from drfl.arrays import Array
 
-DEPENDENT = 1e-10  # per row: a smaller squared residual counts as none, and is not sent
-ROUNDING = 1e-26  # per row: a squared residual below this is none, the sum is known already
+# Of the squared norm of the weights, so that no loss is too small to be audited:
+DEPENDENT = 1e-10  # a smaller squared residual counts as none, and is not sent
+ROUNDING = 1e-26  # a squared residual below this is none, the sum is known already
 MARGIN = 1e-10  # kept from 1/k, for rounding
 ATTEMPTS = 12  # at holding rows
 MOST_HELD = 400  # rows
@@ -61,21 +62,16 @@ class Leverage:
         r = weights - Q @ (Q.T @ weights)
         return r - Q @ (Q.T @ r)
 
-    def is_new(self, residual: Array) -> bool:
-        """Whether a residual is more than rounding."""
-        return float(residual @ residual) > DEPENDENT * len(self.h)
-
     def add(self, weights: Array) -> None:
         """Weights leave the client. Those in the span add nothing."""
-        r = self.residual(weights)
-        if not self.is_new(r):
+        r = self.residual(unit(weights))
+        if float(r @ r) <= DEPENDENT:
             return
         if self.rank == self._room.shape[1]:
             self._room = np.asfortranarray(np.hstack([self._room, np.zeros_like(self._room)]))
-        unit = r / np.linalg.norm(r)
-        self._room[:, self.rank] = unit
+        self._room[:, self.rank] = r / np.linalg.norm(r)
+        self.h += self._room[:, self.rank] ** 2
         self.rank += 1
-        self.h += unit**2
 
     def admits(self, weights: Array, *, exactly: bool = False) -> bool:
         """Whether the weights may leave as they are: new ones, or sums of what has left.
@@ -83,11 +79,11 @@ class Leverage:
         What is almost in the span may not: the little that differs could be one row. With
         ``exactly`` a leverage of 1/k is not too much, as that of k rows by themselves is.
         """
-        r = self.residual(weights)
-        if float(r @ r) <= ROUNDING * len(self.h):
+        r = self.residual(unit(weights))
+        if float(r @ r) <= ROUNDING:
             return True
         slack = 2.0 * MARGIN if exactly else 0.0
-        return self.is_new(r) and not self._over(r, slack).any()
+        return float(r @ r) > DEPENDENT and not self._over(r, slack).any()
 
     def settle(self, weights: Array, low: Array, high: Array) -> Array | None:
         r"""Weights near the given ones that may leave; None if there are none.
@@ -102,7 +98,7 @@ class Leverage:
         most = min(len(self.h) // 3, MOST_HELD)
         for _ in range(ATTEMPTS):
             r = self.residual(weights)
-            if not self.is_new(r):
+            if float(r @ r) <= DEPENDENT * float(weights @ weights):
                 return self._known(weights - r, low, high)
             over = self._over(r)
             if not over.any():
@@ -134,3 +130,12 @@ class Leverage:
     def _over(self, r: Array, slack: float = 0.0) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Rows that would get too much leverage."""
         return np.asarray(self.h + r**2 / float(r @ r) > self.limit + slack)
+
+
+def unit(weights: Array) -> Array:
+    """Weights of norm 1, in which they are audited: what they add up to can be scaled at will."""
+    largest = float(np.abs(weights).max(initial=0.0))
+    if largest == 0.0:
+        return weights
+    weights = weights / largest  # first: squares of tiny numbers are 0
+    return np.asarray(weights / np.linalg.norm(weights))

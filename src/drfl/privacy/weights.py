@@ -27,7 +27,7 @@ SHARE = 0.1  # of what there is to tell may be lost to a wide window
 
 
 @dataclass(frozen=True)
-class Dual:
+class DualPoint:
     r"""What makes a cut: a slope v of every row's loss, and the share of it that is flipped."""
 
     v: Array
@@ -68,22 +68,22 @@ class Slopes:
         none = np.zeros_like(z)
         return cls(loss, z, sign, none, none)
 
-    def weights(self, dual: Dual) -> Array:
+    def weights(self, dual: DualPoint) -> Array:
         """The weights of the rows that a dual makes."""
         return self.sign * ((1.0 - dual.share) * dual.v - dual.share * self.turned)
 
-    def dual(self, weights: Array, v: Array) -> Dual:
+    def dual(self, weights: Array, v: Array) -> DualPoint:
         """What has these weights: flipped shares change first, then slopes, which were v."""
         low, high = self.loss.slope_range
         wanted = self.sign * weights
         plain = np.clip(wanted, low, high)
         if math.isinf(self.price):
-            return Dual(plain, self.share)
+            return DualPoint(plain, self.share)
         own = np.where(self.share > 0.0, v, plain)
         room = -self.turned - own
         share = np.where(room > 0.0, (wanted - own) / np.where(room > 0.0, room, 1.0), 0.0)
         share = np.clip(share, 0.0, 1.0)
-        return Dual(np.where(share > 0.0, own, plain), share)
+        return DualPoint(np.where(share > 0.0, own, plain), share)
 
     def bounds(self) -> tuple[Array, Array]:
         """The least and the largest weight of every row."""
@@ -91,14 +91,14 @@ class Slopes:
         ends = self.sign * low, self.sign * np.maximum(high, -self.turned)
         return np.minimum(*ends), np.maximum(*ends)
 
-    def conjugate(self, dual: Dual) -> Array:
+    def conjugate(self, dual: DualPoint) -> Array:
         """What the slopes cost in the constant, row by row."""
         cost = (1.0 - dual.share) * self.loss.conjugate(dual.v)
         return (
             cost if math.isinf(self.price) else cost + dual.share * self.loss.conjugate(self.turned)
         )
 
-    def touch(self, dual: Dual) -> float:
+    def touch(self, dual: DualPoint) -> float:
         """What the cut says of the mean loss at z, flips paid for."""
         gain = self.sign * self.weights(dual) * self.z - self.conjugate(dual)
         if dual.share.any():
@@ -126,7 +126,7 @@ def averaged(loss: Loss, z: Array, delta: float) -> Array:
     return np.clip(v, *loss.slope_range)
 
 
-def fresh_dual(slopes: Slopes, leverage: Leverage, k: int, known: float) -> Dual | None:
+def fresh_dual(slopes: Slopes, leverage: Leverage, k: int, known: float) -> DualPoint | None:
     """A dual whose weights may leave, with a cut at z that is well above what is known there.
 
     The widest window that gives most of what there is to tell: narrow ones, which put more weight
@@ -134,9 +134,9 @@ def fresh_dual(slopes: Slopes, leverage: Leverage, k: int, known: float) -> Dual
     """
     best, most = None, -math.inf
     low, high = slopes.bounds()
-    exact = slopes.touch(Dual(slopes.loss.slope(slopes.z), slopes.share))
+    exact = slopes.touch(DualPoint(slopes.loss.slope(slopes.z), slopes.share))
     enough = exact - SHARE * (exact - known)
-    windows = [Dual(v, slopes.share) for v in slopes.windows(k)]
+    windows = [DualPoint(v, slopes.share) for v in slopes.windows(k)]
     wide = [dual for dual in windows if slopes.touch(dual) >= enough]
     for dual in (*reversed(wide), *windows[len(wide) :]):
         if slopes.touch(dual) <= most:

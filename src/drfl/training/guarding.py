@@ -13,7 +13,7 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.client import Client
 from drfl.models import Model
-from drfl.privacy import Guard, SpentError, guard_line, release_metric
+from drfl.privacy import Guard, SpentError, guard_line, meaning_of, release_metric
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import Settings
 
@@ -95,7 +95,9 @@ def guarded_metrics(model: Model, client: Client, scores: Array, y: Array) -> di
     guard, ledger = client.guard, client.ledger
     assert guard is not None
     assert ledger is not None
-    question = hashlib.sha256(model.coef.tobytes() + model.intercept.tobytes()).digest()
+    sha = hashlib.sha256(meaning_of(client.rows))
+    sha.update(model.coef.tobytes() + model.intercept.tobytes())
+    question = sha.digest()
 
     def told(name: str, per_row: Any) -> float:
         try:

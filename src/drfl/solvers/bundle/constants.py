@@ -50,8 +50,8 @@ def _constant(site: Site, g: NDArray[np.float64]) -> float:
     if site.ledger is None or site.guard is None:
         return constant
     # Whether a slope is possible is a number like any other: it is counted as well.
-    name, most = f"constant of {site.oracle.loss!r}", site.guard.scalars
-    return release_scalar(site.ledger, name, g.tobytes(), constant, most, up=False)
+    question, most = keeper_of(site).family + (g + 0.0).tobytes(), site.guard.scalars
+    return release_scalar(site.ledger, "constant", question, constant, most, up=False)
 
 
 def _value(site: Site, x: NDArray[np.float64]) -> float:

@@ -41,4 +41,8 @@ def keeper_of(site: Site) -> Keeper:
     assert site.guard is not None
     assert site.ledger is not None
     assert isinstance(site.oracle, WholeSpaceOracle)  # the site was refused otherwise
-    return Keeper(site.oracle, site.ledger, site.guard.answers)
+    if "keeper" not in site.memory:
+        site.memory["keeper"] = Keeper(site.oracle, site.ledger, site.guard.answers)
+    keeper = site.memory["keeper"]
+    assert isinstance(keeper, Keeper)
+    return keeper

@@ -6,12 +6,18 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from drfl.losses import Loss
+from drfl.losses import LOSSES, Loss
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.supports import WholeSpace
 
 OTHER = "other"
+# Between which a loss may be chosen, epsilons in units of the targets' root mean square.
+PARAMETERS = {
+    "huber": {"epsilon": (1e-2, 1e2)},
+    "epsilon_insensitive": {"epsilon": (0.0, 10.0)},
+    "pinball": {"quantile": (0.01, 0.99)},
+}
 
 
 def require_enough(rows: Rows, k: int) -> None:
@@ -54,8 +60,8 @@ def require_columns(n_rows: int, n_features: int, k: int) -> None:
         )
 
 
-def require_known(problem: Problem, name: str) -> None:
-    """Refuse by name what a guard has no weights for."""
+def require_answerable(problem: Problem, name: str, rows: Rows) -> None:
+    """Refuse by name what a guard has no weights for, or whose numbers no grid would hide."""
     ball = problem.ball_of(name)
     if problem.shared_ball:
         raise ValueError("a guard does not know shared_ball=True: take guard=None or False")
@@ -64,6 +70,19 @@ def require_known(problem: Problem, name: str) -> None:
         raise ValueError(
             f"a guard does not know the support {kind}: take the whole space, or guard=None"
         )
+    loss = problem.loss
+    if type(loss) not in LOSSES.values():
+        raise ValueError(f"a guard knows the losses {', '.join(LOSSES)}, not {loss.name!r}")
+    size = float(np.sqrt(np.mean(np.square(rows.y))))
+    for key, (low, high) in PARAMETERS.get(loss.name, {}).items():
+        unit = 1.0 if key == "quantile" else size
+        value = getattr(loss, key)
+        if not low * unit <= value <= high * unit:
+            relative = "" if key == "quantile" else " times the size of the target"
+            raise ValueError(
+                f"a guard knows {loss.name} with {key} from {low:g} to {high:g}{relative}, "
+                f"not {value:g}"
+            )
 
 
 def class_counts(rows: Rows) -> list[int]:
