@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl import checks
 from drfl.arrays import Array
 from drfl.client import Handler, Site
 from drfl.native.base import NativeSession
@@ -26,7 +27,6 @@ from drfl.native.client_loss import ClientLoss
 from drfl.native.exchange import weighted_mean
 from drfl.native.local import MODEL, NUMBER, REQUEST, Arrays, Local, checked, needed, respond
 from drfl.native.saddle import SaddleMethod, SaddleSession
-from drfl.native.settings import require_whole
 from drfl.problem import Problem
 from drfl.supports import WholeSpace
 from drfl.wire import Message, Schema
@@ -140,8 +140,8 @@ class DoubleLoop(SaddleMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_whole("weight_steps", self.weight_steps, 1)
-        require_whole("multiplier_steps", self.multiplier_steps, 1)
+        checks.whole("weight_steps", self.weight_steps, least=1)
+        checks.whole("multiplier_steps", self.multiplier_steps, least=1)
 
     def refuse(self, problem: Problem, names: Sequence[str]) -> None:
         whole = problem.support_kind is WholeSpace and not problem.shared_ball

@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from drfl.files import write_json
 from drfl.problem import from_json, to_json
 
 Row = dict[str, Any]
@@ -71,11 +72,8 @@ class Records:
             os.fsync(file.fileno())
 
     def _begin(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         header = {**self.identity, "packages": {name: version(name) for name in PACKAGES}}
-        fresh = self.path.with_suffix(".new")
-        fresh.write_text(json.dumps(header) + "\n", encoding="utf-8")
-        fresh.replace(self.path)
+        write_json(self.path, header, indent=None)
 
     def _read(self) -> None:
         text = self.path.read_bytes()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from drfl.files import write_text
 from experiments.pool import run_tasks
 from experiments.records import Records, key
 from experiments.registry import find
@@ -100,6 +101,4 @@ def cores() -> int:
 
 
 def _write(path: Path, lines: Sequence[str]) -> None:
-    fresh = path.with_suffix(".new")
-    fresh.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    fresh.replace(path)
+    write_text(path, "\n".join(lines) + "\n")

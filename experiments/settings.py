@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 
+from drfl import checks
 from drfl._registry import lookup
 
 
@@ -82,8 +82,7 @@ def one_of(name: str, value: str, *known: str) -> None:
 
 def at_least(name: str, value: float, least: float) -> None:
     """Refuse a number that is too small, or none."""
-    if not (value >= least and math.isfinite(value)):
-        raise ValueError(f"{name} must be at least {least:g}, got {value:g}")
+    checks.number(name, value, least=least)
 
 
 def increasing(name: str, values: Iterable[float], least: float) -> None:

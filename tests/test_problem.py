@@ -177,7 +177,7 @@ def changed(path, value):
         (changed(["loss", "name"], "hubber"), "did you mean 'huber'"),
         (changed(["loss", "name"], "hinge"), "a loss must be an object with exactly"),
         (changed(["loss", "epsilon"], None), "a loss must be an object with exactly"),
-        (changed(["loss", "epsilon"], -1), "epsilon > 0"),
+        (changed(["loss", "epsilon"], -1), "epsilon of huber must be a finite number > 0"),
         (changed(["loss", "epsilon"], "much"), "a loss has a field of the wrong type"),
         (changed(["loss", "epsilon"], True), "'epsilon' of a loss must not be true or false"),
         (changed(["ball"], 3), "a ball must be an object"),

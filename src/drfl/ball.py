@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 
+from drfl import checks
 from drfl.norms import Norm, make_norm
 from drfl.supports import Support, WholeSpace
 
@@ -50,22 +50,15 @@ class Ball:
         label_cost: float = math.inf,
         support: Support | None = None,
     ) -> None:
-        for name, value in (("radius", radius), ("label_cost", label_cost)):
-            if not isinstance(value, Real):
-                raise TypeError(f"{name} must be a number, got {type(value).__name__}: {value!r}")
-        if not (math.isfinite(radius) and radius >= 0.0):
-            raise ValueError(f"radius must be a finite number >= 0, got {radius}")
-        if not label_cost > 0.0:
-            raise ValueError(
-                f"label_cost must be > 0 (math.inf: labels never move), got {label_cost}"
-            )
+        radius = checks.number("radius", radius, least=0.0)
+        label_cost = checks.number("label_cost", label_cost, above=0.0, infinite=True)
         if not isinstance(support, Support | None):
             raise TypeError(
                 "support must be a Box, a Polyhedron or None (the whole space), got "
                 f"{type(support).__name__}"
             )
         set_field = object.__setattr__  # the record is frozen
-        set_field(self, "radius", float(radius))
+        set_field(self, "radius", radius)
         set_field(self, "norm", make_norm(norm))
-        set_field(self, "label_cost", float(label_cost))
+        set_field(self, "label_cost", label_cost)
         set_field(self, "support", support or WholeSpace())

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from drfl.engines import Answers
+from drfl.files import PRIVATE, write_bytes
 from drfl.wire import Message, WireError, decode, encode
 
 MAGIC = b"drfl-checkpoint 1\n"
@@ -89,13 +90,7 @@ class Checkpoint:
 
     def _create(self) -> None:
         head = MAGIC + json.dumps(self.identity).encode() + b"\n"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_name(self.path.name + ".partial")
-        with partial.open("wb") as file:
-            file.write(head)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, self.path)
+        write_bytes(self.path, head, mode=PRIVATE)  # its cuts tell of rows
         self._start = self._end = len(head)
 
     def _check(self) -> int:

@@ -7,14 +7,13 @@ All stand in one file, so that a new one is written beside its like.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from drfl import checks
 from drfl._registry import lookup
 from drfl.arrays import Array
 
@@ -162,9 +161,7 @@ class Huber(Loss):
     task = "regression"
 
     def __post_init__(self) -> None:
-        _require_number("huber", "epsilon", self.epsilon)
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0.0):
-            raise ValueError(f"huber needs a finite epsilon > 0, got epsilon={self.epsilon}")
+        checks.number("epsilon of huber", self.epsilon, above=0.0)
         object.__setattr__(self, "slope_range", (-self.epsilon, self.epsilon))
 
     def value(self, z: Array) -> Array:
@@ -193,11 +190,7 @@ class EpsilonInsensitive(Loss):
     task = "regression"
 
     def __post_init__(self) -> None:
-        _require_number("epsilon_insensitive", "epsilon", self.epsilon)
-        if not (math.isfinite(self.epsilon) and self.epsilon >= 0.0):
-            raise ValueError(
-                f"epsilon_insensitive needs a finite epsilon >= 0, got epsilon={self.epsilon}"
-            )
+        checks.number("epsilon of epsilon_insensitive", self.epsilon, least=0.0)
         eps = self.epsilon
         object.__setattr__(self, "slope_range", (-1.0, 1.0))
         object.__setattr__(self, "pieces", (Piece(1.0, -eps), Piece(-1.0, -eps), Piece(0.0, 0.0)))
@@ -223,9 +216,7 @@ class Pinball(Loss):
 
     def __post_init__(self) -> None:
         tau = self.quantile
-        _require_number("pinball", "quantile", tau)
-        if not 0.0 < tau < 1.0:
-            raise ValueError(f"pinball needs a quantile strictly between 0 and 1, got {tau}")
+        checks.number("quantile of pinball", tau, above=0.0, below=1.0)
         object.__setattr__(self, "slope_range", (-tau, 1.0 - tau))
         object.__setattr__(self, "pieces", (Piece(1.0 - tau, 0.0), Piece(-tau, 0.0)))
         object.__setattr__(self, "kinks", (0.0,))
@@ -263,13 +254,6 @@ def make_loss(loss: str | Loss, **params: Any) -> Loss:
         takes = ", ".join(fields) or "no parameter"
         raise TypeError(f"loss {loss!r} takes {takes}, got {', '.join(params)}")
     return kind(**params)
-
-
-def _require_number(loss: str, parameter: str, value: float) -> None:
-    if not isinstance(value, Real):
-        raise TypeError(
-            f"{loss} needs a number as its {parameter}, got {type(value).__name__}: {value!r}"
-        )
 
 
 def _xlogx(a: Array) -> Array:

@@ -8,13 +8,12 @@ the difference itself, so that p = 1 lets the mass :math:`\theta/2` move between
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 
 import numpy as np
 
+from drfl import checks
 from drfl._registry import lookup
 from drfl._weight_sets import PROJECT, WORST, project_capped
 from drfl.arrays import Array
@@ -118,8 +117,7 @@ class Mixture:
 
         By Moreau's identity it is :math:`v-P_Q(cv)/c`.
         """
-        if not (math.isfinite(c) and c > 0.0):
-            raise ValueError(f"prox needs a finite c > 0, got c={c}")
+        c = checks.number("c of prox", c, above=0.0)
         v = _checked_vector("v", v)
         return v - self.project(c * v) / c
 
@@ -183,11 +181,7 @@ def _checked_center(center: str | Vector) -> str | tuple[float, ...]:
 
 
 def _checked_radius(radius: float) -> float:
-    if not isinstance(radius, Real):
-        raise TypeError(f"the radius of a mixture must be a number, got {type(radius).__name__}")
-    if not radius >= 0.0:  # NaN fails this too
-        raise ValueError(f"the radius of a mixture must lie in [0, inf], got {radius}")
-    return float(radius)
+    return checks.number("the radius of a mixture", radius, least=0.0, infinite=True)
 
 
 def _checked_p(p: float) -> float:

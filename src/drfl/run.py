@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from numbers import Real
 from typing import Any
 
+from drfl import checks
 from drfl.ball import Ball
 from drfl.checkpoint import Checkpoint, CheckpointError, digest
 from drfl.client import Party
@@ -140,14 +139,11 @@ def _check_settings(
         raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
     if problem.shared_ball and not solver.shared_ball:
         raise ValueError(f"the solver {solver.name!r} has no shared ball: take shared_ball=False")
-    if not (isinstance(tol, Real) and 0.0 < tol < math.inf):
-        raise ValueError(f"tol must be a finite number > 0, got {tol!r}")
-    if isinstance(max_rounds, bool) or not isinstance(max_rounds, int) or max_rounds < 1:
-        raise ValueError(f"max_rounds must be a whole number >= 1, got {max_rounds!r}")
+    checks.number("tol", tol, above=0.0)
+    checks.whole("max_rounds", max_rounds, least=1)
     if not (isinstance(callbacks, Sequence) and all(callable(c) for c in callbacks)):
         raise TypeError("callbacks must be a list of callables that take a Record")
-    if not (deadline is None or (isinstance(deadline, Real) and 0.0 < deadline < math.inf)):
-        raise ValueError(f"deadline must be None or a finite number of seconds > 0: {deadline!r}")
+    checks.optional(checks.number, "deadline", deadline, above=0.0)
 
 
 def _checked_names(problem: Problem, clients: Sequence[Party]) -> tuple[str, ...]:

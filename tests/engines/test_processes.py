@@ -194,7 +194,7 @@ def test_workers_are_processes_that_stay(workers, count):
     ],
 )
 def test_bad_settings_are_refused(settings, why):
-    with pytest.raises(ValueError, match=why):
+    with pytest.raises((TypeError, ValueError), match=why):
         ProcessesEngine(**settings)
 
 

@@ -18,7 +18,7 @@ from drfl.solvers import StatusKind
 @pytest.mark.parametrize(
     ("make", "error", "why"),
     [
-        (lambda: FedAvg(local_steps=0), ValueError, "local_steps must be at least 1"),
+        (lambda: FedAvg(local_steps=0), ValueError, "local_steps must be a whole number >= 1"),
         (lambda: FedAvg(local_steps=2.5), TypeError, "local_steps must be a whole number"),
         (lambda: FedAvg(participation=0.0), ValueError, "participation must be"),
         (lambda: FedAvg(participation=1.5), ValueError, "> 0 and <= 1"),
@@ -27,7 +27,7 @@ from drfl.solvers import StatusKind
         (lambda: Scaffold(batch_size=0), ValueError, "batch_size"),
         (lambda: QFFL(q=math.inf), ValueError, "q must be"),
         (lambda: WAFL(gamma=0.0), ValueError, "gamma must be"),
-        (lambda: AFL(weight_step="big"), TypeError, "weight_step must be a number or None"),
+        (lambda: AFL(weight_step="big"), TypeError, "weight_step must be None or a number"),
         (lambda: AFL(averaged=1), TypeError, "averaged must be True or False"),
         (lambda: FedADMM(penalty=0.0), ValueError, "penalty must be"),
         (lambda: DRFA(seed=-1), ValueError, "seed"),

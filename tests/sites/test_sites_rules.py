@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from drfl.files import write_json
 from drfl.sites.hardening import (
     LOGGING,
     OTHER_ROLES,
@@ -16,7 +17,7 @@ from drfl.sites.hardening import (
 from drfl.sites.job import CLIENT_CONFIG, server_config
 from drfl.sites.kit import Kit
 from drfl.sites.refusal import OnlyDrfl, close_back_door
-from drfl.sites.submission import make_order, write_job, write_json
+from drfl.sites.submission import make_order, write_job
 
 
 def test_settings_are_those_that_flare_would_write(layout, tmp_path):

@@ -17,6 +17,7 @@ from sites_kit import (
     write_project,
 )
 
+from drfl.files import write_json
 from drfl.sites.handshake import EntryError, shake_hands
 from drfl.sites.hardening import ORG
 from drfl.sites.job import CLIENT_CONFIG
@@ -24,7 +25,7 @@ from drfl.sites.kit import Kit
 from drfl.sites.processes import wait_until
 from drfl.sites.session import connect
 from drfl.sites.start import MODULES
-from drfl.sites.submission import make_order, write_job, write_json
+from drfl.sites.submission import make_order, write_job
 
 
 @pytest.fixture(scope="module")

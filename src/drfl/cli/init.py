@@ -25,7 +25,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write a settings file."""
     from drfl.cli.main import OK
-    from drfl.models.store import write_text
+    from drfl.files import write_text
     from drfl.tables import read_table
     from drfl.training.settings import named_files
 

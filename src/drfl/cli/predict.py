@@ -32,8 +32,8 @@ def fill(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Predict."""
     from drfl.cli.main import OK, say
+    from drfl.files import replacing
     from drfl.models import read_model
-    from drfl.models.store import replacing
     from drfl.training.files import read_rows
 
     model = read_model(options.model)

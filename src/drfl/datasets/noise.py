@@ -8,7 +8,6 @@ The noise may leave a box or polyhedron that held the data: use the whole space,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
+from drfl import checks
 from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.datasets._checks import check_rng
@@ -119,10 +119,8 @@ def _per_client(what: str, value: PerClient, names: Sequence[Hashable]) -> Array
 
 
 def _check_moments(mean: float, std: float) -> None:
-    if not math.isfinite(mean):
-        raise ValueError(f"the mean of the noise must be finite, got {mean}")
-    if not (math.isfinite(std) and std >= 0.0):
-        raise ValueError(f"the standard deviation of the noise must be finite and >= 0, got {std}")
+    checks.number("the mean of the noise", mean)
+    checks.number("the standard deviation of the noise", std, least=0.0)
 
 
 def _dense(X: ArrayLike) -> Array:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from drfl import checks
 from drfl.datasets._checks import (
     check_classes,
     check_finite,
@@ -126,8 +127,7 @@ def sorted_skew(
     """
     target = check_finite("y", y)
     n_rows, n_clients = check_sizes(len(target), n_clients)
-    if not (math.isfinite(noise) and noise >= 0.0):
-        raise ValueError(f"noise must be finite and >= 0, got {noise}")
+    noise = checks.number("noise", noise, least=0.0)
     check_rng(rng)
     key = target + noise * target.std() * rng.standard_normal(n_rows)
     return _cut(np.argsort(key, kind="stable"), n_clients)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
 
+from drfl import checks
 from drfl.client import Client, Handler, Party, at_hand
 from drfl.engines.base import Answers, Engine, require_known
 from drfl.engines.place import Place
@@ -45,11 +46,8 @@ class ProcessesEngine(Engine):
     name = "processes"
 
     def __init__(self, *, workers: int | None = None, restarts: int = 3) -> None:
-        if not (workers is None or _is_count(workers, 1)):
-            raise ValueError(f"workers must be None or a whole number >= 1, got {workers!r}")
-        if not _is_count(restarts, 0):
-            raise ValueError(f"restarts must be a whole number >= 0, got {restarts!r}")
-        self.workers, self.restarts = workers, restarts
+        self.workers: int | None = checks.optional(checks.whole, "workers", workers, least=1)
+        self.restarts = checks.whole("restarts", restarts, least=0)
         self._names: tuple[str, ...] = ()
         self._places: list[Place] = []
         self._news: SimpleQueue[News] = SimpleQueue()
@@ -129,10 +127,6 @@ class ProcessesEngine(Engine):
         for place in self._places:
             place.join()
         self._names, self._places = (), []
-
-
-def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _groups(clients: Sequence[Client], most: int) -> list[list[Client]]:

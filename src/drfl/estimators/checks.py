@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from drfl._registry import listed, lookup
+from drfl.checks import is_number, number, whole
 from drfl.engines import ENGINES, Engine
 from drfl.losses import LOSSES, Loss, Task, make_loss
 from drfl.mixture import Mixture
@@ -18,27 +19,6 @@ from drfl.supports import Support
 
 Radius = str | float | dict[Any, float] | tuple[float, ...]
 """Checked: "auto", one number, one by client name, or one per client in order."""
-
-
-def number(name: str, value: Any) -> float:
-    """A number, whatever its type."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    return float(value)
-
-
-def whole(name: str, value: Any) -> int:
-    """A whole number; True and False are 1 and 0."""
-    if not isinstance(value, Integral | np.bool_):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
-    return int(value)
-
-
-def flag(name: str, value: Any) -> bool:
-    """True or False."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
-    return bool(value)
 
 
 def loss_of(params: Mapping[str, Any], task: Task) -> Loss:
@@ -61,17 +41,15 @@ def radius_of(radius: Any) -> Radius:
         return {name: _distance(f"the radius of {name!r}", radius[name]) for name in radius}
     if isinstance(radius, list | tuple) or (isinstance(radius, np.ndarray) and radius.ndim == 1):
         return tuple(_distance(f"entry {k} of radius", value) for k, value in enumerate(radius))
-    if isinstance(radius, Real) and not isinstance(radius, bool):
+    if is_number(radius):
         return _distance("radius", radius)
     raise TypeError(f"radius must be 'auto', a number, or one number per client, got {radius!r}")
 
 
 def mixture_of(params: Mapping[str, Any]) -> Mixture:
     """The set of the clients' weights."""
-    radius = number("mixture_radius", params["mixture_radius"])
-    if not radius >= 0.0:  # NaN fails this too
-        raise ValueError(f"mixture_radius must lie in [0, inf], got {radius!r}")
-    p = number("mixture_norm", params["mixture_norm"])
+    radius = number("mixture_radius", params["mixture_radius"], least=0.0, infinite=True)
+    p = number("mixture_norm", params["mixture_norm"], infinite=True)
     if p not in (1.0, 2.0, math.inf):
         raise ValueError(f"mixture_norm must be 1, 2 or math.inf, got {p!r}")
     return Mixture(params["mixture_center"], radius, p)
@@ -106,8 +84,10 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
+def verbose_of(verbose: Any) -> int:
+    """How much is said; True and False are 1 and 0."""
+    return whole("verbose", int(verbose) if isinstance(verbose, bool | np.bool_) else verbose)
+
+
 def _distance(name: str, value: Any) -> float:
-    distance = number(name, value)
-    if not 0.0 <= distance < math.inf:
-        raise ValueError(f"{name} must be a finite number >= 0, got {distance!r}")
-    return distance
+    return number(name, value, least=0.0)

@@ -10,6 +10,7 @@ from typing import Any
 from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.ball import Ball
+from drfl.checks import flag, number, whole
 from drfl.engines import Engine
 from drfl.estimators import checks
 from drfl.losses import Loss, Task
@@ -64,17 +65,17 @@ class Choices:
             radius=checks.radius_of(params["radius"]),
             ball=Ball(
                 norm=params["norm"],
-                label_cost=checks.number("label_cost", params["label_cost"]),
+                label_cost=number("label_cost", params["label_cost"], infinite=True),
                 support=checks.support_of(params["support"]),
             ),
             mixture=checks.mixture_of(params),
-            fit_intercept=checks.flag("fit_intercept", params["fit_intercept"]),
+            fit_intercept=flag("fit_intercept", params["fit_intercept"]),
             solver=params["solver"],
             curvature=checks.curvature_of(params["curvature"]),
-            tol=checks.number("tol", params["tol"]),
-            max_rounds=checks.whole("max_rounds", params["max_rounds"]),
+            tol=number("tol", params["tol"]),
+            max_rounds=whole("max_rounds", params["max_rounds"]),
             engine=checks.engine_of(params["engine"]),
-            verbose=checks.whole("verbose", params["verbose"]),
+            verbose=checks.verbose_of(params["verbose"]),
             seed=checks.seed_of(params["random_state"]),
             shared_ball=params["shared_ball"],
         )

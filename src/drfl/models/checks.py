@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from drfl import checks
 from drfl.models.errors import ModelError
 from drfl.problem import from_json
 
@@ -39,7 +40,7 @@ def text(name: str, value: Any) -> str:
 def number(name: str, value: Any) -> float:
     """A number, also one that JSON lacks."""
     value = from_json(value) if isinstance(value, str) else value
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not checks.is_number(value):  # what it is instead is not repeated: it may be anything
         raise ModelError(f"{name!r} must be a number")
     try:
         return float(value)
@@ -65,9 +66,9 @@ def positive(name: str, value: Any) -> float:
 
 def whole(name: str, value: Any) -> int:
     """A whole number >= 0."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if not checks.is_whole(value) or value < 0:
         raise ModelError(f"{name!r} must be a whole number >= 0")
-    return value
+    return int(value)
 
 
 def one_of(name: str, value: Any, known: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from drfl.files import write_bytes
 from drfl.models.document import Model
 from drfl.tables import OTHER, Number
 
@@ -40,10 +41,7 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
         graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=9
     )
     onnx.checker.check_model(made, full_check=True)
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    partial.write_bytes(made.SerializeToString())
-    os.replace(partial, target)
+    write_bytes(Path(path), made.SerializeToString())
 
 
 class _Graph:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
+from drfl.files import write_json
 from drfl.models.document import Model
 from drfl.models.errors import ModelError
 from drfl.models.plain import from_plain, to_plain
@@ -19,7 +19,7 @@ LARGEST = 1_000_000_000
 
 def write_model(model: Model, path: str | os.PathLike[str]) -> None:
     """Write a model file; whoever reads it sees the old one or the whole new one."""
-    write_text(Path(path), json.dumps(to_plain(model), indent=1, allow_nan=False) + "\n")
+    write_json(Path(path), to_plain(model))
 
 
 def read_model(path: str | os.PathLike[str]) -> Model:
@@ -45,27 +45,6 @@ def read_model(path: str | os.PathLike[str]) -> Model:
         raise ModelError(f"{path} is no JSON, or was cut off or edited ({where})") from None
     except (ValueError, RecursionError):  # not UTF-8; a number or a nesting beyond all limits
         raise ModelError(f"{path} is not a model file of drfl, or a damaged one") from None
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a file by a text, at once or not at all."""
-    with replacing(path) as file:
-        file.write(text)
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[TextIO]:
-    """A file to write to; it takes the place of another when all is written, or never."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl import checks
 from drfl.client import Handler, Site
 from drfl.native.base import NativeSession
 from drfl.native.client_loss import ClientLoss
@@ -36,7 +37,7 @@ from drfl.native.local import (
     optional,
     respond,
 )
-from drfl.native.settings import LocalMethod, require
+from drfl.native.settings import LocalMethod
 from drfl.wire import Message, Schema
 
 # The penalty by default, in units of the largest curvature: what needed few rounds untuned.
@@ -122,5 +123,5 @@ class FedADMM(LocalMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require("penalty", self.penalty, above=0.0, none=True)
-        require("server_step", self.server_step, above=0.0, none=True)
+        checks.optional(checks.number, "penalty", self.penalty, above=0.0)
+        checks.optional(checks.number, "server_step", self.server_step, above=0.0)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl import checks
 from drfl.client import Handler, Site
 from drfl.native.base import NativeSession
 from drfl.native.client_loss import ClientLoss
@@ -28,7 +29,7 @@ from drfl.native.local import (
     needed,
     respond,
 )
-from drfl.native.settings import LocalMethod, require
+from drfl.native.settings import LocalMethod
 from drfl.wire import Message, Schema
 
 
@@ -79,4 +80,4 @@ class FedProx(LocalMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require("mu", self.mu, least=0.0)
+        checks.number("mu", self.mu, least=0.0)

@@ -20,13 +20,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl import checks
 from drfl.arrays import Array
 from drfl.client import Handler, Site
 from drfl.native.base import NativeSession
 from drfl.native.client_loss import ClientLoss
 from drfl.native.fedavg import step as walk_from_x
 from drfl.native.local import MODEL, NUMBER, REQUEST, Arrays, checked, needed, respond
-from drfl.native.settings import LocalMethod, require
+from drfl.native.settings import LocalMethod
 from drfl.wire import Message, Schema
 
 REPLIES: dict[int, Schema] = {1: {"model": MODEL, "loss": NUMBER}}
@@ -97,4 +98,4 @@ class QFFL(LocalMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require("q", self.q, least=0.0)
+        checks.number("q", self.q, least=0.0)

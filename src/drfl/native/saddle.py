@@ -7,9 +7,10 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
+from drfl import checks
 from drfl.arrays import Array
 from drfl.native.base import NativeSession
-from drfl.native.settings import Native, require
+from drfl.native.settings import Native
 
 # Steps of the weights by default, in units of the mean loss of the zero model: what did well on
 # standardised data where steps stay the same, and where they fade.
@@ -35,7 +36,7 @@ class SaddleMethod(Native):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require("weight_step", self.weight_step, above=0.0, none=True)
+        checks.optional(checks.number, "weight_step", self.weight_step, above=0.0)
         if not isinstance(self.averaged, bool):
             raise TypeError(f"averaged must be True or False, got {self.averaged!r}")
 

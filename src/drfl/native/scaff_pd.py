@@ -29,6 +29,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl import checks
 from drfl.arrays import Array
 from drfl.client import Handler, Site
 from drfl.native.afl import REPLIES as LOSS_AND_GRADIENT
@@ -40,7 +41,6 @@ from drfl.native.fedavg import REPLIES as END
 from drfl.native.local import MODEL, REQUEST, Arrays, Local, checked, optional, respond
 from drfl.native.saddle import SaddleMethod, SaddleSession
 from drfl.native.scaffold import corrected
-from drfl.native.settings import require, require_whole
 from drfl.wire import Message, Schema
 
 TELL, WALK = 1, 2
@@ -175,7 +175,7 @@ class ScaffPD(SaddleMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_whole("local_steps", self.local_steps, 1)
-        require("server_step", self.server_step, above=0.0)
-        require("concavity", self.concavity, least=0.0)
-        require("strong_convexity", self.strong_convexity, least=0.0)
+        checks.whole("local_steps", self.local_steps, least=1)
+        checks.number("server_step", self.server_step, above=0.0)
+        checks.number("concavity", self.concavity, least=0.0)
+        checks.number("strong_convexity", self.strong_convexity, least=0.0)

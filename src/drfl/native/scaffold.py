@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl import checks
 from drfl.client import Handler, Site
 from drfl.native.base import NativeSession
 from drfl.native.client_loss import ClientLoss
@@ -35,7 +36,7 @@ from drfl.native.local import (
     optional,
     respond,
 )
-from drfl.native.settings import LocalMethod, require
+from drfl.native.settings import LocalMethod
 from drfl.wire import Message, Schema
 
 # The longest round, in steps of one over the curvature. Along a direction in which a share p of the
@@ -113,4 +114,4 @@ class Scaffold(LocalMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require("server_step", self.server_step, above=0.0)
+        checks.number("server_step", self.server_step, above=0.0)

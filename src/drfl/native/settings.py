@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from drfl import checks
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver
 from drfl.wire import Schema
@@ -59,12 +58,12 @@ class Native(Solver):
     """The server half."""
 
     def __post_init__(self) -> None:
-        require("step_size", self.step_size, above=0.0, none=True)
-        require("decay", self.decay, least=0.0, none=True)
-        require_whole("batch_size", self.batch_size, 1, none=True)
-        require_whole("seed", self.seed, 0)
-        require_whole("evaluate_every", self.evaluate_every, 1)
-        require("stop_change", self.stop_change, least=0.0)
+        checks.optional(checks.number, "step_size", self.step_size, above=0.0)
+        checks.optional(checks.number, "decay", self.decay, least=0.0)
+        checks.optional(checks.whole, "batch_size", self.batch_size, least=1)
+        checks.whole("seed", self.seed, least=0)
+        checks.whole("evaluate_every", self.evaluate_every, least=1)
+        checks.number("stop_change", self.stop_change, least=0.0)
 
     def start(
         self,
@@ -108,36 +107,5 @@ class LocalMethod(Native):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_whole("local_steps", self.local_steps, 1)
-        require("participation", self.participation, above=0.0, most=1.0)
-
-
-def require(
-    name: str,
-    value: Any,
-    *,
-    least: float = -math.inf,
-    above: float = -math.inf,
-    most: float = math.inf,
-    none: bool = False,
-) -> None:
-    """Refuse what is not a finite number within the bounds."""
-    if none and value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number{' or None' if none else ''}, got {value!r}")
-    number = float(value)
-    if not (math.isfinite(number) and least <= number <= most and number > above):
-        low = f"> {above:g}" if above > -math.inf else f">= {least:g}"
-        high = f" and <= {most:g}" if most < math.inf else ""
-        raise ValueError(f"{name} must be a finite number {low}{high}, got {value!r}")
-
-
-def require_whole(name: str, value: Any, least: int, *, none: bool = False) -> None:
-    """Refuse what is not a whole number, or too small a one."""
-    if none and value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be a whole number{' or None' if none else ''}, got {value!r}")
-    if not least <= int(value) < 2**63:
-        raise ValueError(f"{name} must be at least {least}, got {value!r}")
+        checks.whole("local_steps", self.local_steps, least=1)
+        checks.number("participation", self.participation, above=0.0, most=1.0)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl import checks
 from drfl.arrays import Array
 from drfl.client import Handler, Site
 from drfl.native.base import NativeSession
@@ -23,7 +24,7 @@ from drfl.native.client_loss import ClientLoss
 from drfl.native.fedavg import REPLIES, FedAvgSession, step
 from drfl.native.local import NUMBER, REQUEST, Arrays, Local, checked, respond
 from drfl.native.penalised import penalised
-from drfl.native.settings import LocalMethod, require
+from drfl.native.settings import LocalMethod
 from drfl.wire import Message, Schema, WireError
 
 
@@ -94,4 +95,4 @@ class WAFL(LocalMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require("gamma", self.gamma, above=0.0)
+        checks.number("gamma", self.gamma, above=0.0)

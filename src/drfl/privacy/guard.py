@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from drfl import checks
 from drfl.privacy.keys import rows_key
 from drfl.privacy.ledger import Ledger
 from drfl.privacy.refusals import class_counts, require_enough
@@ -50,14 +51,9 @@ class Guard:
     secret: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("k", "answers", "scalars"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise TypeError(f"{name} of a guard must be a whole number, got {value!r}")
-        if self.k < LEAST:
-            raise ValueError(f"k of a guard must be at least {LEAST}, got {self.k}")
-        if self.answers < 1 or self.scalars < 0:
-            raise ValueError("a guard needs answers >= 1 and scalars >= 0")
+        checks.whole("k of a guard", self.k, least=LEAST)
+        checks.whole("answers of a guard", self.answers, least=1)
+        checks.whole("scalars of a guard", self.scalars, least=0)
         if not isinstance(self.ledger, str | os.PathLike | None):
             raise TypeError(f"ledger of a guard must be a path, got {self.ledger!r}")
         if not isinstance(self.secret, bytes | None):

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from drfl.checkpoint import Checkpoint
+from drfl.files import write_text
 from drfl.models import Model, ModelError, read_model
-from drfl.models.store import write_text
 from drfl.problem import to_json
 from drfl.report.evidence import Evidence, Json, read_records, sentence
 from drfl.report.measure import Plan, Sample, measured

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from drfl._registry import lookup
 from drfl.arrays import Array
+from drfl.checks import number, whole
 from drfl.estimators import checks
 from drfl.estimators.base import RobustModel
 from drfl.selection.grid import Candidate, candidate, grid_points
@@ -39,7 +39,7 @@ def choose(
 ) -> Choice:
     """What `select` finds out, on clients wherever they are."""
     noise = checked_noise(rule, noise_scale)
-    folds, shown = checks.whole("folds", folds), checks.whole("verbose", verbose)
+    folds, shown = whole("folds", folds), checks.verbose_of(verbose)
     seed = checks.seed_of(random_state)
     candidates = [candidate(estimator, p, roster) for p in grid_points(grid, roster.totals)]
     erm = -1
@@ -113,7 +113,4 @@ def checked_noise(rule: str, scale: Any) -> float:
         raise ValueError(
             "rule='noise' needs noise_scale: the standard deviation of the noise that you fear"
         )
-    number = checks.number("noise_scale", scale)
-    if not 0.0 < number < math.inf:
-        raise ValueError(f"noise_scale must be a finite number > 0, got {number!r}")
-    return number
+    return number("noise_scale", scale, above=0.0)

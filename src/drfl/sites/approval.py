@@ -7,12 +7,11 @@ answer holds for every job.
 
 from __future__ import annotations
 
-import json
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from drfl.models.store import write_text
+from drfl.files import write_json
 
 
 class Verdict(Enum):
@@ -46,6 +45,6 @@ class Approvals:
             said = answer.read_text(encoding="utf-8").strip()
         except FileNotFoundError:
             if not question.exists():
-                write_text(question, json.dumps(entry, indent=1) + "\n")
+                write_json(question, entry)
             return Verdict.NOT_YET
         return {"yes": Verdict.YES, "no": Verdict.NO}.get(said, Verdict.NOT_YET)

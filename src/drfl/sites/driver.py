@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from drfl.models.store import write_text
+from drfl.files import write_json
 from drfl.problem import to_json
 from drfl.sites.bulletin import Bulletin
 from drfl.sites.engine import SILENT, QuorumError, SitesEngine
@@ -64,7 +63,7 @@ def drive(text: str, present: Iterable[str], call: Call, results: Path, publish:
     except (ValueError, RuntimeError) as error:
         facts |= {"sentence": str(error)}
     outcome = {"schema": SCHEMA, **facts, "missing": missing, "resubmit": bool(missing)}
-    write_text(run / "outcome.json", json.dumps(to_json(outcome), indent=1) + "\n")
+    write_json(run / "outcome.json", to_json(outcome))
     bulletin.end("failed" if facts["exit"] == FAILED else "done", LAST_WORDS)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drfl.models.store import write_text
+from drfl.files import write_json, write_text
 from drfl.sites.certificates import write_private
 from drfl.sites.hardening import LOGGING, authorization, site_resources
 from drfl.sites.parcel import (
@@ -22,7 +22,6 @@ from drfl.sites.parcel import (
     contents_of,
     description_of,
 )
-from drfl.sites.submission import write_json
 
 
 @dataclass(frozen=True)

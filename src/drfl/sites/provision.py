@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from drfl.files import write_json
 from drfl.sites.certificates import Authority, common_name, days_left, load_certificate
 from drfl.sites.hardening import COORDINATOR, LOGGING, ROLE, authorization, server_resources
 from drfl.sites.parcel import CERTIFICATE, KEY, ROOT, pack
 from drfl.sites.project import Project
-from drfl.sites.submission import make_order, write_job, write_json
+from drfl.sites.submission import make_order, write_job
 
 
 class Layout:

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from drfl.models.store import write_text
+from drfl.files import write_json
 from drfl.problem import to_json
 from drfl.sites.job import CLIENT_CONFIG, server_config
 from drfl.sites.order import SCHEMA
@@ -58,8 +58,3 @@ def write_job(folder: Path, name: str, order: str) -> Path:
     write_json(config / "config_fed_server.json", server_config(order))
     write_json(config / "config_fed_client.json", CLIENT_CONFIG)
     return folder
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a file for FLARE."""
-    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")

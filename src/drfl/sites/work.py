@@ -13,8 +13,8 @@ from typing import Any
 
 from drfl._registry import listed
 from drfl.checkpoint import cut_back
+from drfl.files import write_json
 from drfl.models.plain import from_plain
-from drfl.models.store import write_text
 from drfl.preflight.server import preflight
 from drfl.preflight.wishes import array_text
 from drfl.problem import to_json
@@ -146,7 +146,7 @@ class Work:
         return self._found(explained_facts(explain(self.sites, model)))
 
     def _found(self, result: Any) -> dict[str, Any]:
-        write_text(self.run / "result.json", json.dumps(to_json(result)) + "\n")
+        write_json(self.run / "result.json", to_json(result), indent=None)
         exit = SHORT if self.engine.missing else OK
         return {"status": "done", "exit": exit, "sentence": ""}
 
@@ -157,7 +157,7 @@ SILENCES = "silent.json"
 
 def note_silent(state: Path, site: str) -> None:
     """Keep for the next attempt that this one went on without a site."""
-    write_text(state / SILENCES, json.dumps([*read_silent(state), site]) + "\n")
+    write_json(state / SILENCES, [*read_silent(state), site], indent=None)
 
 
 def read_silent(state: Path) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+
+from drfl import checks
 
 Read = Callable[[str, Any], Any]
 
@@ -49,34 +51,21 @@ def one_of(*known: str) -> Read:
 
 def number(name: str, value: Any) -> float:
     """A number; inf is one."""
-    try:
-        if isinstance(value, bool):
-            raise ValueError
-        result = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a number, got {value!r}") from None
-    if math.isnan(result):
-        raise ValueError(f"{name} must be a number, got nan")
-    return result
+    return float(_read(float, lambda found: checks.number(name, found, infinite=True), value))
 
 
 def whole(name: str, value: Any) -> int:
     """A whole number."""
-    try:
-        if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-            raise ValueError
-        return int(value)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name} must be a whole number, got {value!r}") from None
+    return int(_read(int, lambda found: checks.whole(name, found), value))
 
 
 def flag(name: str, value: Any) -> bool:
     """True or false."""
-    if isinstance(value, bool):
-        return value
     if value in ("true", "false"):
         return bool(value == "true")
-    raise ValueError(f"{name} must be true or false, got {value!r}")
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false, got {value!r}")
+    return value
 
 
 def texts(name: str, value: Any) -> tuple[str, ...]:
@@ -134,3 +123,16 @@ def bounds(name: str, value: Any) -> dict[str, tuple[float, float]]:
             raise ValueError(f"{name} of {column!r}: the bound {low:g} is above {high:g}")
         found[column] = (low, high)
     return found
+
+
+def _read(kind: type[float] | type[int], check: Callable[[Any], Any], value: Any) -> Any:
+    """A text of the command line, or a value of a file, as a number that passes a check."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = kind(value)
+    elif kind is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    try:
+        return check(value)
+    except TypeError as error:
+        raise ValueError(str(error)) from None

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from drfl.models.store import write_text
+from drfl.files import write_json, write_text
 from drfl.problem import to_json
 from drfl.training.settings import FREE, Settings, read_settings, to_toml
 
@@ -68,7 +68,7 @@ class RunFolder:
         path = self.checkpoint / "identity.json"
         now = json.loads(json.dumps(to_json(_identity(settings))))
         if not path.exists():
-            write_text(path, json.dumps(now, indent=1) + "\n")
+            write_json(path, now)
             return
         try:
             then = json.loads(path.read_text(encoding="utf-8"))
@@ -97,7 +97,7 @@ class RunFolder:
 
     def remember(self, name: str, value: Any) -> None:
         """Keep something for a resumed run."""
-        write_text(self.checkpoint / f"{name}.json", json.dumps(to_json(value)) + "\n")
+        write_json(self.checkpoint / f"{name}.json", to_json(value), indent=None)
 
 
 def _identity(settings: Settings) -> dict[str, Any]:

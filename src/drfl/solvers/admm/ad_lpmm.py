@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from drfl import checks
 from drfl.client import Handler
 from drfl.problem import Problem
 from drfl.solvers.admm.client import HANDLERS
@@ -28,7 +29,6 @@ from drfl.solvers.admm.operators import (
     update_z,
 )
 from drfl.solvers.admm.session import AdmmSession, Rounds
-from drfl.solvers.admm.settings import require_count, require_positive
 from drfl.solvers.base import Session, Solver
 
 
@@ -62,13 +62,12 @@ class AdLpmm(Solver):
     shared_ball: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        require_positive("c", self.c)
-        if not isinstance(self.tight, bool):
-            raise TypeError(f"tight must be True or False, got {self.tight!r}")
-        require_count("certify_every", self.certify_every)
-        require_count("seed", self.seed, least=0)
+        checks.number("c", self.c, above=0.0)
+        checks.flag("tight", self.tight)
+        checks.whole("certify_every", self.certify_every, least=1)
+        checks.whole("seed", self.seed, least=0)
         if self.batch_size is not None:
-            require_count("batch_size", self.batch_size)
+            checks.whole("batch_size", self.batch_size, least=1)
 
     def start(
         self,

@@ -25,6 +25,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from drfl import checks
 from drfl.arrays import Array
 from drfl.client import Handler
 from drfl.problem import Problem
@@ -32,7 +33,6 @@ from drfl.solvers.admm.client import HANDLERS
 from drfl.solvers.admm.exchange import Penalty
 from drfl.solvers.admm.operators import update_w
 from drfl.solvers.admm.session import AdmmSession, Rounds
-from drfl.solvers.admm.settings import require_count, require_positive
 from drfl.solvers.base import Session, Solver
 
 IMBALANCE = 3.0  # of the residuals, at which a penalty changes
@@ -66,11 +66,10 @@ class Admm(Solver):
     shared_ball: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        require_positive("relaxation", self.relaxation, below=2.0)
-        require_positive("penalty", self.penalty)
-        if not isinstance(self.adaptive, bool):
-            raise TypeError(f"adaptive must be True or False, got {self.adaptive!r}")
-        require_count("certify_every", self.certify_every)
+        checks.number("relaxation", self.relaxation, above=0.0, below=2.0)
+        checks.number("penalty", self.penalty, above=0.0)
+        checks.flag("adaptive", self.adaptive)
+        checks.whole("certify_every", self.certify_every, least=1)
 
     def start(
         self,
