@@ -41,19 +41,23 @@ mixtures = st.builds(
 
 
 @st.composite
-def balls(draw, names):
-    """One ball, or one for each name: with one norm and one kind of support."""
+def losses_with_balls(draw, names):
+    """A loss, and one ball or one for each name: with one norm and one kind of support."""
+    loss = draw(losses)
     norm, kind = draw(st.sampled_from(sorted(NORMS))), draw(st.sampled_from(sorted(supports)))
+    if not loss.pieces:  # what has no closed form is refused
+        kind = kind if norm == "l1" and kind == "box" else "whole space"
 
     def ball():
         cost = draw(st.one_of(st.floats(1e-9, 1e9), st.just(math.inf)))
         return Ball(draw(st.floats(0, 1e6)), norm, cost, draw(supports[kind]))
 
-    return {name: ball() for name in names} if draw(st.booleans()) else ball()
+    return loss, ({name: ball() for name in names} if draw(st.booleans()) else ball())
 
 
-@given(losses, balls(["north", "inf", "ö"]), mixtures, st.booleans())
-def test_json_round_trip_is_exact(loss, ball, mixture, fit_intercept):
+@given(losses_with_balls(["north", "inf", "ö"]), mixtures, st.booleans())
+def test_json_round_trip_is_exact(loss_and_ball, mixture, fit_intercept):
+    loss, ball = loss_and_ball
     problem = Problem(loss, ball, mixture, fit_intercept=fit_intercept)
     text = json.dumps(problem.to_dict(), allow_nan=False)
     again = Problem.from_dict(json.loads(text))

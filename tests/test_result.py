@@ -145,7 +145,13 @@ def test_a_status_says_what_was_proved():
         (-2.0, -3.0, 1.0, 0.5),
         (0.0, 0.0, 0.0, 0.0),
         (1.0, 1.0, 1.0, 0.0),
-        (1.0, 1.0 + 1e-16, 1.0, 0.0),
+        (1.0, 1.0 + 1e-15, 1.0, 0.0),
+        (1e-12, 2e-12, 1.0, 0.0),  # the rounding of sums of losses around 1
+        # Bounds that contradict each other prove nothing.
+        (1.0, 1.0 + 1e-6, 1.0, math.inf),
+        (0.493, 0.536, 1.0, math.inf),
+        (0.0, 1e-3, 0.0, math.inf),
+        (-1.0, -0.5, math.nan, math.inf),
         (0.0, -1.0, 0.0, math.inf),
         (1.0, -math.inf, 1.0, math.inf),
         # Unknown bounds prove nothing, whatever the other numbers are.

@@ -1,21 +1,23 @@
 """The loop, with a small solver: the optimum, the accounts, the ends, and what it refuses."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from drfl import reference
+from drfl import DRFLClassifier, reference
 from drfl.ball import Ball
 from drfl.client import Client
 from drfl.engines import SerialEngine
 from drfl.engines.base import Answers
+from drfl.losses import Hinge, Piece
 from drfl.mixture import Mixture
+from drfl.native import FedAvg
 from drfl.problem import Problem
 from drfl.run import solve
-from drfl.solvers import StatusKind
+from drfl.solvers import SOLVERS, Solver, StatusKind, make_solver
 from drfl.wire import Failure, Message, encode
 from kit import problems
 from kit.cutting_plane import CuttingPlane
@@ -333,3 +335,93 @@ def test_what_was_sent_is_counted_by_kind(tmp_path):
     # A run that is read from its checkpoint has sent the same.
     again = run(tol=1e-4, checkpoint=tmp_path / "run")
     assert again.sent == result.sent
+
+
+# ---------------------------------------------------------------------------- crossed bounds
+@dataclass(frozen=True)
+class Lying(Solver):
+    """Another solver whose lower bound is a little above its objective."""
+
+    truthful: Solver = field(default_factory=lambda: make_solver("bundle"))
+    excess: float = 1e-6
+    name = "lying"
+
+    @property
+    def handlers(self):
+        return self.truthful.handlers
+
+    def start(self, problem, names, n_features, *, tol, max_rounds):
+        session = self.truthful.start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
+        excess, kind = self.excess, type(session)
+
+        class Liar(kind):
+            @property
+            def lower_bound(self):
+                known = math.isfinite(self.objective)
+                return self.objective * (1.0 + excess) if known else -math.inf
+
+        session.__class__ = Liar
+        return session
+
+
+@pytest.mark.parametrize("name", [*SOLVERS, "fedavg", "cutting_plane"])
+def test_crossed_bounds_end_every_run_as_failed(name):
+    truthful = {"fedavg": FedAvg(), "cutting_plane": CuttingPlane()}.get(name) or make_solver(name)
+    problem = Problem("hinge") if name == "fedavg" else PROBLEM
+    result = run(problem, solver=Lying(truthful))
+    assert result.status.kind is StatusKind.FAILED
+    assert f"{result.lower_bound:.6g} is above the objective {result.objective:.6g}" in str(
+        result.status
+    )
+    assert result.gap == result.history[-1].gap == math.inf
+    # It ends at once: in the first round with an objective.
+    assert [math.isfinite(r.objective) for r in result.history].index(True) == result.rounds - 1
+
+
+@pytest.mark.parametrize("name", ["bundle", "local"])
+def test_bounds_that_cross_within_rounding_do_not_contradict(name):
+    result = run(solver=Lying(make_solver(name), excess=1e-13))
+    assert (result.status.kind, result.gap) == (StatusKind.CERTIFIED, 0.0)
+
+
+def test_a_resumed_run_with_crossed_bounds_stays_failed(tmp_path):
+    first = run(solver=Lying(CuttingPlane()), checkpoint=tmp_path / "run")
+    spy = Spy()
+    again = run(solver=Lying(CuttingPlane()), checkpoint=tmp_path / "run", engine=spy)
+    assert (str(again.status), spy.carried) == (str(first.status), [])
+
+
+def test_an_estimator_raises_on_crossed_bounds(monkeypatch):
+    monkeypatch.setitem(SOLVERS, "lying", f"{__name__}:Lying")
+    X, y = DATA[0]
+    model = DRFLClassifier(loss="hinge", label_cost=1.0, solver="lying")
+    with pytest.raises(RuntimeError, match="is above the objective"):
+        model.fit(X, y)
+
+
+@dataclass(frozen=True)
+class Steep(Hinge):
+    """Twice the hinge."""
+
+    name = "steep"
+    slope_range = (-2.0, 0.0)
+    pieces = (Piece(-2.0, 2.0), Piece(0.0, 0.0))
+
+    def value(self, z):
+        return 2.0 * super().value(z)
+
+    def slope(self, z):
+        return 2.0 * super().slope(z)
+
+
+@pytest.mark.parametrize("solver", sorted(SOLVERS))
+def test_a_steep_loss_with_flips_is_refused_and_right_without(solver):
+    with pytest.raises(ValueError, match=r"slopes in \[-2, 0\].*divide the loss by 2"):
+        Problem(Steep(), Ball(0.05, label_cost=1.0))
+    # Without flips it is twice the hinge.
+    still = Ball(0.05, "l1")
+    steep, hinge = (
+        run(Problem(loss, still), solver=solver, tol=1e-3) for loss in (Steep(), "hinge")
+    )
+    assert steep.lower_bound / 2.0 <= hinge.objective
+    assert hinge.lower_bound <= steep.objective / 2.0 <= hinge.objective * (1.0 + 2e-3)

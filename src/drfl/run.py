@@ -14,7 +14,7 @@ from drfl.engines import Engine, make_engine
 from drfl.meter import Meter
 from drfl.problem import Problem
 from drfl.result import Record, Result
-from drfl.solvers import Session, Solver, Status, make_solver
+from drfl.solvers import Session, Solver, Status, crossed, make_solver
 
 Callback = Callable[[Record], object]
 
@@ -73,7 +73,7 @@ def solve(
     meter, history = Meter(names), list[Record]()
     if log is not None:
         history.extend(_replay(log, session, meter))
-    status = session.status
+    status = _status(session)
     with engine:
         engine.start(clients, problem, solver.handlers)
         if history and status is None:
@@ -90,12 +90,19 @@ def solve(
             history.append(meter.record(len(history) + 1, session, answers.failures))
             # Every callback sees every record, also if another one wants to stop.
             wishes = [callback(history[-1]) for callback in callbacks]
-            status = session.status
+            status = _status(session)
             if status is None and any(wishes):
                 status = Status.stopped(session.gap)
             if status is None and len(history) >= max_rounds:
                 status = Status.max_rounds(session.gap, tol)
     return meter.result(session, status, tuple(history))
+
+
+def _status(session: Session) -> Status | None:
+    """Why the run ends, if it does; whatever a method says, crossed bounds prove nothing."""
+    if crossed(session.objective, session.lower_bound, session.at_zero):
+        return Status.contradiction(session.objective, session.lower_bound)
+    return session.status
 
 
 def _replay(log: Checkpoint, session: Session, meter: Meter) -> Iterator[Record]:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from drfl.client import Checked
-from drfl.solvers.base import Session, Solver, Status, StatusKind, relative_gap
+from drfl.solvers.base import Session, Solver, Status, StatusKind
 from drfl.wire import Field, Message, WireError, reply_kind, validate
 
 REQUEST = {"x": Field("float64", ("d",))}
@@ -49,12 +49,14 @@ class CuttingPlane(Solver):
 
 
 class Cube(Session):
+    at_zero = math.nan
+
     def __init__(self, settings, problem, names: Sequence[str], n: int, tol: float) -> None:
         self.settings, self.problem, self.names, self.tol = settings, problem, names, tol
         self.n, self.round, self.misses = n, 0, 0
         self.x = self.best_x = np.zeros(n + problem.fit_intercept)
         self.cuts: list[np.ndarray] = []
-        self.upper, self.lower, self.at_zero = math.inf, -math.inf, math.nan
+        self.upper, self.lower = math.inf, -math.inf
         self.losses = self.prices = np.full(len(names), math.nan)
         self._rejected: dict[str, str] = {}
 
@@ -116,10 +118,6 @@ class Cube(Session):
     @property
     def lower_bound(self) -> float:
         return self.lower
-
-    @property
-    def gap(self) -> float:
-        return relative_gap(self.upper, self.lower, self.at_zero)
 
     @property
     def weights(self):

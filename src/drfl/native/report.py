@@ -11,17 +11,19 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.mixture import Mixture
 from drfl.problem import Problem
-from drfl.solvers.base import Session, Status, relative_gap
+from drfl.solvers.base import Session, Status
 
 
 class Report(Session):
     """The part of a session that is read; asking and answering is added below."""
 
+    at_zero: float = math.inf
+
     def __init__(self, problem: Problem, names: Sequence[str], n_features: int) -> None:
         self.problem, self.names = problem, tuple(names)
         self.n, self.d = n_features, n_features + problem.fit_intercept
         self.mixture: Mixture | None = None  # resolved when all are known
-        self.returned, self.at_zero = np.zeros(self.d), math.inf
+        self.returned = np.zeros(self.d)
         self.losses = np.full(len(names), np.nan)
         self._objective = math.inf
         self._rejected: dict[str, str] = {}
@@ -57,10 +59,6 @@ class Report(Session):
     @property
     def lower_bound(self) -> float:
         return 0.0  # no loss is negative; these methods prove no more
-
-    @property
-    def gap(self) -> float:
-        return relative_gap(self.objective, self.lower_bound, self.at_zero)
 
     @property
     def weights(self) -> Array:

@@ -28,6 +28,7 @@ from drfl.problem.plain import (
     to_json,
 )
 from drfl.supports import Support
+from drfl.worst_case.make import oracle_class
 
 T = TypeVar("T")
 
@@ -84,10 +85,12 @@ class Problem:
         set_field(self, "shared_ball", _instance("shared_ball", shared_ball, bool))
         if self.shared_ball and not isinstance(self.ball, Ball):
             raise ValueError("shared_ball=True means one ball for all clients: give one Ball")
-        if self.shared_ball and _any_ball(self.ball).radius == 0.0:
+        if self.shared_ball and self.balls[0].radius == 0.0:
             set_field(self, "shared_ball", False)  # nothing is moved: there is no multiplier
+        for each in self.balls:
+            oracle_class(self.loss, each)  # what has no closed form is refused here
         if self.shared_ball:
-            _require_finite_way(_any_ball(self.ball), self.loss)
+            _require_finite_way(self.balls[0], self.loss)
 
     def ball_of(self, name: str) -> Ball:
         """The ball of a client."""
@@ -100,14 +103,19 @@ class Problem:
         return self.ball[name]
 
     @property
+    def balls(self) -> tuple[Ball, ...]:
+        """The balls, one or one per client."""
+        return (self.ball,) if isinstance(self.ball, Ball) else tuple(self.ball.values())
+
+    @property
     def norm(self) -> Norm:
         """The ground norm that all balls share."""
-        return _any_ball(self.ball).norm
+        return self.balls[0].norm
 
     @property
     def support_kind(self) -> type[Support]:
         """The class of support that all balls share."""
-        return type(_any_ball(self.ball).support)
+        return type(self.balls[0].support)
 
     def to_dict(self) -> Json:
         """Write the problem down as what JSON can hold; infinity is the string "inf"."""
@@ -155,10 +163,6 @@ def _checked_ball(ball: Ball | Mapping[str, Ball]) -> Ball | dict[str, Ball]:
                 f"all balls must have the same {what}, got {listed(sorted(kinds))}: choose one"
             )
     return dict(ball)
-
-
-def _any_ball(ball: Ball | Mapping[str, Ball]) -> Ball:
-    return ball if isinstance(ball, Ball) else next(iter(ball.values()))
 
 
 def _instance(name: str, value: object, kind: type[T]) -> T:

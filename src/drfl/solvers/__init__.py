@@ -1,6 +1,6 @@
 """The solvers by name; a solver's module is imported when it is asked for."""
 
-from drfl.solvers.base import Session, Solver, Status, StatusKind, relative_gap
+from drfl.solvers.base import Session, Solver, Status, StatusKind, crossed, relative_gap
 from drfl.solvers.registry import SOLVERS, make_solver, solver_class
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "Solver",
     "Status",
     "StatusKind",
+    "crossed",
     "make_solver",
     "relative_gap",
     "solver_class",

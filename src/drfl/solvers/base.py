@@ -14,6 +14,9 @@ from drfl.client import Handler
 from drfl.problem import Problem
 from drfl.wire import Message
 
+# Sums of losses are exact to about this share of them.
+ROUNDING = 1e-9
+
 
 class StatusKind(StrEnum):
     """Why a run ended; LOCAL: optimal, but proved in a region only, which the sentence names."""
@@ -82,6 +85,14 @@ class Status:
     def failed(cls, reason: str) -> Status:
         """The run could not go on."""
         return cls(StatusKind.FAILED, f"the run could not go on: {reason}")
+
+    @classmethod
+    def contradiction(cls, upper: float, lower: float) -> Status:
+        """The bounds have crossed: one of them is wrong, and nobody can say which."""
+        return cls.failed(
+            f"the lower bound {lower:.6g} is above the objective {upper:.6g}, which cannot be: "
+            "values or cuts of a client are wrong, or the loss is not what it states"
+        )
 
     @classmethod
     def stopped(cls, gap: float) -> Status:
@@ -183,8 +194,13 @@ class Session(ABC):
 
     @property
     @abstractmethod
+    def at_zero(self) -> float:
+        """The objective at w = 0, the scale of the gap; inf or NaN before it is known."""
+
+    @property
     def gap(self) -> float:
-        """`relative_gap` of the two."""
+        """`relative_gap` of the two bounds."""
+        return relative_gap(self.objective, self.lower_bound, self.at_zero)
 
     @property
     @abstractmethod
@@ -218,7 +234,7 @@ def relative_gap(upper: float, lower: float, at_zero: float) -> float:
     .. math:: \frac{UB - LB}{\max(|UB|,\ 10^{-3}\,UB_0)}
 
     The floor keeps it meaningful where the optimum is 0. It is infinite as long as a bound is
-    missing.
+    missing, and where the bounds contradict each other (`crossed`): then nothing is proved.
 
     Parameters
     ----------
@@ -233,10 +249,24 @@ def relative_gap(upper: float, lower: float, at_zero: float) -> float:
     0.5
     >>> relative_gap(0.0, 0.0, 0.0), relative_gap(math.inf, 0.0, 1.0)
     (0.0, inf)
+    >>> relative_gap(1.0, 1.1, 1.0)
+    inf
     """
     if not (math.isfinite(upper) and math.isfinite(lower)):
         return math.inf
-    if lower >= upper:  # rounding may put it slightly above
-        return 0.0
+    if lower >= upper:
+        return math.inf if crossed(upper, lower, at_zero) else 0.0
     scale = max(abs(upper), 1e-3 * at_zero if math.isfinite(at_zero) else 0.0)
     return (upper - lower) / scale if scale > 0.0 else math.inf
+
+
+def crossed(upper: float, lower: float, at_zero: float) -> bool:
+    """Whether the lower bound is above the objective by more than the rounding of their sums.
+
+    Both cannot be true then, and neither is to be trusted. Sums of losses are rounded relative to
+    the largest of them, of which the objective at w = 0 is a measure.
+    """
+    if not (math.isfinite(upper) and math.isfinite(lower)):
+        return False
+    scale = max(abs(upper), abs(lower), at_zero if math.isfinite(at_zero) else 0.0)
+    return lower - upper > ROUNDING * scale

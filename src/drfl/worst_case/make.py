@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from drfl.ball import Ball
@@ -26,6 +28,7 @@ def make_oracle(rows: Rows, loss: Loss, ball: Ball) -> Oracle:
 
 def oracle_class(loss: Loss, ball: Ball) -> type[Oracle]:
     """The class of oracle for a pair of loss and ball, or a sentence that names what exists."""
+    _require_unit_slopes(loss, ball)
     if isinstance(ball.support, WholeSpace):
         return WholeSpaceOracle
     if isinstance(ball.support, Box):
@@ -45,6 +48,23 @@ def oracle_class(loss: Loss, ball: Ball) -> type[Oracle]:
         f"{loss.name} on a {ball.support.name} is not solved: polyhedra take hinge, "
         f"epsilon_insensitive and pinball; {loss.name} takes the whole space or, with norm='l1', "
         "a box"
+    )
+
+
+def _require_unit_slopes(loss: Loss, ball: Ball) -> None:
+    r"""Closed forms with flips or supports are those of margin losses with slopes in [-1, 0].
+
+    A multiple of a loss has the same models: :math:`F` is homogeneous in L.
+    """
+    if loss.task != "classification" or loss.slope_range == (-1.0, 0.0) or ball.radius == 0.0:
+        return
+    if isinstance(ball.support, WholeSpace) and math.isinf(ball.label_cost):
+        return
+    low, high = loss.slope_range
+    raise ValueError(
+        f"{loss.name} has slopes in [{low:g}, {high:g}], but where labels may flip or rows have a "
+        f"support a loss of classification needs [-1, 0]: divide the loss by {loss.lipschitz:g}, "
+        "which divides the objective by it and leaves the model as it is"
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from drfl.arrays import Array
 from drfl.problem import Problem
-from drfl.solvers.base import Session, Status, relative_gap
+from drfl.solvers.base import Session, Status
 from drfl.solvers.bundle.clients import Clients
 from drfl.solvers.bundle.points import Point, Points
 from drfl.solvers.bundle.terms import Terms
@@ -37,7 +38,7 @@ class Standing(Session):
     best: int
     upper: float
     lower: float
-    at_zero: float
+    at_zero: float = math.nan
     _status: Status | None
 
     @property
@@ -59,10 +60,6 @@ class Standing(Session):
     @property
     def lower_bound(self) -> float:
         return self.lower
-
-    @property
-    def gap(self) -> float:
-        return relative_gap(self.upper, self.lower, self.at_zero)
 
     @property
     def weights(self) -> Array:

@@ -11,7 +11,6 @@ from drfl.solvers.base import Status
 if TYPE_CHECKING:
     from drfl.solvers.bundle.session import BundleSession
 
-CONTRADICTION = 1e-6  # bounds that cross by more, relatively, cannot both be true
 STALL_AFTER = 30  # rounds without a better bound
 
 
@@ -21,11 +20,6 @@ def verdict(run: BundleSession) -> Status | None:
     if run.centre < 0:
         nobody = len(run.roster.lost()) == len(run.roster.names)
         return Status.failed(_silence(run)) if nobody or run.round >= run.max_rounds else None
-    if run.lower > run.upper + CONTRADICTION * max(abs(run.upper), run.at_zero):
-        return Status.failed(
-            f"the answers contradict each other, the lower bound {run.lower:.6g} is above the "
-            f"objective {run.upper:.6g}: a client's values or cuts are wrong"
-        )
     if reached and (run.ties is None or run.ties.done or run.round >= run.max_rounds):
         return _success(run)
     if run.closing and not _awaited(run):

@@ -168,8 +168,10 @@ class LocalSession(Session):
         return -math.inf if self.search is None else self.search.lower
 
     @property
-    def gap(self) -> float:
-        return self.other.gap if self._theirs else self.gap_here
+    def at_zero(self) -> float:
+        if self._theirs:
+            return self.other.at_zero
+        return math.inf if self.search is None else self.search.at_zero
 
     @property
     def weights(self) -> Array:
