@@ -8,12 +8,35 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drfl._registry import lookup
 from drfl.arrays import Array
+
+
+class Entries(NamedTuple):
+    """The nonzero entries of a matrix."""
+
+    row: NDArray[np.intp]
+    column: NDArray[np.intp]
+    value: Array
+
+
+@dataclass(frozen=True)
+class EpigraphRows:
+    r"""An epigraph by linear rows: all (w, t) with :math:`Ww+Ee+Tt\le0` for some e.
+
+    T has one column.
+    """
+
+    n_rows: int
+    n_extra: int
+    w: Entries
+    e: Entries
+    t: Entries
 
 
 class Norm(ABC):
@@ -40,6 +63,14 @@ class Norm(ABC):
     @abstractmethod
     def project_ball(self, v: Array) -> Array:
         r"""The Euclidean projection of v onto :math:`\{\|v\|\le1\}`."""
+
+    def dual_rows(self, n: int) -> EpigraphRows | None:
+        r"""The constraint :math:`\|w\|_*\le t` on R^n; None if it is not made of linear rows."""
+        return None
+
+    def dual_curvature(self, w: Array, price: float = 1.0) -> Array | None:
+        r"""``price`` times the second derivative of :math:`\|w\|_*`; None: there is none."""
+        return None
 
     def __repr__(self) -> str:
         return f"<norm {self.name}>"
@@ -76,6 +107,12 @@ class L1(Norm):
         level = float(excess[np.flatnonzero(down > excess)[-1]])
         return np.sign(v) * np.maximum(a - level, 0.0)
 
+    def dual_rows(self, n: int) -> EpigraphRows:
+        r""":math:`\pm w_j\le t`."""
+        rows, w = np.arange(2 * n), _both_signs(n)
+        none = Entries(rows[:0], rows[:0], np.zeros(0))
+        return EpigraphRows(2 * n, 0, w, none, Entries(rows, 0 * rows, np.full(2 * n, -1.0)))
+
 
 @dataclass(frozen=True, repr=False)
 class L2(Norm):
@@ -96,6 +133,13 @@ class L2(Norm):
     def project_ball(self, v: Array) -> Array:
         return v / max(1.0, float(np.linalg.norm(v)))
 
+    def dual_curvature(self, w: Array, price: float = 1.0) -> Array | None:
+        length = float(np.linalg.norm(w))
+        if length == 0.0:
+            return None
+        u = w / length
+        return np.asarray(price / length * (np.eye(len(w)) - np.outer(u, u)))
+
 
 @dataclass(frozen=True, repr=False)
 class LInf(Norm):
@@ -114,6 +158,22 @@ class LInf(Norm):
 
     def project_ball(self, v: Array) -> Array:
         return np.clip(v, -1.0, 1.0)
+
+    def dual_rows(self, n: int) -> EpigraphRows:
+        r""":math:`\pm w_j\le e_j,\ \sum_je_j\le t`."""
+        j, last = np.arange(n), np.full(n, 2 * n)
+        e = Entries(
+            np.concatenate([j, n + j, last]),
+            np.tile(j, 3),
+            np.concatenate([np.full(2 * n, -1.0), np.ones(n)]),
+        )
+        t = Entries(np.array([2 * n]), np.array([0]), np.array([-1.0]))
+        return EpigraphRows(2 * n + 1, n, _both_signs(n), e, t)
+
+
+def _both_signs(n: int) -> Entries:
+    """n rows with w_j, then n with -w_j."""
+    return Entries(np.arange(2 * n), np.tile(np.arange(n), 2), np.repeat([1.0, -1.0], n))
 
 
 NORMS: dict[str, Norm] = {norm.name: norm for norm in (L1(), L2(), LInf())}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from drfl.client import Policy, Site
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.bundle.session import BundleSession
-from drfl.solvers.bundle.terms import Terms
+from drfl.solvers.certificate.server import ServerProblem
 from kit.cases import Case
 
 Array = NDArray[np.float64]
@@ -51,6 +51,6 @@ def random_points(case: Case, rng: np.random.Generator, count: int, *centres: Ar
     ]
 
 
-def norm_excess(terms: Terms, x: Array) -> Array:
+def norm_excess(terms: ServerProblem, x: Array) -> Array:
     """How far every client's multiplier is at least above its floor, on the whole space."""
-    return np.maximum(terms.norm_of(x) - terms.floor, 0.0)
+    return np.maximum(terms.gauge.value(x) - terms.floor, 0.0)

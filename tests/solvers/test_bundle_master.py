@@ -8,26 +8,27 @@ import numpy as np
 import pytest
 
 from drfl import Mixture
+from drfl.gauges import DualNorm
 from drfl.norms import make_norm
 from drfl.reference.conic import minimise
 from drfl.reference.programs import mixture_program
-from drfl.solvers.bundle.cuts import Cuts, Pool
 from drfl.solvers.bundle.master import Master
 from drfl.solvers.bundle.qp import Builder
-from drfl.solvers.bundle.terms import Terms
+from drfl.solvers.certificate.cuts import Cuts, Pool
+from drfl.solvers.certificate.server import ServerProblem
 
 S, n, INF = 3, 4, math.inf
 NORMS = {"l1": "inf", "l2": 2, "linf": 1}
 
 
 def _terms(kind="norm", norm="l1", theta=0.3, p=1, intercept=True, unit=1.0, floor=0.0, rho=None):
-    return Terms(
+    return ServerProblem(
         n=n,
         dimension=n + intercept,
         kind=kind,
         rho=np.array([0.1, 0.3, 0.2]) if rho is None else rho,
         floor=np.full(S, floor),
-        norm=make_norm(norm),
+        gauge=DualNorm(make_norm(norm), n),
         mixture=Mixture((0.5, 0.3, 0.2), theta, p),
         half=np.array([0.5, 1.0, 2.0, 0.1]) * np.ones((S, 1))
         if kind == "box"
@@ -80,7 +81,7 @@ def _program(terms, pool, centre, M):
         for s in range(S):
             constraints += [cp.abs(omega[s]) <= lam[s], cp.abs(w - omega[s]) <= r[s]]
     else:
-        length = cp.norm(w, NORMS[terms.norm.name])
+        length = cp.norm(w, NORMS[terms.gauge.norm.name])
         constraints.append(lam >= length)
         if terms.kind == "norm":
             constraints.append(lam == lam[0])

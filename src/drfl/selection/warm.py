@@ -27,12 +27,12 @@ from drfl.client import Handler
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver
 from drfl.solvers.bundle import Bundle
-from drfl.solvers.bundle.certificate import Certificate
 from drfl.solvers.bundle.master import Master
 from drfl.solvers.bundle.points import Point, Points
 from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.bundle.steps import Metric
-from drfl.solvers.bundle.terms import Terms, make_terms
+from drfl.solvers.certificate.proof import Certificate
+from drfl.solvers.certificate.server import ServerProblem, server_problem
 from drfl.supports import WholeSpace
 
 MU = 0.01  # the proximal weight at the start, as a multiple of a cold start's
@@ -80,7 +80,7 @@ class WarmSession(BundleSession):
             return
         S, about = len(self.roster.names), last.introductions
         sizes = np.array([about[s].about for s in range(S)])[:, 0]
-        terms = make_terms(self.problem, self.roster.names, self.dimension, sizes)
+        terms = server_problem(self.problem, self.roster.names, self.dimension, sizes)
         terms = terms.in_units(last.terms.unit)
         if terms.is_shared != last.terms.is_shared:
             return
@@ -127,7 +127,7 @@ def _alike(last: BundleSession, new: BundleSession) -> bool:
     return whole or all(a.label_cost == b.label_cost for a, b in pairs)
 
 
-def keep_valid(last: BundleSession, terms: Terms, problem: Problem) -> None:
+def keep_valid(last: BundleSession, terms: ServerProblem, problem: Problem) -> None:
     """Leave in a session's pool the cuts that hold for another problem; see the module."""
     pool, names = last.pool, last.roster.names
     before = [last.problem.ball_of(name) for name in names]

@@ -18,10 +18,10 @@ from drfl.problem import Problem
 from drfl.solvers.admm.lower_bound import LowerBound
 from drfl.solvers.base import relative_gap
 from drfl.solvers.bundle.checks import read_reply, require_consistent
-from drfl.solvers.bundle.cuts import Pool
 from drfl.solvers.bundle.messages import KIND, Reply, Request
 from drfl.solvers.bundle.points import Point, Points
-from drfl.solvers.bundle.terms import Terms, lifted, make_terms
+from drfl.solvers.certificate.cuts import Pool
+from drfl.solvers.certificate.server import ServerProblem, lifted, server_problem
 from drfl.wire import Message, WireError, reply_kind
 
 
@@ -51,7 +51,7 @@ class Certifier:
         self.objectives: dict[int, float] = {}
         self.numbered = self.evaluations = 0
         self.proof: LowerBound
-        self.terms: Terms
+        self.terms: ServerProblem
         self.best = Point.fresh(np.zeros(self.dimension), len(self.names))
         self.open([np.zeros(self.dimension)])
 
@@ -148,7 +148,7 @@ class Certifier:
         """Everyone has introduced itself: sizes and scales."""
         replies = [self.introductions[s] for s in range(len(self.names))]
         about = np.array([reply.about for reply in replies])
-        terms = make_terms(self.problem, self.names, self.dimension, about[:, 0])
+        terms = server_problem(self.problem, self.names, self.dimension, about[:, 0])
         unit = math.sqrt(max(float(terms.mixture.weights @ about[:, 1]), 0.0))
         self.terms = terms.in_units(unit)
         self.pool = Pool(len(self.names), self.dimension, self.lifted)

@@ -30,7 +30,7 @@ from drfl.solvers.admm.epigraph_box import BoxFrame
 from drfl.solvers.admm.epigraph_gains import GainFrame
 from drfl.solvers.admm.epigraph_whole import WholeSpaceFrame
 from drfl.solvers.admm.search import Search
-from drfl.solvers.bundle.terms import is_lifted
+from drfl.solvers.certificate.server import is_lifted
 from drfl.supports import WholeSpace
 from drfl.worst_case.gains import GainOracle
 from drfl.worst_case.oracle import Oracle

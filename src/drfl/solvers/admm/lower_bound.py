@@ -15,12 +15,12 @@ from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.losses import Loss
 from drfl.solvers.base import Status
-from drfl.solvers.bundle.anchors import AnchorBox, Anchors, make_anchors
-from drfl.solvers.bundle.certificate import Certificate
-from drfl.solvers.bundle.cuts import Pool
 from drfl.solvers.bundle.master import Master
-from drfl.solvers.bundle.region import Region, proved_region
-from drfl.solvers.bundle.terms import Terms
+from drfl.solvers.certificate.anchors import AnchorBox, Anchors, make_anchors
+from drfl.solvers.certificate.cuts import Pool
+from drfl.solvers.certificate.proof import Certificate
+from drfl.solvers.certificate.region import Region
+from drfl.solvers.certificate.server import ServerProblem
 
 TINY = 1e-10  # the proximal term of the master
 ACTIVE = 1e-9  # a multiplier above this keeps a cut
@@ -38,14 +38,14 @@ class LowerBound:
         Where it holds, if no radius bounds the model.
     """
 
-    def __init__(self, terms: Terms, anchors: Anchors | None) -> None:
+    def __init__(self, terms: ServerProblem, anchors: Anchors | None) -> None:
         self.terms, self.master = terms, Master(terms)
         self.certificate = Certificate(terms, anchors)
         self.value, self.region = 0.0, None if self.certificate.everywhere else _nowhere(terms)
 
     @classmethod
     def of(
-        cls, loss: Loss, balls: Sequence[Ball], terms: Terms, facts: Sequence[Array | None]
+        cls, loss: Loss, balls: Sequence[Ball], terms: ServerProblem, facts: Sequence[Array | None]
     ) -> LowerBound:
         """With what the clients told about a support, if they did."""
         box = AnchorBox.of(balls[0], loss, terms.n)
@@ -75,7 +75,7 @@ class LowerBound:
         """Where no radius bounds the model, prove a region in which it must be."""
         if self.everywhere:
             return
-        region = proved_region(self.master, pool, upper, best)
+        region = self.master.region(pool, upper, best)
         if region is not None:
             self.region, self.value = region, 0.0
             self._solve(pool, best, upper, now)
@@ -93,5 +93,5 @@ class LowerBound:
         pool.keep(pool.cuts.used > now - DROP_AFTER)
 
 
-def _nowhere(terms: Terms) -> Region:
+def _nowhere(terms: ServerProblem) -> Region:
     return Region(np.zeros(terms.dimension), np.zeros(terms.dimension))

@@ -19,7 +19,6 @@ from drfl.arrays import Array
 from drfl.client import Site
 from drfl.mixture import Mixture
 from drfl.problem import Problem
-from drfl.solvers.bundle.anchors import AnchorBox
 from drfl.solvers.bundle.client_cache import Cache, Cached, cache_of, groups_of, may_curve
 from drfl.solvers.bundle.curvature import density, hessian, pack_factor, pack_triangle, sketch
 from drfl.solvers.bundle.evaluation import Evaluation, Evaluator, make_evaluator
@@ -27,6 +26,7 @@ from drfl.solvers.bundle.guarded import guarded_answer
 from drfl.solvers.bundle.messages import Dual, Request
 from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.bundle.settings import Settings
+from drfl.solvers.certificate.anchors import AnchorBox
 from drfl.wire import Message
 
 SKETCH_ABOVE = 500  # coefficients: curvature is sent as a sketch

@@ -16,12 +16,11 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.solvers.base import Status, StatusKind
-from drfl.solvers.bundle.certificate import sums
 from drfl.solvers.bundle.constants import KIND, NO_BOUND, REPLY
-from drfl.solvers.bundle.cuts import Cuts
 from drfl.solvers.bundle.messages import dual_cut
 from drfl.solvers.bundle.planning import SHARP, TINY
 from drfl.solvers.bundle.session import BundleSession
+from drfl.solvers.certificate.cuts import Cuts, sums
 from drfl.wire import Message, WireError, reply_kind, validate
 
 PROXIMAL = (1e-2, 1e-4, 1e-7)  # multiples of the metric; one trial each
@@ -104,9 +103,8 @@ class ClosingSession(BundleSession):
         total = np.stack([sums(client, a * column, S) for column in cuts.g.T], axis=1)
         g = total / np.maximum(weights, 1e-12)[:, None]
         mixed = q @ g
-        wanted, price = np.zeros_like(mixed), INSIDE * float(q @ self.terms.rho)
-        if price > 0.0:
-            wanted[:n] = price * self.terms.norm.project_ball(mixed[:n] / price)
+        wanted = np.zeros_like(mixed)
+        wanted[:n] = self.terms.gauge.payable(mixed[:n], INSIDE * float(q @ self.terms.rho))
         return Trial(q, g + (wanted - mixed))
 
     def _take_constants(self, replies: Mapping[str, Message]) -> None:
@@ -135,7 +133,7 @@ class ClosingSession(BundleSession):
     def _rest(self, trial: Trial) -> float:
         """What of the price the slopes do not use, where the multiplier has a floor."""
         terms = self.terms
-        spare = float(trial.q @ terms.rho) - float(terms.norm((trial.q @ trial.g)[: self.n]))
+        spare = float(trial.q @ terms.rho) - terms.gauge.polar((trial.q @ trial.g)[: self.n])
         return max(spare, 0.0) * float(terms.floor.min())
 
     def _raise_to(self, bound: float) -> None:

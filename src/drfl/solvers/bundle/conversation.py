@@ -10,20 +10,20 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.solvers.base import Status, relative_gap
-from drfl.solvers.bundle.anchors import Anchors, anchor_boxes, make_anchors
-from drfl.solvers.bundle.certificate import Certificate
 from drfl.solvers.bundle.client_cache import CacheMirror
 from drfl.solvers.bundle.clients import Clients, without
-from drfl.solvers.bundle.cuts import Pool
 from drfl.solvers.bundle.master import Master
 from drfl.solvers.bundle.messages import Dual, Reply, Request, near_marks
 from drfl.solvers.bundle.points import Point, Points
-from drfl.solvers.bundle.region import Region
 from drfl.solvers.bundle.settings import Settings
 from drfl.solvers.bundle.standing import Standing
 from drfl.solvers.bundle.steps import Descent, Metric, Proposal
-from drfl.solvers.bundle.terms import lifted, make_terms
 from drfl.solvers.bundle.ties import Ties
+from drfl.solvers.certificate.anchors import Anchors, anchor_boxes, make_anchors
+from drfl.solvers.certificate.cuts import Pool
+from drfl.solvers.certificate.proof import Certificate
+from drfl.solvers.certificate.region import Region
+from drfl.solvers.certificate.server import lifted, server_problem
 from drfl.wire import Message
 
 LINEAR = 1e-6  # curvature below this share of a feature's mean square counts as none
@@ -74,7 +74,7 @@ class Conversation(Standing):
         self.region: Region | None = None
         self._status: Status | None = None
         # Until the clients' sizes are known: all else of the terms is.
-        terms = make_terms(problem, names, self.dimension, np.ones(len(names)))
+        terms = server_problem(problem, names, self.dimension, np.ones(len(names)))
         self.pool = Pool(terms.n_clients, self.dimension, self.lifted)
         self.evaluated = Points(terms, self.pool)
         self.asked: dict[int, Request] = {}
@@ -139,7 +139,7 @@ class Conversation(Standing):
 
     def _open(self) -> None:
         """Everyone has introduced itself: sizes, and the first centre, w = 0."""
-        terms = make_terms(self.problem, self.roster.names, self.dimension, self._about()[:, 0])
+        terms = server_problem(self.problem, self.roster.names, self.dimension, self._about()[:, 0])
         self.metric = Metric(terms)
         self.evaluated.terms = terms
         self.centre = self.best = self.identities[0]

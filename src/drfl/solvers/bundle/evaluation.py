@@ -1,6 +1,6 @@
 r"""What a client computes at a point: its worst-case loss, and cuts that lie below it.
 
-What a cut is a function of depends on the support; see `Terms`.
+What a cut is a function of depends on the support; see `ServerProblem`.
 
 - Whole space: with :math:`u(x,\lambda)=\sum_ip_i\max\{L(m_i),L(-m_i)-\kappa\lambda\}`,
   :math:`F(x)=\min_{\lambda\ge\|w\|_*}\rho\lambda+u(x,\lambda)`, and a cut is a tangent of u in
@@ -22,7 +22,7 @@ from typing import ClassVar
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.terms import is_lifted
+from drfl.solvers.certificate.server import is_lifted
 from drfl.supports import Box
 from drfl.worst_case.gains import GainOracle
 from drfl.worst_case.l1_box import L1BoxOracle

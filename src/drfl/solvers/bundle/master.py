@@ -11,51 +11,20 @@ have (the Euclidean norm, Q with p = 2) is cut off on the server, which costs no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from scipy import sparse
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.cuts import Cuts, Pool
 from drfl.solvers.bundle.qp import Builder, Ints, QPSolution
-from drfl.solvers.bundle.sets import SetRows, mixture_rows, norm_rows
-from drfl.solvers.bundle.terms import Terms
-
-
-@dataclass(frozen=True)
-class Solution:
-    r"""A proposal and the multipliers, in the user's units.
-
-    Attributes
-    ----------
-    x : (d,)
-        The minimiser.
-    model : float
-        The cut model there, without the proximal term.
-    cuts, families : (K,), (J,)
-        Multipliers of the cuts, and of each family's bound on :math:`v_s`.
-    weights : (S,)
-        Multipliers of all bounds on :math:`v_s`: the master's q, up to the solver's accuracy.
-    clipping : (S, n)
-        In a box: multipliers of :math:`|w-\omega_s|\le r_s`, upper minus lower.
-    usable : bool
-        False if the QP solver failed; x is then the centre.
-    """
-
-    x: Array
-    model: float
-    cuts: Array
-    families: Array
-    weights: Array
-    clipping: Array
-    usable: bool = True
+from drfl.solvers.bundle.sets import SetRows, gauge_rows, mixture_rows
+from drfl.solvers.certificate.cuts import Cuts, Pool, Solution
+from drfl.solvers.certificate.region import LevelSet, Region, proved_region
+from drfl.solvers.certificate.server import ServerProblem
 
 
 class Layout:
     """Where the variables and rows of one master are; the sets add theirs to it."""
 
-    def __init__(self, terms: Terms, pool: Pool, cuts: Cuts, origin: Array) -> None:
+    def __init__(self, terms: ServerProblem, pool: Pool, cuts: Cuts, origin: Array) -> None:
         self.terms, self.pool, self.cuts, self.origin = terms, pool, cuts, origin
         self.n, self.n_clients = terms.n, terms.n_clients
         self.center, self.theta = terms.mixture.weights, terms.mixture.radius
@@ -176,11 +145,11 @@ REFINEMENTS = 20  # of the server's own cuts in one master
 class Master:
     """Solves master problems; keeps the server's own cuts of the norm and of Q between calls."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: ServerProblem) -> None:
         self.terms = terms
         self.sets: list[SetRows] = [mixture_rows(terms)]
         if terms.priced and terms.kind != "box":
-            self.sets.append(norm_rows(terms))
+            self.sets.append(gauge_rows(terms))
 
     def solve(
         self,
@@ -235,15 +204,16 @@ class Master:
                 return layout.read(qp, level), zoom * float(qp.multipliers[row[0]])
         return layout.failed(np.zeros(self.terms.dimension)), 0.0
 
-    def level_set(
-        self, pool: Pool, cuts: Cuts, level: float
-    ) -> tuple[sparse.csc_matrix, Array, Array, Ints]:
-        """The constraints ``A z <= b, z >= lower`` of all x whose model is within the level."""
-        layout = self._layout(pool, cuts, np.zeros(self.terms.dimension))
+    def region(self, pool: Pool, upper: float, centre: Array) -> Region | None:
+        """Where every model that is better than ``upper`` must be, if that can be proved."""
+        layout = self._layout(pool, pool.cuts, np.zeros(self.terms.dimension))
         builder = self._complete(layout)
-        row = builder.rows(np.array([level]))
+        row = builder.rows(np.array([upper * (1.0 + 1e-9)]))
         builder.put(row, np.arange(builder.n_variables), builder.cost)
-        return builder.sparse(), builder.right, builder.lower, layout.x
+        within = LevelSet(
+            builder.sparse(), builder.right, builder.lower, layout.x, self.terms.scale
+        )
+        return proved_region(within, centre)
 
     def _layout(self, pool: Pool, cuts: Cuts, centre: Array) -> Layout:
         layout = Layout(self.terms, pool, cuts, centre / self.terms.scale)

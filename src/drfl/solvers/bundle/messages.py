@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.cuts import Cuts, Pool, clipping
-from drfl.solvers.bundle.master import Solution
+from drfl.solvers.certificate.cuts import Cuts, Pool, Solution, clipping
 from drfl.wire import Field, Message, WireError
 
 KIND = "bundle"

@@ -6,11 +6,10 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.solvers.bundle.conversation import Conversation
-from drfl.solvers.bundle.cuts import Cuts
-from drfl.solvers.bundle.master import Solution
 from drfl.solvers.bundle.messages import dual_requests
-from drfl.solvers.bundle.region import Region
 from drfl.solvers.bundle.steps import Proposal
+from drfl.solvers.certificate.cuts import Cuts, Solution
+from drfl.solvers.certificate.region import Region
 
 # Curvature is asked for in these rounds: often at first, then ever more rarely.
 SCHEDULE = frozenset((0, 1, 2, 3, 4, 6, 8, 11, 15, 20, 26, 33, 41, 50, 60, 71, 83, 96))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.cuts import Pool
-from drfl.solvers.bundle.terms import Terms
+from drfl.solvers.certificate.cuts import Pool
+from drfl.solvers.certificate.server import ServerProblem
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Point:
 class Points:
     """The table of points by identity."""
 
-    terms: Terms
+    terms: ServerProblem
     pool: Pool
     points: dict[int, Point] = field(default_factory=dict)
 
@@ -64,7 +64,7 @@ class Points:
             return pool.values(cuts, x, np.zeros(terms.n_clients))
         low = terms.floor.copy()
         if terms.kind != "box":
-            low = np.maximum(low, terms.norm_of(x))
+            low = np.maximum(low, terms.gauge.value(x))
 
         def at(lam: Array) -> Array:
             return terms.rho * lam + pool.values(cuts, x, lam, terms.half)

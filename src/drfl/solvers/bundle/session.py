@@ -12,13 +12,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.cuts import Cuts
 from drfl.solvers.bundle.messages import Reply
 from drfl.solvers.bundle.planning import SHARP, TINY, Planning
-from drfl.solvers.bundle.region import proved_region
 from drfl.solvers.bundle.steps import Proposal
 from drfl.solvers.bundle.stopping import verdict
 from drfl.solvers.bundle.ties import Ties, is_unique
+from drfl.solvers.certificate.cuts import Cuts
 from drfl.wire import Message
 
 INSIDE = 0.1  # how far inside the level, relatively, a Newton step aims
@@ -121,7 +120,7 @@ class BundleSession(Planning):
         if self.ties is not None or self.gap > self.tol or self.certificate.everywhere:
             return
         x = self._best.x
-        region = proved_region(self.master, self.pool, self.upper, x)
+        region = self.master.region(self.pool, self.upper, x)
         if region is not None:
             self.region, self.lower = region, 0.0
             D = np.diag(self.metric.diagonal)

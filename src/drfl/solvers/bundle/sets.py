@@ -1,4 +1,4 @@
-r"""The dual norm ball and the set Q as rows of the master's QP.
+r"""The gauge and the set Q as rows of the master's QP.
 
 Each is exact, or, where a QP has no such constraint, approximated from outside by cuts that the
 server adds until the error does not matter; these cuts are valid for ever.
@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from drfl._registry import lookup
 from drfl.arrays import Array
+from drfl.gauges import Gauge
+from drfl.norms import EpigraphRows
 from drfl.solvers.bundle.qp import Builder, QPSolution
+from drfl.solvers.certificate.cuts import sums
 
 if TYPE_CHECKING:
     from drfl.solvers.bundle.master import Layout
-    from drfl.solvers.bundle.terms import Terms
+    from drfl.solvers.certificate.server import ServerProblem
 
 
 class SetRows(ABC):
@@ -35,44 +37,36 @@ class SetRows(ABC):
         return False
 
 
-# ---------------------------------------------------------------------- t >= ||w||_*
-class MaxNorm(SetRows):
-    r"""Ground norm l1: :math:`|w_j|\le t`."""
+# ---------------------------------------------------------------------- t >= gauge(x)
+class ExactGauge(SetRows):
+    """A gauge whose epigraph is made of linear rows."""
+
+    def __init__(self, rows: EpigraphRows) -> None:
+        self.epigraph = rows
 
     def begin(self, layout: Layout) -> None:
-        for sign in (1.0, -1.0):
-            rows = layout.builder.rows(-sign * layout.origin[: layout.n])
-            layout.builder.put(rows, layout.w, sign)
-            layout.builder.put(rows, layout.t, -1.0)
+        build, w, e, t = layout.builder, self.epigraph.w, self.epigraph.e, self.epigraph.t
+        more = build.variables(self.epigraph.n_extra)
+        here = sums(w.row, w.value * layout.origin[w.column], self.epigraph.n_rows)
+        rows = build.rows(-here)
+        build.put(rows[w.row], layout.w[w.column], w.value)
+        build.put(rows[e.row], more[e.column], e.value)
+        build.put(rows[t.row], layout.t[t.column], t.value)
 
 
-class SumNorm(SetRows):
-    r"""Ground norm linf: :math:`|w_j|\le e_j,\ \sum_je_j\le t`."""
+class TangentGauge(SetRows):
+    r"""Any gauge: tangents :math:`t\ge u_k^\top w`, and the curvature of the newest one.
 
-    def begin(self, layout: Layout) -> None:
-        e = layout.builder.variables(layout.n)
-        for sign in (1.0, -1.0):
-            rows = layout.builder.rows(-sign * layout.origin[: layout.n])
-            layout.builder.put(rows, layout.w, sign)
-            layout.builder.put(rows, e, -1.0)
-        row = layout.builder.rows(np.zeros(1))
-        layout.builder.put(row, e, 1.0)
-        layout.builder.put(row, layout.t, -1.0)
-
-
-class EuclideanNorm(SetRows):
-    r"""Ground norm l2: tangents :math:`t\ge u_k^\top w`, and the curvature of the newest one.
-
-    Tangents alone would need hundreds of QPs at n = 100. Adding the quadratic term
-    :math:`\tfrac\pi2(w-\bar w)^\top\frac{I-\bar u\bar u^\top}{\|\bar w\|}(w-\bar w)`, with
+    Tangents alone would need hundreds of QPs for the Euclidean norm at n = 100. Adding the
+    quadratic term :math:`\tfrac\pi2(w-\bar w)^\top\nabla^2\mathrm{gauge}(\bar w)(w-\bar w)`, with
     :math:`\pi` the price of t, makes the repetition a Newton method: it vanishes where it ends.
     """
 
     KEPT = 30
 
-    def __init__(self, n: int, price: float) -> None:
-        self.tangents = np.zeros((0, n))
-        self.price = price
+    def __init__(self, gauge: Gauge, price: float) -> None:
+        self.gauge, self.price = gauge, price
+        self.tangents = np.zeros((0, gauge.n))
         self.at: Array | None = None
 
     def begin(self, layout: Layout) -> None:
@@ -86,28 +80,27 @@ class EuclideanNorm(SetRows):
         self.rows = builder.rows(-self.tangents @ w)
         builder.put(self.rows[:, None], layout.w[None], self.tangents)
         builder.put(self.rows, np.repeat(layout.t, len(self.rows)), -1.0)
-        if self.at is not None:
-            length = float(np.linalg.norm(self.at))
-            u = self.at / length
-            Q = self.price / length * (np.eye(layout.n) - np.outer(u, u))
+        Q = self._bend()
+        if Q is not None and self.at is not None:
             builder.bend(Q, Q @ (w - self.at))
 
     def refine(self, layout: Layout, qp: QPSolution, tolerance: float) -> bool:
         w, t = layout.origin[: layout.n] + qp.z[layout.w], float(qp.z[layout.t[0]])
-        length = float(np.linalg.norm(w))
-        bent = 0.0
-        if self.at is not None:
-            step, size = w - self.at, float(np.linalg.norm(self.at))
-            bent = self.price * float(step @ step - (step @ self.at / size) ** 2) / size
+        bent, Q = 0.0, self._bend()
+        if Q is not None and self.at is not None:
+            bent = float((w - self.at) @ Q @ (w - self.at))
         self.price = max(float(qp.multipliers[self.rows].sum()), 1e-3 * self.price)
-        if max(length - t, 0.0) * layout.price + bent <= tolerance:
+        if max(self.gauge.value(w) - t, 0.0) * layout.price + bent <= tolerance:
             return False
         self._touch(w)
         return True
 
+    def _bend(self) -> Array | None:
+        return None if self.at is None else self.gauge.curvature(self.at, self.price)
+
     def _touch(self, w: Array) -> None:
         self.at = w
-        self.tangents = np.vstack([self.tangents, w / np.linalg.norm(w)])[-self.KEPT :]
+        self.tangents = np.vstack([self.tangents, self.gauge.subgradient(w)])[-self.KEPT :]
 
 
 # ---------------------------------------------------------------------- h(v) = max_{q in Q} q'v
@@ -191,18 +184,15 @@ class L2Set(SetRows):
         return True
 
 
-def norm_rows(terms: Terms) -> SetRows:
-    """The rows of t >= ||w||_*."""
-    price = terms.price / terms.unit
-    known: dict[str, SetRows] = {
-        "l1": MaxNorm(),
-        "l2": EuclideanNorm(terms.n, price),
-        "linf": SumNorm(),
-    }
-    return lookup("norm for the bundle method", terms.norm.name, known)
+def gauge_rows(terms: ServerProblem) -> SetRows:
+    """The rows of t >= gauge(x)."""
+    exact = terms.gauge.rows()
+    return (
+        TangentGauge(terms.gauge, terms.price / terms.unit) if exact is None else ExactGauge(exact)
+    )
 
 
-def mixture_rows(terms: Terms) -> SetRows:
+def mixture_rows(terms: ServerProblem) -> SetRows:
     """The rows of h."""
     if terms.certain:
         return Certain()

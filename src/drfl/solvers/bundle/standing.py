@@ -12,7 +12,7 @@ from drfl.problem import Problem
 from drfl.solvers.base import Session, Status
 from drfl.solvers.bundle.clients import Clients
 from drfl.solvers.bundle.points import Point, Points
-from drfl.solvers.bundle.terms import Terms
+from drfl.solvers.certificate.server import ServerProblem
 
 
 class Standing(Session):
@@ -29,7 +29,7 @@ class Standing(Session):
     """
 
     problem: Problem
-    terms: Terms
+    terms: ServerProblem
     roster: Clients
     evaluated: Points
     every_name: tuple[str, ...]

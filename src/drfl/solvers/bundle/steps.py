@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.terms import Terms
+from drfl.solvers.certificate.server import ServerProblem
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ ALIKE = 0.2  # how much local optima may differ for their mean to be worth a vis
 class Metric:
     """Curvature by client, or pairs of steps and gradient changes."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: ServerProblem) -> None:
         self.terms = terms
         self.hessians: list[Array | None] = [None] * terms.n_clients
         self.pairs: list[tuple[Array, Array]] = []

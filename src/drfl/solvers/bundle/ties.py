@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.master import Solution
 from drfl.solvers.bundle.steps import Metric, Proposal
+from drfl.solvers.certificate.cuts import Solution
 
 CLOSE = 1.01  # the norm is within 1 % of the smallest
 

@@ -179,3 +179,37 @@ def clipping(x: Array, multiplier: float, half: Array) -> Array:
     w = x[: len(half)]
     omega = np.clip(w, -multiplier, multiplier)
     return np.append(omega, np.abs(w - omega) @ half)
+
+
+@dataclass(frozen=True)
+class Solution:
+    r"""A proposal and the multipliers, in the user's units.
+
+    Attributes
+    ----------
+    x : (d,)
+        The minimiser.
+    model : float
+        The cut model there, without the proximal term.
+    cuts, families : (K,), (J,)
+        Multipliers of the cuts, and of each family's bound on :math:`v_s`.
+    weights : (S,)
+        Multipliers of all bounds on :math:`v_s`: the master's q, up to the solver's accuracy.
+    clipping : (S, n)
+        In a box: multipliers of :math:`|w-\omega_s|\le r_s`, upper minus lower.
+    usable : bool
+        False if the QP solver failed; x is then the centre.
+    """
+
+    x: Array
+    model: float
+    cuts: Array
+    families: Array
+    weights: Array
+    clipping: Array
+    usable: bool = True
+
+
+def sums(index: Ints, values: Array, size: int) -> Array:
+    """Sum values by index."""
+    return np.bincount(index, values, size).astype(np.float64, copy=False)

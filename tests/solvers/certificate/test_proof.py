@@ -7,8 +7,8 @@ import pytest
 
 from drfl import Ball, Box, Mixture
 from drfl.losses import make_loss
-from drfl.solvers.bundle.certificate import aggregate
-from drfl.solvers.bundle.master import Solution
+from drfl.solvers.certificate.cuts import Solution
+from drfl.solvers.certificate.proof import aggregate, share
 from kit.bundle_runs import norm_excess, random_points, session_after
 from kit.cases import Case, uniform_case
 from kit.optimality import assert_bounded, assert_honest, assert_optimal
@@ -150,7 +150,8 @@ def test_any_multipliers_give_a_minorant(kind, name):
             bound = certificate.bound(pool, pool.cuts, solution, polished=polished)
             assert 0.0 <= bound <= least * (1.0 + 1e-9)
         for balanced in (True, False):
-            total = aggregate(pool, pool.cuts, solution, terms, balanced=balanced)
+            minorants, q = share(terms, pool, pool.cuts, solution)
+            total = aggregate(terms, minorants, q, balanced=balanced)
             assert case.resolved.contains(total.q)
             assert (total.B >= 0.0).all()
             assert (_lines(total, terms, points, kind) <= values + slack).all()

@@ -1,4 +1,12 @@
-"""What the server knows of the problem: everything but the data."""
+r"""The problem as the server sees it: everything but the data.
+
+.. math:: \min_x\ h\big(F_1(x),\dots,F_S(x)\big),\qquad
+          F_s(x)=\min_{\lambda_s\ge\max(\mathrm{gauge}(x),\mathrm{floor}_s)}
+          \rho_s\lambda_s+u_s(x,\lambda_s),\qquad u_s\ge0.
+
+What clients tell are minorants of their :math:`u_s`. The master problem, the interior-point method
+and the proof of every lower bound are about this one description.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +19,10 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.ball import Ball
+from drfl.gauges import DualNorm, Gauge
 from drfl.losses import Loss
 from drfl.mixture import Mixture
-from drfl.norms import Norm
+from drfl.norms import L1
 from drfl.problem import Problem
 from drfl.supports import Box, WholeSpace
 
@@ -21,13 +30,13 @@ Kind = Literal["norm", "flips", "box", "plain"]
 
 
 @dataclass(frozen=True)
-class Terms:
-    r"""The parts of the master problem that are exact and never learned from cuts.
+class ServerProblem:
+    r"""What is known exactly and never learned from cuts.
 
     ``kind`` says what a cut of client s is a function of:
 
-    - "norm": x alone; :math:`F_s=\rho_s t+\dots` with one :math:`t\ge\|w\|_*` for all;
-    - "flips": x and the client's own :math:`\lambda_s\ge\|w\|_*` (labels may flip);
+    - "norm": x alone; :math:`F_s=\rho_s t+\dots` with one t, at least the gauge, for all;
+    - "flips": x and the client's own :math:`\lambda_s`, at least the gauge (labels may flip);
     - "box": x, :math:`\lambda_s` and the clipped model :math:`\omega_s`, w clipped at
       :math:`\pm\lambda_s`, with :math:`\tau_s=\sum_jh_j|w_j-\omega_{sj}|`;
     - "plain": x alone, the cut being of :math:`F_s` itself.
@@ -39,7 +48,9 @@ class Terms:
     rho : (S,)
         The price of :math:`\lambda_s` (the radius times the Lipschitz constant for "norm").
     floor : (S,)
-        A lower bound of :math:`\lambda_s` besides the norm (regression: 1/kappa).
+        A lower bound of :math:`\lambda_s` besides the gauge (regression: 1/kappa).
+    gauge : Gauge
+        What every :math:`\lambda_s` is at least, on the whole space: :math:`\|w\|_*`.
     mixture : Mixture
         With the centre in numbers.
     half : (S, n)
@@ -55,7 +66,7 @@ class Terms:
     kind: Kind
     rho: Array
     floor: Array
-    norm: Norm
+    gauge: Gauge
     mixture: Mixture
     half: Array
     unit: float = 1.0
@@ -78,8 +89,14 @@ class Terms:
 
     @property
     def price(self) -> float:
-        r"""What :math:`\|w\|_*` costs at least: f is not below price times the norm."""
+        """What the gauge costs at least: f is not below price times the gauge."""
         return self.mixture.support(self.rho) + self.shared_rho
+
+    @property
+    def least(self) -> float:
+        """What f is at least because of the floors."""
+        floors = self.mixture.support(self.rho * self.floor)
+        return floors + self.shared_rho * float(self.floor.min())
 
     @property
     def certain(self) -> bool:
@@ -88,7 +105,7 @@ class Terms:
 
     @property
     def priced(self) -> bool:
-        """Whether any client has a positive radius, so that the norm of w costs something."""
+        """Whether any client has a positive radius, so that the gauge costs something."""
         return self.kind != "plain" and (self.is_shared or bool((self.rho > 0.0).any()))
 
     @property
@@ -105,13 +122,9 @@ class Terms:
             scale[-1] = 1.0 / self.unit
         return scale
 
-    def norm_of(self, x: Array) -> float:
-        """The dual norm of the coefficients in x."""
-        return self.norm.dual(x[: self.n])
-
     def multiplier(self, s: int, x: Array) -> float:
         """lambda* of a client whose labels do not move, in units of t."""
-        return max(self.norm_of(x), float(self.floor[s]))
+        return max(self.gauge.value(x), float(self.floor[s]))
 
     def shared_cost(self, x: Array) -> float:
         """What the shared multiplier costs at x, raised to where it is feasible."""
@@ -120,12 +133,14 @@ class Terms:
         least = self.multiplier(0, x) if self.kind == "norm" else 0.0
         return self.shared_rho * max(float(x[-1]), least)
 
-    def in_units(self, unit: float) -> Terms:
-        """The same terms with another typical size of a feature."""
+    def in_units(self, unit: float) -> ServerProblem:
+        """The same problem with another typical size of a feature."""
         return replace(self, unit=unit if math.isfinite(unit) and unit > 1e-150 else 1.0)
 
 
-def make_terms(problem: Problem, names: Sequence[str], dimension: int, sizes: Array) -> Terms:
+def server_problem(
+    problem: Problem, names: Sequence[str], dimension: int, sizes: Array
+) -> ServerProblem:
     """What follows from the problem once the clients' sizes are known."""
     balls = [problem.ball_of(name) for name in names]
     loss = problem.loss
@@ -152,13 +167,13 @@ def make_terms(problem: Problem, names: Sequence[str], dimension: int, sizes: Ar
             half[s] = (high - low) / 2.0
         if loss.task == "regression":
             floor = 1.0 / cost
-    return Terms(
+    return ServerProblem(
         n=n,
         dimension=dimension,
         kind=kind,
         rho=rho,
         floor=floor,
-        norm=problem.norm,
+        gauge=DualNorm(problem.norm, n),
         mixture=problem.mixture.resolve(sizes),
         half=half,
         shared_rho=shared_rho,
@@ -182,7 +197,7 @@ def _kind(problem: Problem, balls: Sequence[Ball]) -> Kind:
 def is_lifted(loss: Loss, ball: Ball) -> bool:
     """Whether cuts know the clipping: a bounded box, l1, slopes 0 or +-1, fixed targets."""
     box = ball.support
-    if not isinstance(box, Box) or ball.norm.name != "l1":
+    if not isinstance(box, Box) or not isinstance(ball.norm, L1):
         return False
     sides = np.array([*np.atleast_1d(box.low), *np.atleast_1d(box.high)])
     slopes = {abs(piece.slope) for piece in loss.pieces}

@@ -9,14 +9,13 @@ the statement is local.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.cuts import Pool
-from drfl.solvers.bundle.master import Master
 
 LARGEST = 60  # more coefficients would need too many linear programs
 SAFETY = 2.0  # the linear programs are solved to a tolerance; the region is twice what they say
@@ -42,22 +41,30 @@ class Region:
         return constant + float(g @ self.centre[:k] - np.abs(g) @ self.radius[:k])
 
 
-def proved_region(master: Master, pool: Pool, upper: float, centre: Array) -> Region | None:
-    """The box around all models that can be better than ``upper``; None if there is no such box."""
+class LevelSet(NamedTuple):
+    """All models within a level of the cut model: ``A z <= b, z >= lower``, x = scale * z[at]."""
+
+    A: Any  # sparse; linprog takes such matrices, its stubs do not say so
+    b: Array
+    lower: Array
+    at: NDArray[np.intp]
+    scale: Array
+
+
+def proved_region(level_set: LevelSet, centre: Array) -> Region | None:
+    """The box around all models of a level set; None if there is no such box, or too much work."""
     if len(centre) > LARGEST:
         return None
-    matrix, b, lower, x = master.level_set(pool, pool.cuts, upper * (1.0 + 1e-9))
-    A: Any = matrix  # linprog takes sparse matrices, its stubs do not say so
+    A, b, lower, at, scale = level_set
     bounds = [(low if low > -1e29 else None, None) for low in lower]
     extent = np.zeros(len(centre))
-    scale = master.terms.scale
     for j in range(len(centre)):
         for sign in (1.0, -1.0):
             cost = np.zeros(A.shape[1])
-            cost[x[j]] = -sign
+            cost[at[j]] = -sign
             answer = linprog(cost, A_ub=A, b_ub=b, bounds=bounds, method="highs")
             if answer.x is None:
                 return None
-            reached = answer.x[x[j]] * scale[j]
+            reached = answer.x[at[j]] * scale[j]
             extent[j] = max(extent[j], abs(reached - centre[j]))
     return Region(centre, SAFETY * extent + 1e-9, proved=True)
