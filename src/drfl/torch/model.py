@@ -1,0 +1,211 @@
+r"""A network as a vector: what travels, and the loss of a row.
+
+A model is a module together with the loss of one row,
+
+.. math:: L(x; a, y) = \ell(f_x(a), y),
+
+where :math:`x\in R^d` holds the parameters of the module, in their order. Only x travels. Every
+client knows the module by its name: it is code that is installed there, never something that came
+with a message.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
+
+from drfl._registry import lookup
+from drfl.arrays import Array
+from drfl.losses import RowLoss, Task
+
+Factory = Callable[[], nn.Module]
+OutputLoss = Callable[[Tensor, Tensor], Tensor]
+
+MODULES: dict[str, Factory] = {}
+"""Modules by name: what builds them. Server and clients register the same."""
+
+
+def register(name: str) -> Callable[[Factory], Factory]:
+    """Give a function that builds a module a name, on the server and at every client.
+
+    Examples
+    --------
+    >>> @register("two layers")
+    ... def build():
+    ...     return nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> Model("two layers").dimension
+    50
+    """
+
+    def keep(factory: Factory) -> Factory:
+        if MODULES.get(name, factory) is not factory:
+            raise ValueError(f"a module called {name!r} is registered: choose another name")
+        MODULES[name] = factory
+        return factory
+
+    return keep
+
+
+def _squared(output: Tensor, y: Tensor) -> Tensor:
+    return functional.mse_loss(output.squeeze(-1), y, reduction="none")
+
+
+def _huber(output: Tensor, y: Tensor) -> Tensor:
+    return functional.huber_loss(output.squeeze(-1), y, reduction="none", delta=1.35)
+
+
+def _logistic(output: Tensor, y: Tensor) -> Tensor:
+    return functional.softplus(-y * output.squeeze(-1))
+
+
+def _cross_entropy(output: Tensor, y: Tensor) -> Tensor:
+    return functional.cross_entropy(output, y.long(), reduction="none")
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A loss of outputs: what it computes, of what kind of target, and its Lipschitz constant."""
+
+    of: OutputLoss
+    task: Task
+    lipschitz: float  # in the l2 norm of the output
+
+
+OUTPUT_LOSSES: dict[str, _Kind] = {
+    "cross_entropy": _Kind(_cross_entropy, "classification", 2.0**0.5),
+    "logistic": _Kind(_logistic, "classification", 1.0),
+    "huber": _Kind(_huber, "regression", 1.35),
+    "squared": _Kind(_squared, "regression", float("inf")),
+}
+"""Losses of a module's output: of classes 0, 1, ...; of labels -1 and +1; of numbers."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Builds copies of a module, which start where it is."""
+
+    module: nn.Module
+
+    def __call__(self) -> nn.Module:
+        return copy.deepcopy(self.module)
+
+
+@dataclass(frozen=True)
+class Model(RowLoss):
+    """A module and the loss of its output, for `drfl.Problem` in the place of a loss.
+
+    Parameters
+    ----------
+    module : str or callable
+        The name of a registered module, or what builds one. Clients in other places need the name.
+    loss : {"cross_entropy", "logistic", "huber", "squared"}
+        Of its output.
+
+    Notes
+    -----
+    Modules with buffers (batch normalisation) are refused, since what they collect of rows would
+    have to travel as well, and so are layers that draw (dropout): a run has to repeat itself.
+    """
+
+    module: str | Factory
+    loss: str = "cross_entropy"
+    name: ClassVar[str] = "network"
+
+    def __post_init__(self) -> None:
+        lookup("loss", self.loss, OUTPUT_LOSSES)
+        if not isinstance(self.module, str) and not callable(self.module):
+            raise TypeError("module must be a registered name, or a function that builds a module")
+        _require_plain(self.built)
+
+    @property
+    def task(self) -> Task:  # type: ignore[override]
+        """Whether targets are classes or numbers."""
+        return OUTPUT_LOSSES[self.loss].task
+
+    @property
+    def output_lipschitz(self) -> float:
+        """How much the loss may change with the output, in the l2 norm."""
+        return OUTPUT_LOSSES[self.loss].lipschitz
+
+    @cached_property
+    def built(self) -> nn.Module:
+        """The module, for its shape; its parameters are not used."""
+        return self._build()
+
+    @property
+    def dimension(self) -> int:
+        """The number d of parameters."""
+        return sum(p.numel() for p in self.built.parameters())
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the parameters; rows are turned into it."""
+        return next(self.built.parameters()).dtype
+
+    def start(self, seed: int) -> Array:
+        """The parameters that the module is built with, after this seed: the first model."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = self._build()
+        flat = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
+        return flat.numpy().astype(np.float64)
+
+    def parameters(self, x: Tensor) -> dict[str, Tensor]:
+        """The parameters by name, as views of a vector."""
+        named = dict(self.built.named_parameters())
+        pieces = x.split([p.numel() for p in named.values()])
+        return {
+            name: piece.view_as(p) for (name, p), piece in zip(named.items(), pieces, strict=True)
+        }
+
+    def output(self, x: Tensor, rows: Tensor) -> Tensor:
+        """What the module makes of rows (B, n)."""
+        found: Tensor = functional_call(self.built, self.parameters(x), (rows,))
+        return found
+
+    def row_losses(self, x: Tensor, rows: Tensor, y: Tensor) -> Tensor:
+        """The losses of rows (B, n) with targets (B,): (B,)."""
+        return OUTPUT_LOSSES[self.loss].of(self.output(x, rows), y)
+
+    def module_at(self, x: Array) -> nn.Module:
+        """A module with these parameters, for use elsewhere."""
+        module = self._build()
+        values = self.parameters(torch.as_tensor(x, dtype=self.dtype))
+        module.load_state_dict({name: value.clone() for name, value in values.items()})
+        return module
+
+    def _build(self) -> nn.Module:
+        factory = lookup("module", self.module, MODULES) if isinstance(self.module, str) else self.module
+        module = factory()
+        if not isinstance(module, nn.Module):
+            raise TypeError(f"module must build a torch.nn.Module, got {type(module).__name__}")
+        return module
+
+
+def _require_plain(module: nn.Module) -> None:
+    buffers = [name for name, _ in module.named_buffers()]
+    if buffers:
+        raise ValueError(
+            f"the module has the buffer {buffers[0]!r}, which would have to travel beside its "
+            "parameters: use layers without (LayerNorm or GroupNorm for BatchNorm)"
+        )
+    drawing = [m for m in module.modules() if isinstance(m, nn.modules.dropout._DropoutNd) and m.p]
+    if drawing:
+        raise ValueError(
+            f"{type(drawing[0]).__name__} draws at random, and a run has to repeat itself: leave "
+            "it out (a radius regularises)"
+        )
+    parameters = list(module.parameters())
+    if not parameters:
+        raise ValueError("the module has no parameters: there is nothing to train")
+    if len({p.dtype for p in parameters}) > 1:
+        raise ValueError("all parameters of a module must have one dtype")
