@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from drfl import checks
 from drfl.arrays import Array
 from drfl.client import Handler, Site
+from drfl.differentiable import ClientLoss
 from drfl.native.base import NativeSession
-from drfl.native.client_loss import ClientLoss
+from drfl.native.client_loss import LinearLoss
 from drfl.native.exchange import weighted_mean
 from drfl.native.local import MODEL, NUMBER, REQUEST, Arrays, Local, checked, needed, respond
 from drfl.native.saddle import SaddleMethod, SaddleSession
@@ -36,7 +37,7 @@ PRICE: Schema = {"price": replace(NUMBER, optional=True)}
 
 
 # ---------------------------------------------------------------------- the client's half
-class RobustLoss(ClientLoss):
+class RobustLoss(LinearLoss):
     """The worst-case loss of a client, and what steps of its multiplier make of it."""
 
     def __init__(self, site: Site) -> None:

@@ -9,7 +9,8 @@ from scipy.optimize import minimize
 
 from drfl.arrays import Array
 from drfl.client import Client, Site
-from drfl.native.client_loss import ClientLoss
+from drfl.differentiable import ClientLoss
+from drfl.native.client_loss import LinearLoss
 from drfl.native.qffl import QFFL
 from drfl.native.wafl import WAFL, PenalisedLoss
 from drfl.problem import Problem
@@ -48,7 +49,7 @@ def _smooth(
         losses: list[ClientLoss] = [PenalisedLoss(site, solver.gamma) for site in sites]
         power = 1.0
     else:
-        losses = [ClientLoss(site) for site in sites]
+        losses = [LinearLoss(site) for site in sites]
         power = solver.q + 1.0
 
     def value(x: Array) -> tuple[float, Array]:

@@ -13,7 +13,12 @@ import pytest
 import drfl
 
 ROOT = Path(__file__).parents[1]
-MODULES = [f"drfl.{m.name}" for m in pkgutil.iter_modules(drfl.__path__) if m.name[0] != "_"]
+ELSEWHERE = {"torch"}  # what is not installed here has a page of its own
+MODULES = [
+    f"drfl.{m.name}"
+    for m in pkgutil.iter_modules(drfl.__path__)
+    if m.name[0] != "_" and m.name not in ELSEWHERE
+]
 SOLVERS = ["drfl.solvers.bundle", "drfl.solvers.admm", "drfl.solvers.local"]
 
 

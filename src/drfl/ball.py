@@ -31,6 +31,9 @@ class Ball:
         :math:`\kappa` in (0, inf]; inf: labels never move.
     support : Box, Polyhedron or None
         Where the data may live; None is the whole space.
+    order : {1, 2, math.inf}
+        Of the transport: 1 bounds the mean distance, 2 its root mean square, infinity the distance
+        of every row. Losses of a score have order 1, networks (`drfl.torch`) 2 or infinity.
 
     Examples
     --------
@@ -42,6 +45,7 @@ class Ball:
     norm: Norm
     label_cost: float
     support: Support
+    order: float
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class Ball:
         norm: Norm | str = "l1",
         label_cost: float = math.inf,
         support: Support | None = None,
+        order: float = 1,
     ) -> None:
         radius = checks.number("radius", radius, least=0.0)
         label_cost = checks.number("label_cost", label_cost, above=0.0, infinite=True)
@@ -57,8 +62,11 @@ class Ball:
                 "support must be a Box, a Polyhedron or None (the whole space), got "
                 f"{type(support).__name__}"
             )
+        if order not in (1, 2, math.inf):
+            raise ValueError(f"order must be 1, 2 or math.inf, got {order!r}")
         set_field = object.__setattr__  # the record is frozen
         set_field(self, "radius", radius)
         set_field(self, "norm", make_norm(norm))
         set_field(self, "label_cost", label_cost)
         set_field(self, "support", support or WholeSpace())
+        set_field(self, "order", float(order))

@@ -144,6 +144,11 @@ def _check_settings(
 ) -> None:
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
+    if problem.network is not None and not solver.networks:
+        raise ValueError(
+            f"the solver {solver.name!r} needs a loss of one score: for networks take a method "
+            "that uses gradients alone, such as fedavg"
+        )
     if problem.shared_ball and not solver.shared_ball:
         raise ValueError(f"the solver {solver.name!r} has no shared ball: take shared_ball=False")
     checks.number("tol", tol, above=0.0)

@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from drfl.client.party import Client
+from drfl.differentiable import ClientLoss
 from drfl.privacy import SpentError, require_answerable
 from drfl.problem import Problem
 from drfl.wire import Failure, Message, Schema, WireError, validate, validate_arrays
@@ -41,7 +42,7 @@ class Site:
     name, rows, policy, guard, ledger
         Those of the client.
     oracle : Oracle
-        Its worst-case loss :math:`F_s`.
+        Its worst-case loss :math:`F_s`; for a network there is ``network`` instead.
     fit_intercept, n_features, dimension
         The model is (w, b) with ``dimension`` = n + 1 numbers, or w with n.
     memory : dict
@@ -54,13 +55,18 @@ class Site:
         try:
             if client.guard is not None:
                 require_answerable(problem, client.name, client.rows)
-            self.oracle = make_oracle(client.rows, problem.loss, problem.ball_of(client.name))
+            ball = problem.ball_of(client.name)
+            self.network: ClientLoss | None = None
+            if problem.network is None:
+                self.oracle = make_oracle(client.rows, problem.loss, ball)
+            else:
+                self.network = problem.network.at(client.rows, ball, client.name)
         except ValueError as error:
             raise ValueError(f"client {client.name!r}: {error}") from error
         self.fit_intercept = problem.fit_intercept
         self.n_features = client.rows.n_features
         self.shared_ball = problem.shared_ball
-        self.dimension = self.n_features + self.fit_intercept + self.shared_ball
+        self.dimension = problem.dimension(self.n_features)
         self.memory: dict[str, Any] = {}
         self.debug = debug
 

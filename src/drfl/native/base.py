@@ -32,9 +32,10 @@ M = TypeVar("M", bound=Native)
 class NativeSession(Report, Generic[M]):
     """The server half of a method: the subclass says whom to ask what, and what to make of it.
 
-    The first round is an introduction at x = 0. In every later one some clients make a step and,
-    when it is due, all tell their loss at the model that would be returned. Where one of these
-    losses is missing, the model before stays, and all are asked again in the next round.
+    The first round is an introduction at x = 0, or at the first parameters of a network. In every
+    later one some clients make a step and, when it is due, all tell their loss at the model that
+    would be returned. Where one of these losses is missing, the model before stays, and all are
+    asked again in the next round.
     """
 
     steps: StepSizes  # when all are known
@@ -44,7 +45,9 @@ class NativeSession(Report, Generic[M]):
     ) -> None:
         super().__init__(problem, names, n_features)
         self.method, self.max_rounds = method, max_rounds
-        self.x = np.zeros(self.d)
+        network = problem.network
+        self.x = np.zeros(self.d) if network is None else network.start(method.seed)
+        self.returned = self.x
         self.round = self.t = 0  # t: steps of the method that were made
         self.known: dict[int, Arrays] = {}  # introductions
         self._due, self._silent = False, 0
@@ -144,7 +147,9 @@ class NativeSession(Report, Generic[M]):
         everyone = [self.known[s] for s in range(len(self.names))]
         facts = Facts.of([arrays["facts"] for arrays in everyone])
         self.mixture = self.problem.mixture.resolve(facts.totals)
-        self.steps = StepSizes(self.method, self.problem.loss, facts)
+        self.steps = StepSizes(
+            self.method, self.problem.loss, facts, network=self.problem.network is not None
+        )
         self.losses = np.array([float(arrays["value"]) for arrays in everyone])
         self._objective = self.at_zero = self.value(self.losses)
         self._before = (self.round, self._objective)

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.client import Handler, Site
+from drfl.differentiable import ClientLoss
 from drfl.native.base import NativeSession
-from drfl.native.client_loss import ClientLoss
+from drfl.native.client_loss import loss_of
 from drfl.native.exchange import weighted_mean
 from drfl.native.local import (
     MODEL,
@@ -47,7 +48,7 @@ REPLIES: dict[int, Schema] = {WALK: {"model": MODEL, "midway": MODEL}, LOSS: {"l
 # ---------------------------------------------------------------------- the client's half
 def answer(site: Site, message: Message) -> Arrays:
     """Walk from x, or tell the loss there."""
-    return respond(site, message, ClientLoss(site), {WALK: take_walk, LOSS: tell_loss})
+    return respond(site, message, loss_of(site), {WALK: take_walk, LOSS: tell_loss})
 
 
 def take_walk(loss: ClientLoss, message: Message) -> Arrays:

@@ -35,6 +35,8 @@ def spread(site: Site) -> Array:
     keeps that back, the trace stands for it.
     """
     rows = site.rows
+    if site.network is not None:  # its curvature is not known by moments
+        return np.array([rows.total, 0.0, 0.0])
     trace = float(rows.moments()[1].sum()) + site.fit_intercept
     largest = _largest_eigenvalue(rows, site.fit_intercept) if site.policy.curvature else trace
     return np.array([rows.total, min(largest, trace), trace])

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from drfl import checks
 from drfl.client import Handler, Site
+from drfl.differentiable import ClientLoss
 from drfl.native.base import NativeSession
-from drfl.native.client_loss import ClientLoss
+from drfl.native.client_loss import loss_of
 from drfl.native.exchange import weighted_mean
 from drfl.native.fedavg import REPLIES
 from drfl.native.local import (
@@ -47,7 +48,7 @@ PENALTY = 0.1
 # ---------------------------------------------------------------------- the client's half
 def answer(site: Site, message: Message) -> Arrays:
     """Walk from the client's own model towards the minimum of its augmented loss."""
-    return respond(site, message, ClientLoss(site), {1: step})
+    return respond(site, message, loss_of(site), {1: step})
 
 
 def step(loss: ClientLoss, message: Message) -> Arrays:

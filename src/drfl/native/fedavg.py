@@ -16,8 +16,9 @@ from typing import Any, ClassVar, TypeVar
 from numpy.typing import NDArray
 
 from drfl.client import Handler, Site
+from drfl.differentiable import ClientLoss
 from drfl.native.base import NativeSession
-from drfl.native.client_loss import ClientLoss
+from drfl.native.client_loss import loss_of
 from drfl.native.exchange import weighted_mean
 from drfl.native.local import (
     MODEL,
@@ -39,7 +40,7 @@ REPLIES: dict[int, Schema] = {1: {"model": MODEL}}  # where the walk ended
 # ---------------------------------------------------------------------- the client's half
 def answer(site: Site, message: Message) -> Arrays:
     """Walk from x."""
-    return respond(site, message, ClientLoss(site), {1: step})
+    return respond(site, message, loss_of(site), {1: step})
 
 
 def step(loss: ClientLoss, message: Message) -> Arrays:

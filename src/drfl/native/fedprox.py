@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from drfl import checks
 from drfl.client import Handler, Site
+from drfl.differentiable import ClientLoss
 from drfl.native.base import NativeSession
-from drfl.native.client_loss import ClientLoss
+from drfl.native.client_loss import loss_of
 from drfl.native.fedavg import REPLIES, FedAvgSession
 from drfl.native.local import (
     NUMBER,
@@ -36,7 +37,7 @@ from drfl.wire import Message, Schema
 # ---------------------------------------------------------------------- the client's half
 def answer(site: Site, message: Message) -> Arrays:
     """Walk from x, held back."""
-    return respond(site, message, ClientLoss(site), {1: step})
+    return respond(site, message, loss_of(site), {1: step})
 
 
 def step(loss: ClientLoss, message: Message) -> Arrays:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import Checked, Handler, Site
-from drfl.native.client_loss import ClientLoss, Gradient
+from drfl.differentiable import ClientLoss, Gradient
 from drfl.native.facts import FACTS, spread
 from drfl.wire import Field, Message, Schema, WireError
 

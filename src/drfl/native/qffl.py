@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from drfl import checks
 from drfl.arrays import Array
 from drfl.client import Handler, Site
+from drfl.differentiable import ClientLoss
 from drfl.native.base import NativeSession
-from drfl.native.client_loss import ClientLoss
+from drfl.native.client_loss import loss_of
 from drfl.native.fedavg import step as walk_from_x
 from drfl.native.local import MODEL, NUMBER, REQUEST, Arrays, checked, needed, respond
 from drfl.native.settings import LocalMethod
@@ -37,7 +38,7 @@ SMALLEST = 1e-10
 # ---------------------------------------------------------------------- the client's half
 def answer(site: Site, message: Message) -> Arrays:
     """Walk from x and tell the loss there."""
-    return respond(site, message, ClientLoss(site), {1: step})
+    return respond(site, message, loss_of(site), {1: step})
 
 
 def step(loss: ClientLoss, message: Message) -> Arrays:

@@ -21,7 +21,9 @@ class Report(Session):
 
     def __init__(self, problem: Problem, names: Sequence[str], n_features: int) -> None:
         self.problem, self.names = problem, tuple(names)
-        self.n, self.d = n_features, n_features + problem.fit_intercept
+        self.n, self.d = n_features, problem.dimension(n_features)
+        if problem.network is not None:
+            self.n = self.d  # the coefficients are the whole model
         self.mixture: Mixture | None = None  # resolved when all are known
         self.returned = np.zeros(self.d)
         self.losses = np.full(len(names), np.nan)

@@ -35,7 +35,7 @@ from drfl.client import Handler, Site
 from drfl.native.afl import REPLIES as LOSS_AND_GRADIENT
 from drfl.native.afl import step as loss_and_gradient
 from drfl.native.base import NativeSession
-from drfl.native.client_loss import ClientLoss
+from drfl.native.client_loss import loss_of
 from drfl.native.exchange import weighted_mean
 from drfl.native.fedavg import REPLIES as END
 from drfl.native.local import MODEL, REQUEST, Arrays, Local, checked, optional, respond
@@ -50,7 +50,7 @@ REPLIES: dict[int, Schema] = {TELL: LOSS_AND_GRADIENT[1], WALK: END[1]}
 # ---------------------------------------------------------------------- the client's half
 def answer(site: Site, message: Message) -> Arrays:
     """Tell loss and gradient at x, or walk from there."""
-    return respond(site, message, ClientLoss(site), {TELL: loss_and_gradient, WALK: corrected})
+    return respond(site, message, loss_of(site), {TELL: loss_and_gradient, WALK: corrected})
 
 
 # ---------------------------------------------------------------------- the server's half

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from drfl import checks
 from drfl.client import Handler, Site
+from drfl.differentiable import ClientLoss
 from drfl.native.base import NativeSession
-from drfl.native.client_loss import ClientLoss
+from drfl.native.client_loss import loss_of
 from drfl.native.exchange import weighted_mean
 from drfl.native.fedavg import REPLIES
 from drfl.native.local import (
@@ -48,7 +49,7 @@ LONGEST = 5.0
 # ---------------------------------------------------------------------- the client's half
 def answer(site: Site, message: Message) -> Arrays:
     """Walk from x along corrected gradients."""
-    return respond(site, message, ClientLoss(site), {1: corrected})
+    return respond(site, message, loss_of(site), {1: corrected})
 
 
 def corrected(loss: ClientLoss, message: Message) -> Arrays:

@@ -48,6 +48,7 @@ class Native(Solver):
     evaluate_every: int = 5
     stop_change: float = 0.0
 
+    networks: ClassVar[bool] = True
     robust: ClassVar[bool] = False
     """Whether it minimises the worst mixture of the losses, rather than that of the centre."""
     noisy: ClassVar[bool] = False
@@ -79,7 +80,8 @@ class Native(Solver):
 
     def refuse(self, problem: Problem, names: Sequence[str]) -> None:
         """Raise unless the problem is one of this method."""
-        if any(problem.ball_of(name).radius > 0.0 for name in names):
+        moved = any(problem.ball_of(name).radius > 0.0 for name in names)
+        if moved and problem.network is None:
             raise ValueError(
                 f"{self.name} trusts the clients' rows: take balls of radius 0, or solver='bundle'"
             )

@@ -12,6 +12,9 @@ from drfl.native.facts import Facts
 from drfl.native.local import Local
 from drfl.native.settings import Native
 
+# A network's steps where the user gives none.
+NETWORK_STEP = 0.1
+
 
 @dataclass(frozen=True)
 class StepSizes:
@@ -25,15 +28,20 @@ class StepSizes:
         That of the problem.
     facts : Facts
         What the clients told of their rows.
+    network : bool
+        Whether the loss is that of a network, of which nothing is known beforehand.
     """
 
     method: Native
     loss: Loss
     facts: Facts
+    network: bool = False
 
     @property
     def smoothness(self) -> float:
         """The largest curvature of a client's loss, or of a batch of its rows; 0 with kinks."""
+        if self.network:
+            return 1.0 / NETWORK_STEP
         size = self.facts.largest
         if self.method.batch_size:
             size = size + self.facts.traces / self.method.batch_size

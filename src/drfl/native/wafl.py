@@ -20,7 +20,7 @@ from drfl import checks
 from drfl.arrays import Array
 from drfl.client import Handler, Site
 from drfl.native.base import NativeSession
-from drfl.native.client_loss import ClientLoss
+from drfl.native.client_loss import LinearLoss
 from drfl.native.fedavg import REPLIES, FedAvgSession, step
 from drfl.native.local import NUMBER, REQUEST, Arrays, Local, checked, respond
 from drfl.native.penalised import penalised
@@ -29,7 +29,7 @@ from drfl.wire import Message, Schema, WireError
 
 
 # ---------------------------------------------------------------------- the client's half
-class PenalisedLoss(ClientLoss):
+class PenalisedLoss(LinearLoss):
     r"""The mean of :math:`\varphi` over a client's rows, and its gradient.
 
     .. math:: \nabla_w\,\frac1N\sum_i\varphi(z_i, \|w\|^2/\gamma)
@@ -52,7 +52,8 @@ def answer(site: Site, message: Message) -> Arrays:
     gamma = float(message.arrays["gamma"])
     if not gamma > 0.0:
         raise WireError(f"gamma must be positive, got {gamma}")
-    return respond(site, message, PenalisedLoss(site, gamma), {1: step})
+    loss = PenalisedLoss(site, gamma) if site.network is None else site.network.penalised(gamma)
+    return respond(site, message, loss, {1: step})
 
 
 # ---------------------------------------------------------------------- the server's half
@@ -62,6 +63,8 @@ class WAFLSession(FedAvgSession["WAFL"]):
     @property
     def walk(self) -> Local:
         # Rows that move add curvature: the squared slope over gamma, and more as a grows.
+        if self.problem.network is not None:
+            return super().walk
         extra = 2.0 * self.problem.loss.lipschitz**2 / self.method.gamma
         return self.local(self.method.local_steps, extra=extra, shorter=2.0)
 

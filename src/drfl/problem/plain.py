@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from drfl._registry import listed, lookup
 from drfl.ball import Ball
+from drfl.differentiable import ROW_LOSSES, RowLoss, row_loss
 from drfl.losses import LOSSES, Loss
 from drfl.mixture import Mixture
 from drfl.norms import NORMS
@@ -47,8 +48,10 @@ def from_json(value: Any) -> Any:
     return float(value) if value in ("inf", "-inf", "nan") else value
 
 
-def loss_to_dict(loss: Loss) -> Json:
+def loss_to_dict(loss: Loss | RowLoss) -> Json:
     """Name and parameters of a registered loss."""
+    if isinstance(loss, RowLoss):
+        return {"name": loss.name, **loss.to_dict()}
     if LOSSES.get(loss.name) is not type(loss):
         raise ValueError(f"the loss {loss.name!r} cannot be written down: add it to drfl's LOSSES")
     return {"name": loss.name, **to_json(asdict(loss))}  # type: ignore[call-overload]
@@ -56,7 +59,10 @@ def loss_to_dict(loss: Loss) -> Json:
 
 def loss_from_dict(data: Any) -> Loss:
     """Read a loss."""
-    kind = lookup("loss", _field("a loss", data, "name"), LOSSES)
+    name = _field("a loss", data, "name")
+    if name in ROW_LOSSES:
+        return cast(Loss, row_loss(name, {key: data[key] for key in data if key != "name"}))
+    kind = lookup("loss", name, LOSSES)
     require_keys("a loss", data, ["name", *kind.__dataclass_fields__])  # type: ignore[attr-defined]
     return _built("a loss", kind, {key: data[key] for key in data if key != "name"})
 
@@ -70,6 +76,7 @@ def ball_to_dict(ball: Ball) -> Json:
         "norm": ball.norm.name,
         "label_cost": to_json(ball.label_cost),
         "support": _support_to_dict(ball.support),
+        **({} if ball.order == 1.0 else {"order": to_json(ball.order)}),
     }
 
 
@@ -82,7 +89,10 @@ def _support_to_dict(support: Support) -> Json:
 
 def ball_from_dict(data: Any) -> Ball:
     """Read a ball."""
-    require_keys("a ball", data, ["radius", "norm", "label_cost", "support"])
+    own = ["radius", "norm", "label_cost", "support"]
+    if isinstance(data, dict) and "order" in data:
+        own.append("order")
+    require_keys("a ball", data, own)
     kind, fields = lookup("support", _field("a support", data["support"], "name"), _SUPPORTS)
     require_keys("a support", data["support"], ["name", *fields])
     return _built(
@@ -93,6 +103,7 @@ def ball_from_dict(data: Any) -> Ball:
             "norm": lookup("norm", data["norm"], NORMS),
             "label_cost": data["label_cost"],
             "support": _built("a support", kind, {f: data["support"][f] for f in fields}),
+            "order": data.get("order", 1),
         },
     )
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from drfl._registry import listed
 from drfl.ball import Ball
+from drfl.differentiable import RowLoss
 from drfl.losses import Loss, make_loss
 from drfl.mixture import Mixture
 from drfl.norms import Norm
@@ -39,8 +40,9 @@ class Problem:
 
     Parameters
     ----------
-    loss : str or Loss
-        One of `drfl.losses.LOSSES`; its parameters follow as keywords.
+    loss : str, Loss or RowLoss
+        One of `drfl.losses.LOSSES`; its parameters follow as keywords. Or a network
+        (`drfl.torch.Model`), for methods that use gradients alone.
     ball : Ball or mapping of str to Ball
         One for all clients, or one for each by the client's name. They share a norm and a kind
         of support, because the server keeps one constraint :math:`\|w\|_*\le t` for all.
@@ -69,7 +71,7 @@ class Problem:
 
     def __init__(
         self,
-        loss: str | Loss = "hinge",
+        loss: str | Loss | RowLoss = "hinge",
         ball: Ball | Mapping[str, Ball] = Ball(),  # noqa: B008  (frozen)
         mixture: Mixture = Mixture(),  # noqa: B008  (frozen)
         *,
@@ -78,8 +80,8 @@ class Problem:
         **loss_params: Any,
     ) -> None:
         set_field = object.__setattr__  # the record is frozen
-        set_field(self, "loss", make_loss(loss, **loss_params))
         set_field(self, "ball", _checked_ball(ball))
+        set_field(self, "loss", _checked_loss(loss, loss_params, self.ball))
         set_field(self, "mixture", _instance("mixture", mixture, Mixture))
         set_field(self, "fit_intercept", _instance("fit_intercept", fit_intercept, bool))
         set_field(self, "shared_ball", _instance("shared_ball", shared_ball, bool))
@@ -91,6 +93,18 @@ class Problem:
             oracle_class(self.loss, each)  # what has no closed form is refused here
         if self.shared_ball:
             _require_finite_way(self.balls[0], self.loss)
+
+    @property
+    def network(self) -> RowLoss | None:
+        """The loss where it is one of rows, not of scores: a network."""
+        loss: object = self.loss
+        return loss if isinstance(loss, RowLoss) else None
+
+    def dimension(self, n_features: int) -> int:
+        """The length of a model: (w, b) and the multiplier of a shared ball, or a network's x."""
+        if self.network is not None:
+            return self.network.dimension
+        return n_features + self.fit_intercept + self.shared_ball
 
     def ball_of(self, name: str) -> Ball:
         """The ball of a client."""
@@ -143,6 +157,21 @@ class Problem:
             fit_intercept=data["fit_intercept"],
             shared_ball=data["shared_ball"],
         )
+
+
+def _checked_loss(
+    loss: str | Loss | RowLoss, params: dict[str, Any], ball: Ball | Mapping[str, Ball]
+) -> Loss | RowLoss:
+    balls = [ball] if isinstance(ball, Ball) else list(ball.values())
+    if isinstance(loss, RowLoss):
+        for one in balls:
+            loss.check_ball(one)
+        return loss
+    if any(one.order != 1.0 for one in balls):
+        raise ValueError(
+            "losses of a score take balls of order 1; orders 2 and inf are for networks"
+        )
+    return make_loss(loss, **params)
 
 
 def _checked_ball(ball: Ball | Mapping[str, Ball]) -> Ball | dict[str, Ball]:

@@ -119,11 +119,14 @@ class Solver(ABC):
         engine can hand them to other processes.
     shared_ball : bool
         Whether it solves problems with one ball around the mixture.
+    networks : bool
+        Whether values and gradients are all that it asks of a loss.
     """
 
     name: ClassVar[str]
     handlers: ClassVar[Mapping[str, Handler]]
     shared_ball: ClassVar[bool] = False
+    networks: ClassVar[bool] = False
 
     @abstractmethod
     def start(

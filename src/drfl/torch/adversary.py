@@ -19,6 +19,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 import torch
@@ -28,13 +29,15 @@ Block = tuple[Tensor, Tensor, Tensor]
 """Rows (B, n), targets (B,) and masses (B,)."""
 InputGradient = Callable[[Tensor, Tensor], Tensor]
 """Gradients of the rows' losses in the rows, at rows (B, n) with targets (B,)."""
+Moved = Callable[[], Tensor]
+"""The moved rows of a block, computed when they are wanted."""
 
 
 class Adversary(ABC):
     """What moves rows."""
 
     @abstractmethod
-    def moved(self, blocks: Sequence[Block], gradient: InputGradient) -> Sequence[Callable[[], Tensor]]:
+    def moved(self, blocks: Sequence[Block], gradient: InputGradient) -> Sequence[Moved]:
         """The moved rows of every block, each computed when it is called.
 
         So that of many blocks one at a time is in memory.
@@ -51,8 +54,8 @@ class Adversary(ABC):
 class Nobody(Adversary):
     """Rows stay."""
 
-    def moved(self, blocks: Sequence[Block], gradient: InputGradient) -> Sequence[Callable[[], Tensor]]:
-        return [lambda rows=rows: rows for rows, _, _ in blocks]
+    def moved(self, blocks: Sequence[Block], gradient: InputGradient) -> Sequence[Moved]:
+        return [partial(_same, rows) for rows, _, _ in blocks]
 
 
 @final
@@ -63,13 +66,13 @@ class Together(Adversary):
     radius: float
     steps: int = 2
 
-    def moved(self, blocks: Sequence[Block], gradient: InputGradient) -> Sequence[Callable[[], Tensor]]:
+    def moved(self, blocks: Sequence[Block], gradient: InputGradient) -> Sequence[Moved]:
         scales: list[float] = []
-        kept: list[Tensor | None] = [None] * len(blocks)  # one block need not be computed again
+        kept: dict[int, Tensor] = {}  # of a single block the gradient is not computed again
 
         def displaced(k: int) -> Tensor:
             rows, y, _ = blocks[k]
-            if kept[k] is not None:
+            if k in kept:
                 return rows + scales[-1] * kept[k]
             for scale in scales:
                 rows = blocks[k][0] + scale * gradient(rows, y)
@@ -81,9 +84,9 @@ class Together(Adversary):
                 G = gradient(displaced(k) if scales else blocks[k][0], y)
                 total += float(mass @ (G * G).sum(dim=1))
                 if len(blocks) == 1:
-                    kept[0] = G
+                    kept[k] = G
             scales.append(self.radius / total**0.5 if total > 0.0 else 0.0)
-        return [lambda k=k: displaced(k) for k in range(len(blocks))]
+        return [partial(displaced, k) for k in range(len(blocks))]
 
     def multiplier(self, blocks: Sequence[Block], gradient: InputGradient) -> float:
         r""":math:`\sqrt{\sum_ip_i\|G_i\|^2}/(2\rho)` where the rows ended."""
@@ -104,14 +107,14 @@ class Each(Adversary):
     norm: str = "l2"
     steps: int = 2
 
-    def moved(self, blocks: Sequence[Block], gradient: InputGradient) -> Sequence[Callable[[], Tensor]]:
+    def moved(self, blocks: Sequence[Block], gradient: InputGradient) -> Sequence[Moved]:
         def displaced(rows: Tensor, y: Tensor) -> Tensor:
             at = rows
             for _ in range(self.steps):
                 at = rows + self.radius * _steepest(gradient(at, y), self.norm)
             return at
 
-        return [lambda rows=rows, y=y: displaced(rows, y) for rows, y, _ in blocks]
+        return [partial(displaced, rows, y) for rows, y, _ in blocks]
 
 
 @final
@@ -122,17 +125,21 @@ class Penalty(Adversary):
     gamma: float
     steps: int = 2
 
-    def moved(self, blocks: Sequence[Block], gradient: InputGradient) -> Sequence[Callable[[], Tensor]]:
+    def moved(self, blocks: Sequence[Block], gradient: InputGradient) -> Sequence[Moved]:
         def displaced(rows: Tensor, y: Tensor) -> Tensor:
             at = rows
             for _ in range(self.steps):
                 at = rows + gradient(at, y) / self.gamma
             return at
 
-        return [lambda rows=rows, y=y: displaced(rows, y) for rows, y, _ in blocks]
+        return [partial(displaced, rows, y) for rows, y, _ in blocks]
 
     def price(self, displacement: Tensor) -> Tensor:
         return 0.5 * self.gamma * (displacement * displacement).sum(dim=1)
+
+
+def _same(rows: Tensor) -> Tensor:
+    return rows
 
 
 def _steepest(G: Tensor, norm: str) -> Tensor:

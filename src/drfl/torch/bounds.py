@@ -55,7 +55,7 @@ def _lipschitz(module: nn.Module) -> float:
     if isinstance(module, nn.Conv1d | nn.Conv2d) and module.padding_mode == "zeros":
         return _convolution(module)
     if isinstance(module, nn.ELU) and module.alpha > 1.0:
-        return module.alpha
+        return float(module.alpha)
     return _SLOPES.get(type(module), math.inf)
 
 

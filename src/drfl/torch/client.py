@@ -19,9 +19,9 @@ from torch import Tensor
 
 from drfl.arrays import Array
 from drfl.ball import Ball
-from drfl.native.client_loss import ClientLoss
+from drfl.differentiable import ClientLoss
 from drfl.rows import Rows
-from drfl.torch.adversary import Adversary, Block, Each, Nobody, Together
+from drfl.torch.adversary import Adversary, Block, Each, Nobody, Penalty, Together
 from drfl.torch.bounds import lipschitz, worst_losses
 from drfl.torch.model import Model
 
@@ -53,26 +53,36 @@ class NetworkLoss(ClientLoss):
     """
 
     def __init__(
-        self, rows: Rows, model: Model, ball: Ball, name: str = "", adversary: Adversary | None = None
+        self,
+        rows: Rows,
+        model: Model,
+        ball: Ball,
+        name: str = "",
+        adversary: Adversary | None = None,
     ) -> None:
-        super().__init__(name, rows)
+        super().__init__(name, rows.n_rows)
+        self.rows = rows
         self.model, self.ball = model, ball
         self.adversary = adversary_of(ball) if adversary is None else adversary
         self._X = torch.as_tensor(np.ascontiguousarray(rows.take(slice(None))), dtype=model.dtype)
         self._y = torch.as_tensor(rows.y, dtype=model.dtype)
-        self._mass = torch.as_tensor(rows.mass(), dtype=model.dtype)
+        mass = np.broadcast_to(rows.mass(), (rows.n_rows,)).copy()
+        self._mass = torch.as_tensor(mass, dtype=model.dtype)
         _require_targets(model, self._X, self._y)
 
     def value(self, x: Array) -> float:
-        return self._total(x, self._blocks(slice(None)), gradient=False)[0]
+        return self._total(x, self._blocks(), gradient=False)[0]
 
     def value_and_gradient(self, x: Array) -> tuple[float, Array]:
-        return self._total(x, self._blocks(slice(None)), gradient=True)
+        return self._total(x, self._blocks(), gradient=True)
 
     def batch_gradient(self, x: Array, chosen: NDArray[np.intp]) -> Array:
         X, y, mass = (part[torch.as_tensor(chosen)] for part in (self._X, self._y, self._mass))
         mass = mass * (self.rows.n_rows / len(chosen))
         return self._total(x, [(X, y, mass)], gradient=True)[1]
+
+    def penalised(self, gamma: float) -> NetworkLoss:
+        return NetworkLoss(self.rows, self.model, self.ball, self.name, Penalty(gamma))
 
     def bounds(self, x: Array) -> Interval:
         """The loss that was found, and what the layers of the module prove."""
@@ -80,7 +90,7 @@ class NetworkLoss(ClientLoss):
         flat = torch.as_tensor(x, dtype=self.model.dtype)
         squares = total = 0.0
         with torch.no_grad():
-            for X, y, mass in self._blocks(slice(None)):
+            for X, y, mass in self._blocks():
                 output = self.model.output(flat, X)
                 move = K * rho if self.ball.order == math.inf and rho > 0.0 else 0.0
                 total += float(mass @ worst_losses(self.model.loss, output, y, move))
@@ -91,8 +101,7 @@ class NetworkLoss(ClientLoss):
             upper = (squares**0.5 + K * rho) ** 2 if lip == math.inf else total + lip * K * rho
         return Interval(self.value(x), upper)
 
-    def _blocks(self, chosen: slice) -> list[Block]:
-        del chosen
+    def _blocks(self) -> list[Block]:
         starts = range(0, len(self._y), BLOCK)
         return [
             (self._X[k : k + BLOCK], self._y[k : k + BLOCK], self._mass[k : k + BLOCK])
@@ -115,10 +124,10 @@ class NetworkLoss(ClientLoss):
             with torch.set_grad_enabled(gradient):
                 losses = self.model.row_losses(flat, where, y)
                 total = mass @ (losses - self.adversary.price(where - rows))
-            value += float(total)
+            value += float(total.detach())
             if gradient:
                 slope += torch.autograd.grad(total, flat)[0]
-        return value, slope.numpy().astype(np.float64)
+        return value, np.asarray(slope.numpy(), dtype=np.float64)
 
 
 def adversary_of(ball: Ball) -> Adversary:

@@ -15,7 +15,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -25,7 +25,13 @@ from torch.nn import functional
 
 from drfl._registry import lookup
 from drfl.arrays import Array
-from drfl.losses import RowLoss, Task
+from drfl.ball import Ball
+from drfl.differentiable import RowLoss
+from drfl.losses import Task
+from drfl.rows import Rows
+
+if TYPE_CHECKING:
+    from drfl.torch.client import NetworkLoss
 
 Factory = Callable[[], nn.Module]
 OutputLoss = Callable[[Tensor, Tensor], Tensor]
@@ -127,7 +133,7 @@ class Model(RowLoss):
         _require_plain(self.built)
 
     @property
-    def task(self) -> Task:  # type: ignore[override]
+    def task(self) -> Task:
         """Whether targets are classes or numbers."""
         return OUTPUT_LOSSES[self.loss].task
 
@@ -157,7 +163,33 @@ class Model(RowLoss):
             torch.manual_seed(seed)
             module = self._build()
         flat = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
-        return flat.numpy().astype(np.float64)
+        return np.asarray(flat.numpy(), dtype=np.float64)
+
+    def to_dict(self) -> dict[str, str]:
+        if not isinstance(self.module, str):
+            raise ValueError(
+                "a module without a name cannot be written down: register it (drfl.torch.register)"
+            )
+        return {"module": self.module, "loss": self.loss}
+
+    def check_ball(self, ball: Ball) -> None:
+        if ball.radius == 0.0:
+            return
+        if ball.order == 1.0:
+            raise ValueError(
+                "a network has no ball of order 1: on the whole space its worst case lies at "
+                "infinity, in whatever direction the network is steepest there; take order=2 or "
+                "order=math.inf"
+            )
+        if ball.support.name != "whole space" or ball.label_cost != float("inf"):
+            raise ValueError("networks move rows in the whole space, and no labels")
+        if ball.order == 2.0 and ball.norm.name != "l2":
+            raise ValueError(f"order 2 takes norm='l2', not {ball.norm.name!r}")
+
+    def at(self, rows: Rows, ball: Ball, name: str) -> NetworkLoss:
+        from drfl.torch.client import NetworkLoss  # it knows models
+
+        return NetworkLoss(rows, self, ball, name)
 
     def parameters(self, x: Tensor) -> dict[str, Tensor]:
         """The parameters by name, as views of a vector."""
@@ -184,11 +216,20 @@ class Model(RowLoss):
         return module
 
     def _build(self) -> nn.Module:
-        factory = lookup("module", self.module, MODULES) if isinstance(self.module, str) else self.module
+        factory = (
+            lookup("module", self.module, MODULES) if isinstance(self.module, str) else self.module
+        )
         module = factory()
         if not isinstance(module, nn.Module):
             raise TypeError(f"module must build a torch.nn.Module, got {type(module).__name__}")
         return module
+
+
+def from_dict(data: dict[str, Any]) -> Model:
+    """Read what `Model.to_dict` wrote."""
+    if set(data) != {"module", "loss"} or not all(isinstance(v, str) for v in data.values()):
+        raise ValueError("a network must be an object with the fields 'module' and 'loss'")
+    return Model(data["module"], data["loss"])
 
 
 def _require_plain(module: nn.Module) -> None:

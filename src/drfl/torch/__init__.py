@@ -1,0 +1,18 @@
+"""Networks: any `torch.nn.Module` on the same clients, engines, messages and checkpoints.
+
+No certificate is claimed here: the problems are not convex. What can be proved of a client's
+worst case is shown as an interval.
+"""
+
+try:
+    import torch as _torch
+except ImportError as error:
+    raise ImportError("networks need PyTorch: pip install 'drfl[torch]'") from error
+
+from drfl.torch.bounds import lipschitz
+from drfl.torch.client import Interval, NetworkLoss
+from drfl.torch.model import MODULES, Model, from_dict, register
+
+del _torch
+
+__all__ = ["MODULES", "Interval", "Model", "NetworkLoss", "from_dict", "lipschitz", "register"]
