@@ -63,7 +63,7 @@ class Path:
         """The model of the next problem before its first round."""
         names, n = [client.name for client in self.clients], X.shape[2]
         session = self.solver.start(problem, names, n, tol=1e-6, max_rounds=1)
-        return session.evaluated.model
+        return session.state.points.model
 
 
 SUPPORTS = ("lifted", "of F itself", "polyhedron")

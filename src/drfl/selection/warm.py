@@ -27,11 +27,10 @@ from drfl.client import Handler
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver
 from drfl.solvers.bundle import Bundle
-from drfl.solvers.bundle.master import Master
-from drfl.solvers.bundle.points import Point, Points
+from drfl.solvers.bundle.points import Points
 from drfl.solvers.bundle.session import BundleSession
+from drfl.solvers.bundle.state import State, Task, ask_again, begin, use
 from drfl.solvers.bundle.steps import Metric
-from drfl.solvers.certificate.proof import Certificate
 from drfl.solvers.certificate.server import ServerProblem, server_problem
 from drfl.supports import WholeSpace
 
@@ -47,7 +46,7 @@ class WarmBundle(Solver):
 
     def __init__(self, settings: Bundle) -> None:
         self.settings = settings
-        self._last: WarmSession | None = None
+        self._last: BundleSession | None = None
 
     def forget(self) -> None:
         """Begin anew: the next run is about other rows."""
@@ -62,75 +61,69 @@ class WarmBundle(Solver):
         tol: float,
         max_rounds: int,
     ) -> Session:
-        session = WarmSession(
-            self.settings, problem, names, n_features, tol=tol, max_rounds=max_rounds
-        )
+        task = Task(self.settings, problem, tuple(names), n_features, tol, max_rounds)
+        state = begin(task, task.names)
         if self._last is not None:
-            session.inherit(self._last)
-        self._last = session
-        return session
+            state = inherit(self._last.state, state)
+        self._last = BundleSession(state)
+        return self._last
 
 
-class WarmSession(BundleSession):
-    """A session that may begin with what another one knows."""
-
-    def inherit(self, last: BundleSession) -> None:
-        """Begin with the cuts, the centre and the curvature of another session, if they serve."""
-        if last.centre < 0 or last.roster.names != self.roster.names or not _alike(last, self):
-            return
-        S, about = len(self.roster.names), last.introductions
-        sizes = np.array([about[s].about for s in range(S)])[:, 0]
-        terms = server_problem(self.problem, self.roster.names, self.dimension, sizes)
-        terms = terms.in_units(last.terms.unit)
-        if terms.is_shared != last.terms.is_shared:
-            return
-        self.introductions, self.numbered = about, last.numbered
-        self.terms, self.pool = terms, last.pool
-        keep_valid(last, terms, self.problem)
-        self.evaluated, self.master = Points(terms, self.pool), Master(terms)
-        self.certificate = Certificate(terms, self._anchors())
-        self._keep_curvature(last)
-        self.groups, self.most_groups = last.groups, last.most_groups
-        self.at_zero = last.at_zero  # a scale, in which the radii hardly appear
-        self._visit(last.evaluated.points[last.best].x)
-
-    def _keep_curvature(self, last: BundleSession) -> None:
-        self.metric = Metric(self.terms)
-        self.metric.hessians, self.metric.diagonal = last.metric.hessians, last.metric.diagonal
-        self.metric.pairs = last.metric.pairs
-        self.metric_point, self.previous = last.metric_point, last.previous
-        self.q = self.terms.mixture.pull(last.q)
-        first = last.descent.mu_first
-        self.descent.mu, self.descent.mu_first = MU * first, first
-        self.warm = self.curious = False
-
-    def _visit(self, x: Array) -> None:
-        """The first round evaluates the centre alone."""
-        self.centre, self.numbered = self.numbered, self.numbered + 1
-        self.evaluated.points[self.centre] = Point.fresh(x, len(self.roster.names))
-        self._ask_again()
-
-    def _move(self) -> None:
-        if self.identities[0] != self.centre:  # there is nothing to compare the centre with
-            super()._move()
+def inherit(last: State, fresh: State) -> State:
+    """A fresh state with the cuts, the centre and the curvature of another one, if they serve."""
+    if not last.begun or last.clients.names != fresh.clients.names or not _alike(last, fresh):
+        return fresh
+    task, names = fresh.task, fresh.clients.names
+    terms = server_problem(task.problem, names, task.dimension, last.clients.about[:, 0])
+    if terms.is_shared != last.terms.is_shared:
+        return fresh
+    fresh.clients.introductions = last.clients.introductions
+    fresh.pool, fresh.points = last.pool, Points(terms, last.pool, numbered=last.points.numbered)
+    _keep_valid(last, terms, task.problem)
+    use(fresh, terms.in_units(last.terms.unit))
+    _keep_curvature(last, fresh)
+    asked = fresh.asked
+    asked.groups, asked.most_groups = last.asked.groups, last.asked.most_groups
+    fresh.bounds.at_zero = last.bounds.at_zero  # a scale, in which the radii hardly appear
+    _visit(fresh, last.points.at[last.points.best].x)
+    return fresh
 
 
-def _alike(last: BundleSession, new: BundleSession) -> bool:
+def _keep_curvature(last: State, fresh: State) -> None:
+    metric = fresh.metric = Metric(fresh.terms)
+    metric.hessians, metric.diagonal = last.metric.hessians, last.metric.diagonal
+    metric.pairs = last.metric.pairs
+    fresh.points.curved, fresh.points.previous = last.points.curved, last.points.previous
+    fresh.q = fresh.terms.mixture.pull(last.q)
+    first = last.step.mu_first
+    fresh.step.mu, fresh.step.mu_first = MU * first, first
+    fresh.asked.local = fresh.asked.curvature = False
+
+
+def _visit(state: State, x: Array) -> None:
+    """The first round evaluates the centre alone."""
+    (state.points.centre,) = state.points.number(1)
+    state.points.open(state.points.centre, x)
+    ask_again(state)
+
+
+def _alike(last: State, fresh: State) -> bool:
     """Whether the data are seen through the same loss, support and kind of cut."""
-    one, other = last.problem, new.problem
+    one, other = last.task.problem, fresh.task.problem
     same = (one.loss, one.norm, one.fit_intercept) == (other.loss, other.norm, other.fit_intercept)
-    pairs = [(one.ball_of(name), other.ball_of(name)) for name in new.roster.names]
-    if not same or any(a.support != b.support for a, b in pairs) or last.lifted != new.lifted:
+    pairs = [(one.ball_of(name), other.ball_of(name)) for name in fresh.clients.names]
+    lifted = last.clients.lifted == fresh.clients.lifted
+    if not same or not lifted or any(a.support != b.support for a, b in pairs):
         return False
     # What clients told of their support may contain the label cost.
     whole = isinstance(pairs[0][0].support, WholeSpace)
     return whole or all(a.label_cost == b.label_cost for a, b in pairs)
 
 
-def keep_valid(last: BundleSession, terms: ServerProblem, problem: Problem) -> None:
-    """Leave in a session's pool the cuts that hold for another problem; see the module."""
-    pool, names = last.pool, last.roster.names
-    before = [last.problem.ball_of(name) for name in names]
+def _keep_valid(last: State, terms: ServerProblem, problem: Problem) -> None:
+    """Leave in a pool the cuts that hold for another problem; see the module."""
+    pool, names = last.pool, last.clients.names
+    before = [last.task.problem.ball_of(name) for name in names]
     after = [problem.ball_of(name) for name in names]
     rho, rho_new = (np.array([b.radius for b in balls]) for balls in (before, after))
     kappa, kappa_new = (np.array([b.label_cost for b in balls]) for balls in (before, after))

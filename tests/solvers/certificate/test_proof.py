@@ -93,17 +93,17 @@ CASES = [(kind, name) for kind, cases in KINDS.items() for name in cases]
 def _session(case, rounds=4):
     session = session_after(case, rounds, groups=3)
     # Cuts of all kinds: of one group and of three, of points near and far.
-    assert len(session.pool.cuts) >= rounds
+    assert len(session.state.pool.cuts) >= rounds
     return session
 
 
 def _solutions(session, rng, count):
     """Multipliers as a master gives them, disturbed ones, and garbage."""
-    pool, terms = session.pool, session.terms
+    pool, terms = session.state.pool, session.state.terms
     K, J = len(pool.cuts), len(pool.family_client)
-    D = np.diag(session.metric.diagonal)
-    centre = session.evaluated.points[session.best].x
-    good = session.master.solve(pool, pool.cuts, centre, 1e-8 * D, eps=1e-11)
+    D = np.diag(session.state.metric.diagonal)
+    centre = session.state.points.at[session.state.points.best].x
+    good = session.state.master.solve(pool, pool.cuts, centre, 1e-8 * D, eps=1e-11)
     assert good.usable
     yield good
     for trial in range(count):
@@ -138,7 +138,7 @@ def _count(name, kind):
 def test_any_multipliers_give_a_minorant(kind, name):
     case, rng = KINDS[kind][name], np.random.default_rng(11)
     session = _session(case)
-    certificate, pool, terms = session.certificate, session.pool, session.terms
+    certificate, pool, terms = session.state.certificate, session.state.pool, session.state.terms
     assert terms.kind == kind
     assert certificate.everywhere
     points = random_points(case, rng, _count(name, kind), case.at(session))
@@ -162,7 +162,7 @@ def test_negative_multipliers_do_no_harm(kind, name):
     """Solvers return small negative multipliers; nothing must depend on who cleans them."""
     case, rng = KINDS[kind][name], np.random.default_rng(12)
     session = _session(case)
-    pool = session.pool
+    pool = session.state.pool
     for solution in _solutions(session, rng, 30):
         signs = [rng.choice([-1.0, 1.0], size=len(v)) for v in (solution.cuts, solution.families)]
         negative = Solution(
@@ -173,14 +173,14 @@ def test_negative_multipliers_do_no_harm(kind, name):
             solution.weights * rng.choice([-1.0, 1.0], size=S),
             solution.clipping,
         )
-        bound = session.certificate.bound(pool, pool.cuts, negative)
+        bound = session.state.certificate.bound(pool, pool.cuts, negative)
         assert 0.0 <= bound <= session.objective * (1.0 + 1e-9)
 
 
 # ---------------------------------------------------------------------------- anchors
 def _assert_anchors(case, points):
     """Check that each of the three minorants is below f at the points."""
-    anchors = session_after(case, 1).certificate.anchors
+    anchors = session_after(case, 1).state.certificate.anchors
     if anchors is None:  # nothing is claimed
         return
     for x in points:
@@ -199,7 +199,7 @@ def _assert_anchors(case, points):
 @pytest.mark.parametrize("name", [*BOX, *PLAIN])
 def test_anchors_hold_everywhere(name):
     case, rng = (BOX | PLAIN)[name], np.random.default_rng(13)
-    assert session_after(case, 1).certificate.anchors is not None
+    assert session_after(case, 1).state.certificate.anchors is not None
     _assert_anchors(case, random_points(case, rng, _count(name, "plain")))
 
 

@@ -9,9 +9,11 @@ from typing import ClassVar
 from drfl.client import Checked, Handler
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver
-from drfl.solvers.bundle import client_cache, closing, constants, messages
+from drfl.solvers.bundle import client_cache, guard, messages
 from drfl.solvers.bundle.client import answer
+from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.bundle.settings import Settings
+from drfl.solvers.bundle.state import Task, begin
 
 
 @dataclass(frozen=True)
@@ -22,9 +24,7 @@ class Bundle(Settings, Solver):
     shared_ball: ClassVar[bool] = True
     handlers: ClassVar[Mapping[str, Handler]] = {
         messages.KIND: Checked(answer, messages.REQUEST, messages.REPLY, guarded=True),
-        constants.KIND: Checked(
-            constants.constants, constants.REQUEST, constants.REPLY, guarded=True
-        ),
+        guard.KIND: Checked(guard.constants, guard.REQUEST, guard.REPLY, guarded=True),
         client_cache.KIND: Checked(client_cache.recall, client_cache.REQUEST, {}, guarded=True),
     }
 
@@ -37,6 +37,5 @@ class Bundle(Settings, Solver):
         tol: float,
         max_rounds: int,
     ) -> Session:
-        return closing.ClosingSession(
-            self, problem, names, n_features, tol=tol, max_rounds=max_rounds
-        )
+        task = Task(self, problem, tuple(names), n_features, tol, max_rounds)
+        return BundleSession(begin(task, task.names))

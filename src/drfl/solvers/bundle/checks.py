@@ -1,7 +1,7 @@
 r"""Reading a reply: is it of the right form, and can it be true?
 
 A client's cuts bound its F from below everywhere. A value below its own earlier cuts, or a cut
-above one of its values, here or at a point evaluated before, proves that something is wrong.
+above one of its values, here or at a point points before, proves that something is wrong.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from drfl.arrays import Array
 from drfl.solvers.bundle.curvature import unpack_factor, unpack_sketch, unpack_triangle
 from drfl.solvers.bundle.messages import KIND, REPLY, Reply, Request
 from drfl.solvers.bundle.points import Points
+from drfl.solvers.certificate.anchors import AnchorBox
 from drfl.wire import Message, WireError, reply_kind, validate
 
 SLACK = 1e-7  # rounding, relatively
@@ -54,6 +55,7 @@ def read_reply(message: Message, round: int, asked: Request, lifted: int) -> Rep
         local=_double(arrays.get("local")),
         about=arrays.get("about"),
         facts=arrays.get("facts"),
+        guarded="guard" in arrays,
         dimension=d,
         lifted=lifted,
     )
@@ -118,27 +120,40 @@ def _require_semidefinite(H: Array) -> None:
         raise WireError("its curvature is not positive semidefinite") from None
 
 
+def require_facts(facts: Array | None, box: AnchorBox | None) -> None:
+    """The anchors of a support are made of what clients tell in their first answer."""
+    columns, wanted = 0 if facts is None else facts.shape[1], 0
+    if box is not None:
+        wanted = len(box.middle) + 1
+    if columns != wanted:
+        raise WireError(f"{columns} columns of facts about its support, not {wanted}")
+    if facts is not None and not (
+        (facts[:2, 0] >= 0.0).all() and facts[:2, 0].sum() <= 1.0 + 1e-9 and facts[2, 0] >= 0.0
+    ):
+        raise WireError("shares of classes or a distance that cannot be")
+
+
 def _double(array: NDArray[Any] | None) -> Array | None:
     return None if array is None else array.astype(np.float64)
 
 
-def require_consistent(reply: Reply, s: int, asked: Request, evaluated: Points) -> None:
+def require_consistent(reply: Reply, s: int, asked: Request, points: Points) -> None:
     """Refuse a reply that contradicts itself or what the client said before."""
-    terms = evaluated.terms
+    terms = points.terms
     here = [
         (x, float(value), terms.multiplier(s, x) if given is None else given)
         for x, value, given in zip(asked.points, reply.values, reply.multipliers, strict=True)
     ]
     for x, value, multiplier in here:
-        if _is_below(value, evaluated.model_of(s, x, multiplier)):
+        if _is_below(value, points.model_of(s, x, multiplier)):
             raise WireError("its value is below its own earlier cuts")
     before = [
         (point.x, float(point.values[s]), float(point.multipliers[s]))
-        for point in evaluated.points.values()
+        for point in points.at.values()
         if not np.isnan(point.values[s])
     ]
     for x, value, multiplier in (*here, *before):
-        for least in _cut_values(reply, s, x, multiplier, evaluated):
+        for least in _cut_values(reply, s, x, multiplier, points):
             if _is_below(value, least):
                 raise WireError("its cuts are above its own values")
 
@@ -148,11 +163,11 @@ def _is_below(value: float, least: float) -> bool:
 
 
 def _cut_values(
-    reply: Reply, s: int, x: Array, multiplier: float, evaluated: Points
+    reply: Reply, s: int, x: Array, multiplier: float, points: Points
 ) -> Sequence[float]:
     """What the new cuts say of F at x: those of every point, and the dual cut."""
-    pool, half = evaluated.pool, evaluated.terms.half[s]
-    priced = evaluated.terms.rho[s] * multiplier if evaluated.terms.priced else 0.0
+    pool, half = points.pool, points.terms.half[s]
+    priced = points.terms.rho[s] * multiplier if points.terms.priced else 0.0
     groups = reply.rows.shape[1]
     share = pool.share(s, groups) if reply.share is None else reply.share
     values = list(np.maximum(reply.at(x, multiplier, half), 0.0) @ share)

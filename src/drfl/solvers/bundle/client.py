@@ -22,10 +22,11 @@ from drfl.problem import Problem
 from drfl.solvers.bundle.client_cache import Cache, Cached, cache_of, groups_of, may_curve
 from drfl.solvers.bundle.curvature import density, hessian, pack_factor, pack_triangle, sketch
 from drfl.solvers.bundle.evaluation import Evaluation, Evaluator, make_evaluator
-from drfl.solvers.bundle.guarded import guarded_answer
+from drfl.solvers.bundle.guard import guarded_answer
 from drfl.solvers.bundle.messages import Dual, Request
 from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.bundle.settings import Settings
+from drfl.solvers.bundle.state import Task, begin
 from drfl.solvers.certificate.anchors import AnchorBox
 from drfl.wire import Message
 
@@ -191,14 +192,8 @@ def local_optimum(site: Site) -> Array:
     oracle = site.oracle
     problem = Problem(oracle.loss, oracle.ball, Mixture(), fit_intercept=site.fit_intercept)
     settings = Settings(groups=1, dual_cuts=False, second_point=False, warm_start=False)
-    session = BundleSession(
-        settings,
-        problem,
-        [site.name],
-        site.n_features,
-        tol=ROUGH,
-        max_rounds=FEW,
-    )
+    task = Task(settings, problem, (site.name,), site.n_features, ROUGH, FEW)
+    session = BundleSession(begin(task, task.names))
     while session.status is None:
         messages = session.propose()
         session.absorb({k: m.reply(answer(alone, m)) for k, m in messages.items()}, {})

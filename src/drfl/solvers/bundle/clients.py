@@ -1,32 +1,68 @@
-"""Who answers: replies validated, misses counted."""
+"""The clients as the server knows them: who answers, what they said of themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.problem import Problem
-from drfl.solvers.bundle.checks import read_reply, require_consistent
+from drfl.solvers.bundle.checks import read_reply, require_consistent, require_facts
+from drfl.solvers.bundle.client_cache import CacheMirror
 from drfl.solvers.bundle.messages import Reply, Request
 from drfl.solvers.bundle.points import Points
+from drfl.solvers.certificate.anchors import AnchorBox
 from drfl.wire import Message, WireError
 
 PATIENCE = 8  # misses in a row after which a client counts as gone
 KNOWN_AFTER = 5  # answers after which its cuts stand for it
 
 
+@dataclass
 class Clients:
-    """The clients of a run by number, and how often each has answered or been silent."""
+    """The clients of a run by number, and how often each has answered or been silent.
 
-    def __init__(self, names: Sequence[str], lifted: int, facts: Sequence[int]) -> None:
-        self.names, self.lifted = tuple(names), lifted
-        self.facts = facts  # how many columns of facts about its support a client has to tell
-        self.answered = np.zeros(len(names), int)
-        self.misses = np.zeros(len(names), int)  # in a row
-        self.rejected: dict[str, str] = {}
+    Attributes
+    ----------
+    names : tuple of str
+        Those who are still part of the run.
+    lifted : int
+        How many numbers of a cut belong to a clipped model.
+    boxes : sequence of AnchorBox or None
+        About which support a client has to tell facts.
+    answered, misses : (S,)
+        Answers, and misses in a row.
+    introductions : dict of int to Reply
+        The first answers.
+    cache : CacheMirror
+        What the clients remember.
+    rejected : dict of str to str
+        Who was refused in this round, and why.
+    guarded : bool
+        Whether a client has a guard: its answers are few.
+    """
+
+    names: tuple[str, ...]
+    lifted: int
+    boxes: Sequence[AnchorBox | None]
+    answered: NDArray[np.int_]
+    misses: NDArray[np.int_]
+    cache: CacheMirror
+    introductions: dict[int, Reply] = field(default_factory=dict)
+    rejected: dict[str, str] = field(default_factory=dict)
+    guarded: bool = False
+
+    @classmethod
+    def of(cls, names: Sequence[str], lifted: int, boxes: Sequence[AnchorBox | None]) -> Clients:
+        """Nobody has answered yet."""
+        S = len(names)
+        none = np.zeros(S, int)
+        return cls(tuple(names), lifted, boxes, none, none.copy(), CacheMirror(bool(lifted)))
+
+    def __len__(self) -> int:
+        return len(self.names)
 
     def gone(self, s: int) -> bool:
         """Whether a client has been silent for so long that nobody waits for it."""
@@ -40,12 +76,17 @@ class Clients:
             if self.gone(s) and self.answered[s] < KNOWN_AFTER
         ]
 
+    @property
+    def about(self) -> Array:
+        """What the clients say of themselves: weight of the rows, typical size of a feature."""
+        return np.array([self.introductions[s].about for s in range(len(self))])
+
     def read(
         self,
         replies: Mapping[str, Message],
         asked: Mapping[int, Request],
         round: int,
-        evaluated: Points,
+        points: Points,
     ) -> dict[int, Reply]:
         """The replies that can be used; a bad one counts as missing, with its reason."""
         heard: dict[int, Reply] = {}
@@ -55,39 +96,15 @@ class Clients:
             try:
                 if name in replies:
                     reply = read_reply(replies[name], round, request, self.lifted)
-                    require_consistent(reply, s, request, evaluated)
+                    require_consistent(reply, s, request, points)
                     if request.introduction:
-                        self._require_facts(s, reply.facts)
+                        require_facts(reply.facts, self.boxes[s])
                     heard[s] = reply
             except WireError as error:
                 self.rejected[name] = str(error)
             self.misses[s] = 0 if s in heard else self.misses[s] + 1
             self.answered[s] += s in heard
+        for s, reply in heard.items():
+            self.cache.note(s, asked[s])
+            self.guarded |= reply.guarded
         return heard
-
-    def _require_facts(self, s: int, facts: Array | None) -> None:
-        """The anchors of a support are made of what clients tell in their first answer."""
-        columns = 0 if facts is None else facts.shape[1]
-        if columns != self.facts[s]:
-            raise WireError(f"{columns} columns of facts about its support, not {self.facts[s]}")
-        if facts is not None and not (
-            (facts[:2, 0] >= 0.0).all() and facts[:2, 0].sum() <= 1.0 + 1e-9 and facts[2, 0] >= 0.0
-        ):
-            raise WireError("shares of classes or a distance that cannot be")
-
-
-def without(problem: Problem, names: Sequence[str], lost: Sequence[str]) -> Problem:
-    """The problem of the other clients; given weights keep their proportions."""
-    mixture = problem.mixture
-    if not isinstance(mixture.center, str):
-        pairs = zip(names, mixture.center, strict=True)
-        kept = np.array([weight for name, weight in pairs if name not in lost])
-        center = kept / kept.sum() if kept.sum() > 0.0 else "uniform"
-        mixture = replace(mixture, center=center)
-    return Problem(
-        problem.loss,
-        problem.ball,
-        mixture,
-        fit_intercept=problem.fit_intercept,
-        shared_ball=problem.shared_ball,
-    )

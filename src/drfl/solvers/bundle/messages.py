@@ -176,6 +176,7 @@ class Reply:
     local: Array | None
     about: Array | None
     facts: Array | None
+    guarded: bool
     dimension: int
     lifted: int
 

@@ -1,12 +1,15 @@
-"""What to ask next: masters, their bounds, and the wishes for the round."""
+"""Masters: what they prove, and what is asked next."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.conversation import Conversation
+from drfl.solvers.base import relative_gap
 from drfl.solvers.bundle.messages import dual_requests
+from drfl.solvers.bundle.state import State, ask, ask_again
 from drfl.solvers.bundle.steps import Proposal
 from drfl.solvers.certificate.cuts import Cuts, Solution
 from drfl.solvers.certificate.region import Region
@@ -24,103 +27,119 @@ ROUGH, FINE, SHARP = 1e-6, 1e-9, 1e-11  # accuracy of masters: bolder point, nex
 TINY = 1e-10  # the proximal term of a master that is solved for its bound
 
 
-class Planning(Conversation):
-    """Solves masters: next points, multipliers, a lower bound."""
+# ---------------------------------------------------------------------- what is proved
+def prove(state: State) -> list[Proposal]:
+    """Solve masters around the centre: a lower bound, and one or two points to ask for."""
+    points, bounds, step = state.points, state.bounds, state.step
+    x, at_centre = points.here.x, points.objective(points.centre)
+    if not state.everywhere:
+        # A bound that holds in a region only is not mixed with those of other regions.
+        bounds.region, bounds.lower = Region.around(x, state.terms.unit), 0.0
+    H = state.metric.curvature(state.q)
+    tangent = state.pool.cuts.where(state.pool.cuts.tangent)
+    while True:
+        M = state.metric.matrix(H, step.sigma, step.mu)
+        near = solve_master(state, tangent, x, M, at_centre)
+        step.decrease = (at_centre - near.model) / max(abs(bounds.upper), 1e-300)
+        if not step.shrink():
+            break
+    state.q = state.terms.mixture.pull(near.weights)
+    proposals = [_proposal(near, x, M)]
+    if _bound_is_due(state):
+        solve_for_bound(state, x, at_centre)
+    if state.task.settings.second_point and not step.smooth:
+        far = solve_master(state, tangent, x, SECOND * M, at_centre, eps=ROUGH)
+        proposals.append(_proposal(far, x, SECOND * M))
+    state.asked.dual = {}
+    if state.task.settings.dual_cuts and not state.task.problem.loss.kinks:
+        state.asked.dual = dual_requests(state.pool, tangent, near, step.sigma)
+    return proposals
 
-    @property
-    def bounded_everywhere(self) -> bool:
-        """Whether the lower bound holds for every w and b, not in a region only."""
-        return self.certificate.everywhere or (self.region is not None and self.region.proved)
 
-    # ------------------------------------------------------------------ what to ask next
-    def _plan(self) -> None:
-        """Solve the masters: next points, multipliers, a lower bound."""
-        x, at_centre = self.evaluated.points[self.centre].x, self.evaluated.objective(self.centre)
-        if not self.bounded_everywhere:
-            # A bound that holds in a region only is not mixed with those of other regions.
-            self.region, self.lower = Region.around(x, self.terms.unit), 0.0
-        H = self.metric.curvature(self.q)
-        tangent = self.pool.cuts.where(self.pool.cuts.tangent)
-        descent = self.descent
-        while True:
-            M = self.metric.matrix(H, descent.sigma, descent.mu)
-            near = self._solve(tangent, x, M, at_centre)
-            descent.decrease = (at_centre - near.model) / max(abs(self.upper), 1e-300)
-            if not descent.shrink():
-                break
-        self.q = self.terms.mixture.pull(near.weights)
-        proposals = [_proposal(near, x, M)]
-        if self._bound_is_due():
-            D = np.diag(self.metric.diagonal)
-            self._solve(self.pool.cuts, x, TINY * D, at_centre, eps=SHARP, sharp=True)
-        if self.settings.second_point and not descent.smooth:
-            far = self._solve(tangent, x, SECOND * M, at_centre, eps=ROUGH)
-            proposals.append(_proposal(far, x, SECOND * M))
-        self.dual = {}
-        if self.settings.dual_cuts and not self.problem.loss.kinks:
-            self.dual = dual_requests(self.pool, tangent, near, descent.sigma)
-        self.previous = self.identities[0]
-        age = DROP_AFTER if len(self.pool.cuts) <= MANY_CUTS else DROP_SOON
-        self.pool.keep(self.pool.cuts.used > self.round - age)
-        self._forget_points()
-        self._set_wishes()
-        warm = self._warm_start(proposals[0]) if self.previous == 0 else None
-        if self._only_silence_left():
-            self._ask_again()
-        else:
-            self._ask(warm or proposals, second_curvature=bool(warm) and self.curious)
+def solve_for_bound(state: State, x: Array, reference: float) -> None:
+    """A master over all cuts with almost no proximal term, for its bound alone."""
+    M = TINY * np.diag(state.metric.diagonal)
+    solve_master(state, state.pool.cuts, x, M, reference, eps=SHARP, sharp=True)
 
-    def _bound_is_due(self) -> bool:
-        """Whether a master should be solved for its bound; the gap cannot be below the decrease."""
-        decrease = self.descent.decrease
-        return decrease <= 2.0 * self.tol or (decrease < BOUND_AT and self.round % BOUND_EVERY == 0)
 
-    def _solve(
-        self,
-        cuts: Cuts,
-        x: Array,
-        M: Array,
-        reference: float,
-        *,
-        eps: float = FINE,
-        sharp: bool = False,
-    ) -> Solution:
-        """A master, whose multipliers also give a bound and keep cuts alive."""
-        solution = self.master.solve(self.pool, cuts, x, M, eps=eps, reference=reference)
-        if solution.usable:
-            self.pool.touch(cuts.serial[solution.cuts > ACTIVE * eps], self.round)
-            self._certify(cuts, solution, sharp)
-        return solution
+def solve_master(
+    state: State,
+    cuts: Cuts,
+    x: Array,
+    M: Array,
+    reference: float,
+    *,
+    eps: float = FINE,
+    sharp: bool = False,
+) -> Solution:
+    """A master, whose multipliers also give a bound and keep cuts alive."""
+    pool, bounds = state.pool, state.bounds
+    solution = state.master.solve(pool, cuts, x, M, eps=eps, reference=reference)
+    if solution.usable:
+        pool.touch(cuts.serial[solution.cuts > ACTIVE * eps], state.round)
+        bound = state.certificate.bound(pool, cuts, solution, bounds.region, polished=sharp)
+        bounds.raise_to(bound, state.round)
+    return solution
 
-    def _certify(self, cuts: Cuts, solution: Solution, sharp: bool) -> None:
-        """Raise the lower bound."""
-        bound = self.certificate.bound(self.pool, cuts, solution, self.region, polished=sharp)
-        if bound > self.lower:
-            self.lower, self.last_progress = bound, self.round
 
-    def _warm_start(self, newton: Proposal) -> list[Proposal] | None:
-        """The mean of the clients' own optima, if these are alike, beside the Newton point."""
-        local = {s: r.local for s, r in self.introductions.items() if r.local is not None}
-        if not local or not self.metric.known:
-            return None
-        weights = self.q[list(local)]
-        if not weights.any():
-            return None
-        mean = self.metric.common(np.array(list(local.values())), weights / weights.sum())
-        return None if mean is None else [Proposal(mean, newton.model, newton.prox), newton]
-
-    def _set_wishes(self) -> None:
-        """Curvature and groups of the next round."""
-        ahead, descent = self.round + 1, self.descent
-        if descent.smooth and ((self.pool.cuts.slope < 0.0).any() or ahead >= NEWTON_ROUNDS):
-            descent.smooth = False
-        if not descent.smooth and descent.decrease <= REGROUP_AT:
-            self.groups = self.most_groups
-        # Where the model promises less than the tolerance, only the bound is still open.
-        promising = descent.decrease > min(self.tol, 1e-6)
-        self.curious = self.settings.curvature == "auto" and ahead in SCHEDULE and promising
+def _bound_is_due(state: State) -> bool:
+    """Whether a master should be solved for its bound; the gap cannot be below the decrease."""
+    decrease = state.step.decrease
+    often = decrease < BOUND_AT and state.round % BOUND_EVERY == 0
+    return decrease <= 2.0 * state.task.tol or often
 
 
 def _proposal(solution: Solution, centre: Array, M: Array) -> Proposal:
     step = solution.x - centre
     return Proposal(solution.x, solution.model, 0.5 * float(step @ M @ step))
+
+
+# ---------------------------------------------------------------------- what is asked next
+def plan(state: State, proposals: Sequence[Proposal]) -> None:
+    """Forget what is of no use any more, and ask for the proposals or for what is missing."""
+    points, pool = state.points, state.pool
+    points.previous = state.asked.identities[0]
+    age = DROP_AFTER if len(pool.cuts) <= MANY_CUTS else DROP_SOON
+    pool.keep(pool.cuts.used > state.round - age)
+    points.forget()
+    _set_wishes(state)
+    mean = _mean_optimum(state, proposals[0]) if points.previous == 0 else None
+    if _only_silence_left(state):
+        ask_again(state)
+    elif mean is not None:
+        ask(state, [mean, proposals[0]], second_curvature=state.asked.curvature)
+    else:
+        ask(state, proposals)
+
+
+def _set_wishes(state: State) -> None:
+    """Curvature and groups of the next round."""
+    ahead, step, asked = state.round + 1, state.step, state.asked
+    if step.smooth and ((state.pool.cuts.slope < 0.0).any() or ahead >= NEWTON_ROUNDS):
+        step.smooth = False
+    if not step.smooth and step.decrease <= REGROUP_AT:
+        asked.groups = asked.most_groups
+    # Where the model promises less than the tolerance, only the bound is still open.
+    promising = step.decrease > min(state.task.tol, 1e-6)
+    auto = state.task.settings.curvature == "auto"
+    asked.curvature = auto and ahead in SCHEDULE and promising
+
+
+def _mean_optimum(state: State, newton: Proposal) -> Proposal | None:
+    """The mean of the clients' own optima, if these are alike."""
+    first = state.clients.introductions
+    local = {s: r.local for s, r in first.items() if r.local is not None}
+    if not local or not state.metric.known:
+        return None
+    weights = state.q[list(local)]
+    if not weights.any():
+        return None
+    mean = state.metric.common(np.array(list(local.values())), weights / weights.sum())
+    return None if mean is None else Proposal(mean, newton.model, newton.prox)
+
+
+def _only_silence_left(state: State) -> bool:
+    """Whether the centre would do, if only everyone had evaluated it."""
+    points, bounds = state.points, state.bounds
+    gap = relative_gap(points.objective(points.centre), bounds.lower, bounds.at_zero)
+    return not points.here.complete and gap <= state.task.tol

@@ -37,15 +37,51 @@ class Point:
 
 @dataclass
 class Points:
-    """The table of points by identity."""
+    """The points by number, and which of them play a part.
+
+    Attributes
+    ----------
+    at : dict of int to Point
+        The points of this round, the centre and the best one.
+    centre, best : int
+        Where the next step starts, and the point with the lowest objective that everyone has
+        evaluated; -1: there is none yet.
+    previous, curved : int
+        The main point of the last round, and the point of the curvature in force.
+    numbered : int
+        How many numbers have been given.
+    """
 
     terms: ServerProblem
     pool: Pool
-    points: dict[int, Point] = field(default_factory=dict)
+    at: dict[int, Point] = field(default_factory=dict)
+    centre: int = -1
+    best: int = -1
+    previous: int = -1
+    curved: int = -1
+    numbered: int = 0
+
+    @property
+    def here(self) -> Point:
+        """The centre."""
+        return self.at[self.centre]
+
+    def number(self, count: int) -> tuple[int, ...]:
+        """Numbers for new points."""
+        self.numbered += count
+        return tuple(range(self.numbered - count, self.numbered))
+
+    def open(self, identity: int, x: Array) -> None:
+        """A point that nobody has evaluated yet."""
+        self.at[identity] = Point.fresh(x, self.terms.n_clients)
+
+    def forget(self) -> None:
+        """Only the centre and the best point stay."""
+        self.at = {i: p for i, p in self.at.items() if i in (self.centre, self.best)}
 
     def objective(self, identity: int) -> float:
         """h(F) at a point; a silent client is represented by its cut model, a lower estimate."""
-        point = self.points[identity]
+        point = self.at[identity]
         values = point.values
         if not point.complete:
             values = np.where(np.isnan(values), self.model(point.x), values)

@@ -8,156 +8,198 @@ tangent cuts give the next points, and their multipliers a certificate.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import final
 
 import numpy as np
 
 from drfl.arrays import Array
+from drfl.solvers.base import Session, Status
+from drfl.solvers.bundle import guard
 from drfl.solvers.bundle.messages import Reply
-from drfl.solvers.bundle.planning import SHARP, TINY, Planning
-from drfl.solvers.bundle.steps import Proposal
-from drfl.solvers.bundle.stopping import verdict
-from drfl.solvers.bundle.ties import Ties, is_unique
+from drfl.solvers.bundle.planning import plan, prove
+from drfl.solvers.bundle.points import Point
+from drfl.solvers.bundle.state import State, equip, open_first, without
+from drfl.solvers.bundle.stopping import judge
+from drfl.solvers.bundle.ties import next_tie, single_out
 from drfl.solvers.certificate.cuts import Cuts
 from drfl.wire import Message
 
-INSIDE = 0.1  # how far inside the level, relatively, a Newton step aims
 
+@final
+class BundleSession(Session):
+    """A run: its state, what a round does to it, and what everyone reads of it."""
 
-class BundleSession(Planning):
-    """See the module. The attributes are the state of the run."""
+    def __init__(self, state: State) -> None:
+        self.state = state
 
-    guarded: bool = False  # a client has a guard: its answers are few
+    def propose(self) -> dict[str, Message]:
+        """One request for every client that has something to answer."""
+        state = self.state
+        if state.finish.trials:
+            return guard.ask_constants(state)
+        requests = state.asked.requests
+        return {state.clients.names[s]: r.message(state.round) for s, r in requests.items()}
 
-    # ------------------------------------------------------------------ a round
     def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
-        """Take the replies in, move, certify, and decide what to ask next."""
-        heard = self.roster.read(replies, self.asked, self.round, self.evaluated)
-        for s in heard:
-            self.mirror.note(s, self.asked[s])
-        if self.centre < 0:
-            self._introduce(heard)
+        """Read the replies, learn from them, move, prove a bound, plan the next round, judge."""
+        state = self.state
+        if state.finish.trials:
+            guard.learn_constants(state, replies)
+            return
+        heard = state.clients.read(replies, state.asked.requests, state.round, state.points)
+        if not state.begun:
+            introduce(state, heard)
+        elif state.ties is not None:
+            learn(state, heard)
+            next_tie(state, state.ties)
         else:
-            self._take_in(heard)
-            if self.ties is not None:
-                self._next_tie(self.ties)
-            else:
-                if not self.closing:
-                    self._move()
-                self._plan()
-        self.round += 1
-        self._let_go()
-        if self.centre >= 0:
-            self._single_out()
-        self._status = verdict(self)
+            learn(state, heard)
+            compare(state)
+            if not state.only_centre:  # there is nothing to compare the centre with
+                move(state)
+            plan(state, prove(state))
+        state.round += 1
+        self.state = state = let_go(state)
+        if state.begun:
+            single_out(state)
+        state.status = judge(state)
+        if state.begun and state.clients.guarded:
+            guard.finish_if_stuck(state)
 
-    # ------------------------------------------------------------------ replies
-    def _introduce(self, heard: Mapping[int, Reply]) -> None:
-        """Wait until everyone has answered the first request, then begin."""
-        self.introductions.update(heard)
-        if len(self.introductions) == len(self.roster.names):
-            self._open()
-            self._take_in(self.introductions)
-            self._equip()
-            self._plan()
-        else:
-            silent = [s for s in self.asked if s not in self.introductions]
-            self.asked = {s: self.asked[s] for s in silent}
+    def recall(self) -> dict[str, Message]:
+        """Points that the clients have to know again."""
+        names, cache = self.state.clients.names, self.state.clients.cache
+        return {names[s]: cache.message(s, self.state.round) for s in cache.known}
 
-    def _take_in(self, heard: Mapping[int, Reply]) -> None:
-        """Values, cuts and curvature of this round."""
-        fresh: list[Cuts] = []
-        for s, reply in heard.items():
-            for k, identity in enumerate(reply.identities):
-                point = self.evaluated.points[identity]
-                point.values[s] = reply.values[k]
-                given = reply.multipliers[k]
-                norm = self.evaluated.terms.multiplier(s, point.x)
-                point.multipliers[s] = norm if given is None else given
-                cuts = reply.cuts(self.pool, s, k, identity, self.round)
-                point.gradients[s] = self.pool.piece_share[cuts.piece] @ cuts.g
-                fresh.append(cuts)
-            if reply.dual is not None:
-                fresh.append(reply.dual_cut(self.pool, s, self.round))
-            if reply.curvature:
-                self.metric.hessians[s] = reply.curvature[0]
-                self.metric_point = self.identities[0]
-        self.second_hessians = {s: r.curvature[1] for s, r in heard.items() if len(r.curvature) > 1}
-        self.pool.add(fresh)
-        main = self.evaluated.points[self.identities[0]]
-        if not self.metric.known and main.complete:
-            self.metric.observe(main.x, main.gradients)
-        if self.ties is not None:
-            return
-        for identity in {*self.identities, self.centre}:
-            point = self.evaluated.points[identity]
-            if point.complete and self.evaluated.objective(identity) < self.upper:
-                self.upper, self.best = self.evaluated.objective(identity), identity
-                self.last_progress = self.round
+    @property
+    def status(self) -> Status | None:
+        return self.state.status
 
-    def _move(self) -> None:
-        """The better of the points becomes the centre if it delivers what was promised."""
-        at_centre = self.evaluated.objective(self.centre)
-        chosen, proposal = self.identities[0], self.proposals[0]
-        f, second_wins = self.evaluated.objective(chosen), None
-        if len(self.identities) > 1:
-            f2 = self.evaluated.objective(self.identities[1])
-            second_wins = f2 < f
-            if second_wins and f2 < at_centre - 0.1 * (at_centre - proposal.model):
-                chosen, proposal, f = self.identities[1], self.proposals[1], f2
-                if self.second_hessians:
-                    self.metric_point = chosen
-                for s, H in self.second_hessians.items():
-                    self.metric.hessians[s] = H
-        if self.descent.judge(at_centre, f, proposal, second_wins):
-            self.centre = chosen
-        # Estimates of silent clients may have been too low: never stay above a proved value.
-        if self.upper < self.evaluated.objective(self.centre):
-            self.centre = self.best
+    @property
+    def coef(self) -> Array:
+        return self._best.x[: self.state.task.n]
 
-    # ------------------------------------------------------------------ radius 0 everywhere
-    def _single_out(self) -> None:
-        """At an optimum that no radius singles out: prove where it is, then seek the smallest."""
-        if self.ties is not None or self.gap > self.tol or self.certificate.everywhere:
-            return
-        x = self._best.x
-        region = self.master.region(self.pool, self.upper, x)
-        if region is not None:
-            self.region, self.lower = region, 0.0
-            D = np.diag(self.metric.diagonal)
-            self._solve(self.pool.cuts, x, TINY * D, self.upper, eps=SHARP, sharp=True)
-        smooth = not self.problem.loss.kinks
-        if self.gap > self.tol or self.guarded:
-            return
-        if not (smooth and is_unique(self.metric, self.q)):
-            scale = max(abs(self.upper), 1e-3 * self.at_zero)
-            level = max(self.lower + self.tol * scale, self.upper)
-            self.ties = Ties(level, x, self.upper, self.n, x)
-            self.last_progress = self.round
-            self._ask_smaller(self.ties, None)
+    @property
+    def intercept(self) -> float:
+        task = self.state.task
+        return float(self._best.x[task.n]) if task.problem.fit_intercept else 0.0
 
-    def _next_tie(self, ties: Ties) -> None:
-        for identity in self.identities:
-            point = self.evaluated.points[identity]
-            if point.complete and ties.offer(point.x, self.evaluated.objective(identity)):
-                self.best, self.upper = identity, ties.objective
-                self.last_progress = self.round
-        first = self.evaluated.points[self.identities[0]]
-        refused = first.x, self.evaluated.objective(self.identities[0])
-        self._ask_smaller(ties, refused if first.complete else None)
+    @property
+    def objective(self) -> float:
+        return self.state.bounds.upper
 
-    def _ask_smaller(self, ties: Ties, refused: tuple[Array, float] | None) -> None:
-        cuts = self.pool.cuts.where(self.pool.cuts.tangent)
-        solution, multiplier = self.master.smallest(self.pool, cuts, ties.level)
-        points = ties.next_points(solution, refused)
-        self.curious = self.settings.curvature == "auto" and not self.problem.loss.kinks
-        if self.curious and self.metric.known:
-            bend = (ties.nu or multiplier) * self.metric.curvature(self.q), ties.at
-            # A little inside, so that the step does not end just beyond the level.
-            aim = ties.level - INSIDE * (ties.level - self.lower)
-            newton, ties.nu = self.master.smallest(self.pool, cuts, aim, bend)
-            if newton.usable:
-                points.insert(0, Proposal(newton.x))
-                ties.at = newton.x
-        self._forget_points()
-        self.dual = {}
-        self._ask(points)
+    @property
+    def lower_bound(self) -> float:
+        return self.state.bounds.lower
+
+    @property
+    def at_zero(self) -> float:
+        return self.state.bounds.at_zero
+
+    @property
+    def weights(self) -> Array:
+        values = self._best.values
+        if np.isnan(values).any():
+            return self._of_everyone(np.full(len(values), np.nan))
+        return self._of_everyone(self.state.terms.mixture.worst_weights(values))
+
+    @property
+    def client_losses(self) -> Array:
+        return self._of_everyone(self._best.values)
+
+    @property
+    def client_multipliers(self) -> Array:
+        whole_space = self.state.terms.kind in ("norm", "flips")
+        unit = self.state.task.problem.loss.lipschitz if whole_space else 1.0
+        return self._of_everyone(unit * self._best.multipliers)
+
+    @property
+    def rejected(self) -> Mapping[str, str]:
+        return self.state.clients.rejected
+
+    @property
+    def _best(self) -> Point:
+        points = self.state.points
+        if points.best < 0:  # nobody has introduced itself yet
+            return Point.fresh(np.zeros(self.state.task.dimension), len(self.state.clients))
+        return points.at[points.best]
+
+    def _of_everyone(self, values: Array) -> Array:
+        """By client in the order of the run, NaN for those who were let go."""
+        known = dict(zip(self.state.clients.names, values, strict=True))
+        return np.array([known.get(name, np.nan) for name in self.state.task.names])
+
+
+def introduce(state: State, heard: Mapping[int, Reply]) -> None:
+    """Wait until everyone has answered the first request, then begin."""
+    first, asked = state.clients.introductions, state.asked
+    first.update(heard)
+    if len(first) == len(state.clients):
+        open_first(state)
+        learn(state, first)
+        compare(state)
+        equip(state)
+        plan(state, prove(state))
+    else:
+        asked.requests = {s: r for s, r in asked.requests.items() if s not in first}
+
+
+def learn(state: State, heard: Mapping[int, Reply]) -> None:
+    """Values, cuts and curvature of this round."""
+    points, pool, metric = state.points, state.pool, state.metric
+    main, fresh = state.asked.identities[0], list[Cuts]()
+    for s, reply in heard.items():
+        for k, identity in enumerate(reply.identities):
+            point = points.at[identity]
+            point.values[s] = reply.values[k]
+            given = reply.multipliers[k]
+            point.multipliers[s] = state.terms.multiplier(s, point.x) if given is None else given
+            cuts = reply.cuts(pool, s, k, identity, state.round)
+            point.gradients[s] = pool.piece_share[cuts.piece] @ cuts.g
+            fresh.append(cuts)
+        if reply.dual is not None:
+            fresh.append(reply.dual_cut(pool, s, state.round))
+        if reply.curvature:
+            metric.hessians[s] = reply.curvature[0]
+            points.curved = main
+    metric.second = {s: r.curvature[1] for s, r in heard.items() if len(r.curvature) > 1}
+    pool.add(fresh)
+    if not metric.known and points.at[main].complete:
+        metric.observe(points.at[main].x, points.at[main].gradients)
+
+
+def compare(state: State) -> None:
+    """The best of the points that everyone has evaluated is the upper bound."""
+    points, bounds = state.points, state.bounds
+    for identity in {*state.asked.identities, points.centre}:
+        if points.at[identity].complete and points.objective(identity) < bounds.upper:
+            bounds.upper, points.best = points.objective(identity), identity
+            bounds.progress = state.round
+
+
+def move(state: State) -> None:
+    """The better of the points becomes the centre if it delivers what was promised."""
+    points, asked, metric = state.points, state.asked, state.metric
+    at_centre = points.objective(points.centre)
+    chosen, proposal = asked.identities[0], asked.proposals[0]
+    f, second_wins = points.objective(chosen), None
+    if len(asked.identities) > 1:
+        f2 = points.objective(asked.identities[1])
+        second_wins = f2 < f
+        if second_wins and f2 < at_centre - 0.1 * (at_centre - proposal.model):
+            chosen, proposal, f = asked.identities[1], asked.proposals[1], f2
+            if metric.second:
+                points.curved = chosen
+            for s, H in metric.second.items():
+                metric.hessians[s] = H
+    if state.step.judge(at_centre, f, proposal, second_wins):
+        points.centre = chosen
+    # Estimates of silent clients may have been too low: never stay above a proved value.
+    if state.bounds.upper < points.objective(points.centre):
+        points.centre = points.best
+
+
+def let_go(state: State) -> State:
+    """Go on without clients who fell silent before the model knew them."""
+    lost = state.clients.lost()
+    return without(state, lost) if lost and len(lost) < len(state.clients) else state

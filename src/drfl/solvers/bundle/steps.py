@@ -104,6 +104,7 @@ class Metric:
     def __init__(self, terms: ServerProblem) -> None:
         self.terms = terms
         self.hessians: list[Array | None] = [None] * terms.n_clients
+        self.second: dict[int, Array] = {}  # at this round's second point, in case it is chosen
         self.pairs: list[tuple[Array, Array]] = []
         self._last: tuple[Array, Array] | None = None  # x (d,), gradients (S, d)
         self.diagonal = np.ones(terms.dimension)

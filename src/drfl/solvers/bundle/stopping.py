@@ -2,66 +2,65 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from drfl.solvers.base import Status
-
-if TYPE_CHECKING:
-    from drfl.solvers.bundle.session import BundleSession
+from drfl.solvers.bundle.state import State
 
 STALL_AFTER = 30  # rounds without a better bound
 
 
-def verdict(run: BundleSession) -> Status | None:
+def judge(state: State) -> Status | None:
     """Why the run ends here; None if it goes on."""
-    reached = run.gap <= run.tol
-    if run.centre < 0:
-        nobody = len(run.roster.lost()) == len(run.roster.names)
-        return Status.failed(_silence(run)) if nobody or run.round >= run.max_rounds else None
-    if reached and (run.ties is None or run.ties.done or run.round >= run.max_rounds):
-        return _success(run)
-    if run.closing and not _awaited(run):
-        return Status.partial(_absence(run), run.gap)
-    if run.round >= run.max_rounds:
-        return Status.max_rounds(run.gap, run.tol)
-    if run.round - run.last_progress > STALL_AFTER:
-        return _success(run) if reached else Status.stalled(run.gap, run.tol)
+    bounds, task, clients = state.bounds, state.task, state.clients
+    over = state.round >= task.max_rounds
+    if not state.begun:
+        nobody = len(clients.lost()) == len(clients)
+        return Status.failed(_silence(state)) if nobody or over else None
+    if state.reached and (state.ties is None or state.ties.done or over):
+        return _success(state)
+    if state.only_centre and not _awaited(state):
+        return Status.partial(_absence(state), bounds.gap)
+    if over:
+        return Status.max_rounds(bounds.gap, task.tol)
+    if state.round - bounds.progress > STALL_AFTER:
+        return _success(state) if state.reached else Status.stalled(bounds.gap, task.tol)
     return None
 
 
-def _success(run: BundleSession) -> Status:
-    if len(run.roster.names) < len(run.every_name):
-        return Status.partial(_absence(run), run.gap)
-    if run.bounded_everywhere:
-        return Status.certified(run.gap)
-    assert run.region is not None
-    return Status.local(run.gap, float(run.region.radius.max()))
+def _success(state: State) -> Status:
+    gap = state.bounds.gap
+    if len(state.clients) < len(state.task.names):
+        return Status.partial(_absence(state), gap)
+    if state.everywhere:
+        return Status.certified(gap)
+    assert state.bounds.region is not None
+    return Status.local(gap, float(state.bounds.region.radius.max()))
 
 
-def _silence(run: BundleSession) -> str:
-    names = [run.roster.names[s] for s in run.asked if s not in run.introductions]
-    reasons = [f"{name}: {run.roster.rejected.get(name, 'no answer')}" for name in names]
+def _silence(state: State) -> str:
+    clients = state.clients
+    names = [clients.names[s] for s in state.asked.requests if s not in clients.introductions]
+    reasons = [f"{name}: {clients.rejected.get(name, 'no answer')}" for name in names]
     return f"no usable first answer from {'; '.join(reasons)}"
 
 
-def _awaited(run: BundleSession) -> list[int]:
+def _awaited(state: State) -> list[int]:
     """Clients who have not evaluated the centre but may still come back."""
-    missing = np.flatnonzero(np.isnan(run.evaluated.points[run.centre].values))
-    return [int(s) for s in missing if not run.roster.gone(int(s))]
+    missing = np.flatnonzero(np.isnan(state.points.here.values))
+    return [int(s) for s in missing if not state.clients.gone(int(s))]
 
 
-def _absence(run: BundleSession) -> str:
+def _absence(state: State) -> str:
     """Who is missing, and what the certificate then covers."""
-    parts = []
-    dropped = [name for name in run.every_name if name not in run.roster.names]
+    clients, parts = state.clients, []
+    dropped = [name for name in state.task.names if name not in clients.names]
     if dropped:
         parts.append(
             f"{', '.join(dropped)} fell silent before it was known well enough and is left out: "
             "weights and bounds are those of the problem without it"
         )
-    frozen = [name for s, name in enumerate(run.roster.names) if run.roster.gone(s)]
+    frozen = [name for s, name in enumerate(clients.names) if clients.gone(s)]
     if frozen:
         parts.append(
             f"{', '.join(frozen)} fell silent and is represented by its cuts: the lower bound "

@@ -1,0 +1,234 @@
+r"""Clients with a guard: what they answer, and how a run with them ends.
+
+Under a guard a client answers with a bound and one cut per point, and nothing else: no curvature,
+no groups, no dual cut, no local optimum, whatever is asked for. Such cuts need not touch, so that
+the bound they prove stays behind. But the server knows the slopes :math:`g_s` that a certificate
+needs, from the multipliers of its masters; it makes their mixture payable,
+:math:`\|\sum_sq_sg_s\|\le\sum_sq_s\rho_s` with no slope in b, and asks every client for the best
+constant of a minorant with that slope. Then :math:`f\ge\sum_sq_sC_s` everywhere, and each
+:math:`(C_s,g_s)` is another cut. With them comes a closer value of the best model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.arrays import Array
+from drfl.client import RefusedError, Site
+from drfl.privacy import Keeper, SpentError, release_scalar
+from drfl.privacy.rounding import power_of_two
+from drfl.privacy.tilt import best_constant
+from drfl.solvers.base import Status, StatusKind
+from drfl.solvers.bundle.messages import Request, dual_cut
+from drfl.solvers.bundle.planning import solve_for_bound
+from drfl.solvers.bundle.state import State, Trial
+from drfl.solvers.certificate.cuts import Cuts, sums
+from drfl.wire import Field, Message, WireError, reply_kind, validate
+from drfl.worst_case.whole_space import WholeSpaceOracle
+
+KIND = "bundle_close"
+REQUEST = {
+    "g": Field("float64", ("P", "d")),  # slopes
+    "x": Field("float64", ("d",), optional=True),  # the best point so far
+}
+REPLY = {
+    "constant": Field("float64", ("P",)),  # of the best minorants with these slopes
+    "value": Field("float64", (1,), optional=True),  # an upper bound of F at x
+}
+NO_BOUND = -1e12  # instead of a constant, where no minorant has the slope
+
+PROXIMAL = (1e-2, 1e-4, 1e-7)  # multiples of the metric; one trial each
+ROUNDS = 3  # of trials
+PATIENCE = 4  # rounds in which the gap or the objective has to fall, relatively by so much:
+GAP_FALLS, OBJECTIVE_FALLS = 0.1, 1e-4
+INSIDE = 1.0 - 1e-9  # how much of the price a mixture of slopes may use
+
+
+# ---------------------------------------------------------------------- the client's half
+def guarded_answer(site: Site, request: Request) -> Mapping[str, NDArray[Any]]:
+    """Evaluate the points of a request with what the ledger allows."""
+    keeper, n = keeper_of(site), site.n_features
+    moves, d = keeper.oracle.labels_move, site.dimension
+    values, cuts = [], []
+    for x in request.points:
+        told = keeper.answer(x[:n], float(x[n]) if d > n else 0.0)
+        values.append([told.upper, told.multiplier] if moves else [told.upper])
+        head = told.cut[:2] if moves else told.cut[:1]
+        cuts.append(np.concatenate([head, told.cut[2 : 2 + d]])[None])
+    reply = {"value": np.array(values), "cuts": np.array(cuts)}
+    if request.introduction:
+        size = float(site.rows.moments()[1].mean()) if n else 1.0
+        reply["about"] = np.array([site.rows.total, power_of_two(size)])
+        reply["guard"] = np.array([min(keeper.ledger.k, 255)], dtype=np.uint8)
+    return reply
+
+
+def keeper_of(site: Site) -> Keeper:
+    """Who answers for a guarded site."""
+    assert site.guard is not None
+    assert site.ledger is not None
+    assert isinstance(site.oracle, WholeSpaceOracle)  # the site was refused otherwise
+    if "keeper" not in site.memory:
+        site.memory["keeper"] = Keeper(site.oracle, site.ledger, site.guard.answers)
+    keeper = site.memory["keeper"]
+    assert isinstance(keeper, Keeper)
+    return keeper
+
+
+def constants(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
+    """A constant for every slope, rounded down, and the value at a point, rounded up."""
+    if site.shared_ball:
+        raise RefusedError("constants are not for a shared ball")
+    slopes, reply = message.arrays["g"], {}
+    if "x" in message.arrays and site.ledger is not None:
+        reply["value"] = np.array([_value(site, message.arrays["x"])])
+    told = np.full(len(slopes), NO_BOUND)
+    for k, g in enumerate(slopes):
+        try:
+            told[k] = _constant(site, g)
+        except SpentError:
+            if k == 0:
+                raise
+            break  # what has been told is not lost
+    return {"constant": told, **reply}
+
+
+def _constant(site: Site, g: NDArray[np.float64]) -> float:
+    found = best_constant(site.oracle, g)
+    constant = NO_BOUND if found is None else found
+    if site.ledger is None or site.guard is None:
+        return constant
+    # Whether a slope is possible is a number like any other: it is counted as well.
+    question, most = keeper_of(site).family + (g + 0.0).tobytes(), site.guard.scalars
+    return release_scalar(site.ledger, "constant", question, constant, most, up=False)
+
+
+def _value(site: Site, x: NDArray[np.float64]) -> float:
+    """An upper bound of F at x, at the multiplier that was told there."""
+    assert site.guard is not None
+    keeper, n = keeper_of(site), site.n_features
+    w, b = x[:n], float(x[n]) if site.dimension > n else 0.0
+    answer = keeper.answer(w, b)
+    exact, question = keeper.mean_loss(w, b, answer.multiplier), keeper.question(w, b)
+    told = release_scalar(keeper.ledger, "value", question, exact, site.guard.scalars, up=True)
+    return min(answer.upper, told + site.oracle.ball.radius * answer.multiplier)
+
+
+# ---------------------------------------------------------------------- the server's half
+def finish_if_stuck(state: State) -> None:
+    """Ask for constants once the cuts do not prove much more, or the rounds are nearly used up."""
+    bounds, end = state.bounds, state.finish
+    end.course = (*end.course, (bounds.gap, bounds.upper))
+    if state.reached or state.task.problem.shared_ball:
+        return
+    late = len(end.course) > PATIENCE
+    if late:
+        gap, upper = end.course[-1 - PATIENCE]
+        slow = bounds.gap > (1.0 - GAP_FALLS) * gap
+        late = slow and bounds.upper > (1.0 - OBJECTIVE_FALLS) * upper
+    last = state.round >= state.task.max_rounds - ROUNDS
+    if late or last or state.status is not None:
+        _try_slopes(state)
+
+
+def ask_constants(state: State) -> dict[str, Message]:
+    """The slopes of the trials, to every client."""
+    slopes = np.array([trial.g for trial in state.finish.trials])
+    x = state.points.at[state.points.best].x
+    return {
+        name: Message(KIND, state.round, {"g": slopes[:, s], "x": x})
+        for s, name in enumerate(state.clients.names)
+    }
+
+
+def learn_constants(state: State, replies: Mapping[str, Message]) -> None:
+    """Bounds from the trials themselves, and from all cuts with the new ones among them."""
+    trials, bounds, end = state.finish.trials, state.bounds, state.finish
+    best = state.points.at[state.points.best]
+    C = _read_constants(state, replies)
+    bounds.upper = min(bounds.upper, state.points.objective(state.points.best))
+    for trial, constant in zip(trials, C, strict=True):
+        if state.everywhere:
+            bounds.raise_to(float(trial.q @ constant) + _rest(state, trial), state.round)
+        _add_cuts(state, trial, constant)
+    solve_for_bound(state, best.x, bounds.upper)
+    state.round += 1
+    end.rounds, end.trials = end.rounds + 1, ()
+    if not state.reached and end.rounds < ROUNDS and state.round < state.task.max_rounds:
+        _try_slopes(state)
+    if not end.trials:
+        state.status = _last_word(state)
+
+
+def _try_slopes(state: State) -> None:
+    """Slopes from masters with ever weaker proximal terms."""
+    x, pool, metric = state.points.at[state.points.best].x, state.pool, state.metric
+    M = metric.matrix(metric.curvature(state.q), 1.0, state.step.mu)
+    trials = []
+    for factor in PROXIMAL:
+        solution = state.master.solve(pool, pool.cuts, x, factor * M, reference=state.bounds.upper)
+        if solution.usable and len(pool.cuts):
+            trials.append(_payable(state, pool.cuts, solution.cuts, solution.weights))
+    state.finish.trials = tuple(trials)
+    state.status = None if trials else _last_word(state)
+
+
+def _payable(state: State, cuts: Cuts, a: Array, weights: Array) -> Trial:
+    """The slopes that multipliers a make, their mixture moved to where the radii pay for it."""
+    terms, client = state.terms, state.pool.cut_client
+    q = np.maximum(terms.mixture.pull(np.maximum(weights, 0.0)), 0.0)
+    total = np.stack([sums(client, a * column, terms.n_clients) for column in cuts.g.T], axis=1)
+    g = total / np.maximum(weights, 1e-12)[:, None]
+    mixed = q @ g
+    wanted = np.zeros_like(mixed)
+    wanted[: terms.n] = terms.gauge.payable(mixed[: terms.n], INSIDE * float(q @ terms.rho))
+    return Trial(q, g + (wanted - mixed))
+
+
+def _read_constants(state: State, replies: Mapping[str, Message]) -> Array:
+    """The constants (P, S) that came; values of the best point are lowered where one is closer."""
+    trials, values = state.finish.trials, state.points.at[state.points.best].values
+    sizes = {"P": len(trials), "d": state.task.dimension}
+    C = np.full((len(trials), state.terms.n_clients), NO_BOUND)
+    for s, name in enumerate(state.clients.names):
+        if name not in replies:
+            continue
+        try:
+            validate(replies[name], reply_kind(KIND), state.round, REPLY, sizes)
+        except WireError:
+            continue
+        arrays = replies[name].arrays
+        C[:, s] = arrays["constant"]
+        if "value" in arrays:
+            values[s] = min(values[s], float(arrays["value"][0]))
+    return C
+
+
+def _rest(state: State, trial: Trial) -> float:
+    """What of the price the slopes do not use, where the multiplier has a floor."""
+    terms = state.terms
+    spare = float(trial.q @ terms.rho) - terms.gauge.polar((trial.q @ trial.g)[: terms.n])
+    return max(spare, 0.0) * float(terms.floor.min())
+
+
+def _add_cuts(state: State, trial: Trial, constant: Array) -> None:
+    for s, c in enumerate(constant):
+        if c > 0.5 * NO_BOUND:
+            numbers = np.append(c, trial.g[s])
+            cut = dual_cut(numbers, state.pool, s, state.round, state.clients.lifted)
+            state.pool.add([cut])
+
+
+def _last_word(state: State) -> Status:
+    gap, tol = state.bounds.gap, state.task.tol
+    if gap <= tol:
+        return Status.certified(gap)
+    return Status(
+        StatusKind.STALLED,
+        f"the guards of the clients allow no more, the proved gap is {gap:.1e}, not yet "
+        f"{tol:.1e}: more rows or a smaller k would",
+    )

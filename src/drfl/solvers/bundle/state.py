@@ -1,0 +1,354 @@
+"""The state of a run as the server knows it: data, and how a run begins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from drfl.arrays import Array
+from drfl.problem import Problem
+from drfl.solvers.base import Status, relative_gap
+from drfl.solvers.bundle.clients import Clients
+from drfl.solvers.bundle.master import Master
+from drfl.solvers.bundle.messages import Dual, Request, near_marks
+from drfl.solvers.bundle.points import Points
+from drfl.solvers.bundle.settings import Settings
+from drfl.solvers.bundle.steps import Descent, Metric, Proposal
+from drfl.solvers.certificate.anchors import Anchors, anchor_boxes, make_anchors
+from drfl.solvers.certificate.cuts import Pool
+from drfl.solvers.certificate.proof import Certificate
+from drfl.solvers.certificate.region import Region
+from drfl.solvers.certificate.server import ServerProblem, lifted, server_problem
+
+LINEAR = 1e-6  # curvature below this share of a feature's mean square counts as none
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be solved, and when it may end; ``names`` are all clients of the run."""
+
+    settings: Settings
+    problem: Problem
+    names: tuple[str, ...]
+    n: int
+    tol: float
+    max_rounds: int
+
+    @property
+    def dimension(self) -> int:
+        """The length of x: coefficients, an intercept, a multiplier that all clients share."""
+        return self.n + self.problem.fit_intercept + self.problem.shared_ball
+
+
+@dataclass
+class Bounds:
+    """What is proved of the optimum.
+
+    Attributes
+    ----------
+    upper, lower : float
+        The objective of the best point, and the lower bound.
+    at_zero : float
+        The objective at w = 0.
+    region : Region or None
+        Where the lower bound holds, if no radius bounds the model.
+    progress : int
+        The last round in which one of the bounds moved.
+    """
+
+    upper: float = math.inf
+    lower: float = 0.0
+    at_zero: float = math.nan
+    region: Region | None = None
+    progress: int = 0
+
+    @property
+    def gap(self) -> float:
+        """The relative gap between the bounds."""
+        return relative_gap(self.upper, self.lower, self.at_zero)
+
+    def raise_to(self, lower: float, round: int) -> None:
+        """Another lower bound, if it is better."""
+        if lower > self.lower:
+            self.lower, self.progress = lower, round
+
+
+@dataclass
+class Asked:
+    """What the clients are asked in this round, and what is wanted of them besides values.
+
+    Attributes
+    ----------
+    proposals, identities
+        The points that are new in this round, the main one first, and their numbers.
+    requests : dict of int to Request
+        By client.
+    groups, most_groups : int
+        Into how many groups rows are split now, and later.
+    curvature, local : bool
+        Whether curvature at the main point and, in the first round, own optima are wanted.
+    dual : dict of int to Dual
+        The multipliers of dual cuts, by client.
+    """
+
+    groups: int = 1
+    most_groups: int = 1
+    curvature: bool = False
+    local: bool = False
+    dual: dict[int, Dual] = field(default_factory=dict)
+    proposals: Sequence[Proposal] = ()
+    identities: tuple[int, ...] = ()
+    requests: dict[int, Request] = field(default_factory=dict)
+
+
+@dataclass
+class Ties:
+    """The best model so far that is good enough, and what is known of the smallest norm.
+
+    Attributes
+    ----------
+    level : float
+        Objectives up to here count as optimal.
+    x, objective : Array, float
+        The model of smallest norm with an objective within the level.
+    n : int
+        The intercept is not part of the norm.
+    at, nu : Array, float
+        Where the last Newton step led, and its multiplier.
+    least : float
+        No model within the level has a smaller norm.
+    done : bool
+        Whether the norm is within 1 % of the smallest.
+    """
+
+    level: float
+    x: Array
+    objective: float
+    n: int
+    at: Array
+    nu: float = 0.0
+    least: float = 0.0
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Slopes whose best constants guarded clients are asked for: weights (S,), slopes (S, d)."""
+
+    q: Array
+    g: Array
+
+
+@dataclass
+class Finish:
+    """The end of a run whose clients have guards: see `drfl.solvers.bundle.guard`.
+
+    Attributes
+    ----------
+    trials : tuple of Trial
+        What is asked for in this round; none: an ordinary round.
+    rounds : int
+        How many rounds of trials there have been.
+    course : tuple of pairs
+        Gap and objective, round by round.
+    """
+
+    trials: tuple[Trial, ...] = ()
+    rounds: int = 0
+    course: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass
+class State:
+    """A run of the bundle method between two rounds.
+
+    Attributes
+    ----------
+    clients, pool, points, bounds, asked
+        Who takes part, their cuts, evaluated points, what is proved, and what is being asked.
+    metric, step, q
+        Curvature, the weights of the proximal term, and the clients' weights in the last master.
+    master, certificate
+        What turns cuts into points and multipliers, and multipliers into a bound.
+    ties, finish
+        The search for the smallest of many optima, and the end of a run with guards.
+    """
+
+    task: Task
+    round: int
+    clients: Clients
+    pool: Pool
+    points: Points
+    metric: Metric
+    master: Master
+    certificate: Certificate
+    step: Descent
+    q: Array
+    asked: Asked
+    bounds: Bounds
+    ties: Ties | None = None
+    finish: Finish = field(default_factory=Finish)
+    status: Status | None = None
+
+    @property
+    def terms(self) -> ServerProblem:
+        """The server's problem."""
+        return self.points.terms
+
+    @property
+    def begun(self) -> bool:
+        """Whether everyone has introduced itself."""
+        return self.points.centre >= 0
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether the lower bound holds for every w and b, not in a region only."""
+        region = self.bounds.region
+        return self.certificate.everywhere or (region is not None and region.proved)
+
+    @property
+    def only_centre(self) -> bool:
+        """Whether this round only evaluates the centre, of those who have not done so yet."""
+        return self.asked.identities == (self.points.centre,)
+
+    @property
+    def reached(self) -> bool:
+        """Whether the proved gap is within the tolerance."""
+        return self.bounds.gap <= self.task.tol
+
+
+# ---------------------------------------------------------------------- how a run begins
+def begin(task: Task, names: Sequence[str], round: int = 0) -> State:
+    """Everyone is asked to evaluate w = 0 and to introduce itself."""
+    problem, auto = task.problem, task.settings.curvature == "auto"
+    # Until the clients' sizes are known: all else of the terms is.
+    terms = server_problem(problem, names, task.dimension, np.ones(len(names)))
+    boxes = anchor_boxes(problem, names, task.n)
+    clients = Clients.of(names, lifted(problem, names, task.n), boxes)
+    pool = Pool(terms.n_clients, task.dimension, clients.lifted)
+    warm = task.settings.warm_start and len(names) > 1 and not problem.shared_ball
+    state = State(
+        task,
+        round,
+        clients,
+        pool,
+        Points(terms, pool),
+        Metric(terms),
+        Master(terms),
+        Certificate(terms, None),
+        Descent(smooth=not problem.loss.kinks),
+        terms.mixture.weights,
+        Asked(curvature=auto, local=warm),
+        Bounds(progress=round),
+    )
+    ask(state, [Proposal(np.zeros(task.dimension))])
+    return state
+
+
+def without(state: State, lost: Sequence[str]) -> State:
+    """Begin again without some clients; given weights keep their proportions."""
+    problem, names = state.task.problem, state.clients.names
+    mixture = problem.mixture
+    if not isinstance(mixture.center, str):
+        pairs = zip(names, mixture.center, strict=True)
+        kept = np.array([weight for name, weight in pairs if name not in lost])
+        center = kept / kept.sum() if kept.sum() > 0.0 else "uniform"
+        mixture = replace(mixture, center=center)
+    task = replace(state.task, problem=replace(problem, mixture=mixture))
+    return begin(task, [name for name in names if name not in lost], state.round)
+
+
+def open_first(state: State) -> None:
+    """Everyone has introduced itself: sizes, and the first centre, w = 0."""
+    sizes = state.clients.about[:, 0]
+    terms = server_problem(state.task.problem, state.clients.names, state.task.dimension, sizes)
+    points = state.points
+    state.metric, points.terms = Metric(terms), terms
+    points.centre = points.best = state.asked.identities[0]
+    points.open(points.centre, state.asked.proposals[0].x)
+
+
+def equip(state: State) -> None:
+    """The first replies are in: scales, the master and the certificate."""
+    about, terms, n, bounds = state.clients.about, state.terms, state.task.n, state.bounds
+    bounds.at_zero, q = bounds.upper, terms.mixture.weights
+    unit = float(q @ about[:, 1])
+    if state.metric.known:
+        curved = float(np.trace(state.metric.curvature(q)[:n, :n])) / max(n, 1)
+        # Where the loss happens to be linear at w = 0 its curvature says nothing.
+        unit = curved if curved > LINEAR * unit else unit
+    use(state, terms.in_units(math.sqrt(max(unit, 0.0))))
+    state.metric.set_unit(state.terms.unit)
+    state.q = q
+    g = q @ state.points.here.gradients
+    state.step.start(float(g @ (g / state.metric.diagonal)), bounds.upper)
+    wish = state.task.settings.groups or math.ceil(n / (2 * terms.n_clients))
+    most = max(1, min(255, int(about[:, 0].min()) // 50))
+    state.asked.most_groups = int(np.clip(wish, 1, most))
+
+
+def use(state: State, terms: ServerProblem) -> None:
+    """Take this description of the server's problem."""
+    state.points.terms, state.master = terms, Master(terms)
+    state.certificate = Certificate(terms, _anchors(state, terms))
+
+
+def _anchors(state: State, terms: ServerProblem) -> Anchors | None:
+    """What bounds f everywhere when the data have a support."""
+    problem, names = state.task.problem, state.clients.names
+    balls = [problem.ball_of(name) for name in names]
+    box = state.clients.boxes[0]
+    same = all(ball.support == balls[0].support for ball in balls)
+    facts = [state.clients.introductions[s].facts for s in range(len(balls))]
+    if box is None or not same or all(ball.radius == 0.0 for ball in balls):
+        return None
+    if any(fact is None for fact in facts):
+        return None  # a client whose targets cannot follow has nothing to tell
+    return make_anchors(problem.loss, balls, box, terms.mixture, np.array(facts, dtype=np.float64))
+
+
+# ---------------------------------------------------------------------- requests
+def ask(state: State, proposals: Sequence[Proposal], second_curvature: bool = False) -> None:
+    """Number the points and write down what every client is to answer."""
+    asked, points = state.asked, state.points
+    asked.proposals, asked.identities = proposals, points.number(len(proposals))
+    every = np.array([p.x for p in proposals])
+    curvature = (asked.curvature, *(second_curvature for _ in proposals[1:]))
+    asked.requests = {s: _request(state, s, every, curvature) for s in range(len(state.clients))}
+    if not state.begun:
+        return
+    for s in _silent(points):  # they evaluate the centre beside the new points
+        asked.requests[s] = asked.requests[s].also(points.centre, points.here.x)
+    for identity, proposal in zip(asked.identities, proposals, strict=True):
+        points.open(identity, proposal.x)
+
+
+def ask_again(state: State) -> None:
+    """Only the centre, only of those who have not evaluated it: the bound has to be real."""
+    asked, points, x = state.asked, state.points, state.points.here.x
+    asked.proposals, asked.identities, asked.dual = [Proposal(x)], (points.centre,), {}
+    asked.requests = {s: _request(state, s, x[None], (False,)) for s in _silent(points)}
+
+
+def _silent(points: Points) -> list[int]:
+    """Who has not evaluated the centre."""
+    return [int(s) for s in np.flatnonzero(np.isnan(points.here.values))]
+
+
+def _request(state: State, s: int, every: Array, curvature: tuple[bool, ...]) -> Request:
+    asked, points, first = state.asked, state.points, not state.begun
+    return Request(
+        every,
+        asked.identities,
+        curvature,
+        groups=asked.groups,
+        shares=asked.groups > 1 and not state.pool.knows(s, asked.groups),
+        introduction=first,
+        local=first and asked.local,
+        lifted=bool(state.clients.lifted),
+        marks=near_marks(asked.identities[0], points.previous, points.centre, points.curved),
+        dual=asked.dual.get(s),
+    )
