@@ -31,11 +31,11 @@ import psutil
 from drfl.checkpoint import Checkpoint
 from drfl.client import Policy
 from drfl.sites.bulletin import Bulletin
-from drfl.training.conduct import conduct
-from drfl.training.federation import Files
+from drfl.training.local_files import Files
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import from_values
 from drfl.training.station import Station
+from drfl.training.train import train
 
 CASES = {  # sites, features, curvature, the overhead that is aimed at
     "a": (3, 100, False, 0.05),
@@ -157,7 +157,7 @@ def measure(folder, S, n, curvature, *, kill):
     here = RunFolder(folder / "SERIAL")
     stations = [Station(s, folder / f"{s}.csv", policy=Policy(curvature=curvature)) for s in names]
     settings = from_values(TRAINING, {s: folder / f"{s}.csv" for s in names})
-    conduct(settings, here, Files(stations), Bulletin(), fresh=True)
+    train(settings, here, Files(stations), Bulletin(), fresh=True)
     serial, there = seconds_of(here.checkpoint / "model-0"), seconds_of(log)
     overhead = [a - b for a, b in zip(there, serial, strict=False)]
     same = result_of(folder / "RUN") == result_of(folder / "SERIAL")

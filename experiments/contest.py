@@ -13,11 +13,11 @@ from drfl.ball import Ball
 from drfl.cli.console import Console
 from drfl.client import Client
 from drfl.mixture import Mixture
-from drfl.preflight.moments import added, moments_of
 from drfl.problem import Problem
 from drfl.result import Result
 from drfl.run import solve
-from drfl.training.methods import stated
+from drfl.tables.moments import added, moments_of
+from drfl.training.problems import stated
 from experiments.hospitals import NOISE, Hospital, hospitals
 
 METHODS = ("local", "pooled", "erm", "afl", "drfa", "wafl", "drfl")

@@ -24,10 +24,11 @@ def run(options: argparse.Namespace) -> int:
     from drfl.cli.console import Console
     from drfl.cli.main import OK
     from drfl.report import write
-    from drfl.training.conduct import conduct, files_here
+    from drfl.training.local_files import files_here
     from drfl.training.problems import check_before_reading
     from drfl.training.run_folder import RunFolder
     from drfl.training.settings import read_settings
+    from drfl.training.train import train
     from experiments.contest import contest, table
     from experiments.hospitals import hospitals, write_files
 
@@ -44,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     settings = read_settings(None, FLAGS, [f"{name}={file}" for name, file in files.items()])
     check_before_reading(settings)
     federation = files_here(settings, folder)
-    trained = conduct(settings, folder, federation, Console(quiet=True), fresh=True)
+    trained = train(settings, folder, federation, Console(quiet=True), fresh=True)
     for outcome in outcomes:
         trained.records.add("demo", **outcome.facts())
     page = write(folder.path)

@@ -16,3 +16,6 @@ settings.load_profile("drfl")
 # that they start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Files of hospitals, and a run over them, for the tests of the program and of what it reads.
+pytest_plugins = ["kit.hospitals"]

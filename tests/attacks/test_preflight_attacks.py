@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from attack_kit import Server, leverages, make_problem
 
-from drfl.preflight.desk import Desk
-from drfl.preflight.server import preflight
-from drfl.preflight.wishes import Wishes
 from drfl.privacy import Guard
+from drfl.training.agreement import preflight
+from drfl.training.data_request import DataRequest
+from drfl.training.station import Station
 
 N, K = 200, 5
 NAMES = ["age", "lab", "dose", "ill", "old"]
@@ -31,16 +31,16 @@ def file(tmp_path):
     return path, X
 
 
-def desks(path, tmp_path):
+def stations(path, tmp_path):
     """Without a guard, and with one that remembers."""
-    yield lambda: Desk("a", path)
-    yield lambda: Desk("a", path, Guard(K, ledger=tmp_path / "ledger"))
+    yield lambda: Station("a", path)
+    yield lambda: Station("a", path, Guard(K, ledger=tmp_path / "ledger"))
 
 
-def sums(desk, **wishes):
+def sums(station, **request):
     """What a server hears of the columns, by name; None if it is refused."""
     try:
-        told = desk.look(Wishes("ill", **wishes))
+        told = station.look(DataRequest("ill", **request))
     except ValueError:  # at a site it would be a code, no more
         return None
     facts = json.loads(told["facts"].tobytes())
@@ -51,9 +51,9 @@ def test_sums_with_and_without_one_row(file, tmp_path):
     """Which columns are read decides which rows are dropped: two sums differ by one row."""
     path, X = file
     found = []
-    for desk in desks(path, tmp_path):
-        whole = sums(desk(), missing="drop", exclude=("lab", "dose"))
-        less = sums(desk(), missing="drop", exclude=("lab",))
+    for station in stations(path, tmp_path):
+        whole = sums(station(), missing="drop", exclude=("lab", "dose"))
+        less = sums(station(), missing="drop", exclude=("lab",))
         assert whole is not None
         found.append(less is not None and whole[0]["age"] - less[0]["age"])
     assert found[0] == pytest.approx(X[17, 0], abs=1e-9)
@@ -63,12 +63,12 @@ def test_sums_with_and_without_one_row(file, tmp_path):
 def test_a_column_that_one_row_lacks(file, tmp_path):
     """With --missing mean the row without a value would be filled, and stand out."""
     path, _ = file
-    plain, guarded = desks(path, tmp_path)
+    plain, guarded = stations(path, tmp_path)
     assert sums(plain(), missing="mean")[1]["rows"] == N
     with pytest.raises(
         ValueError, match="column 'dose' without its gaps would tell of fewer than k"
     ):
-        guarded().look(Wishes("ill", missing="mean"))
+        guarded().look(DataRequest("ill", missing="mean"))
     # 40 rows are many enough.
     assert sums(guarded(), missing="mean", exclude=("dose",)) is not None
 
@@ -77,12 +77,12 @@ def test_bounds_of_a_support_are_not_compared(file, tmp_path):
     """Refused or not, bisected: the largest entry of a column."""
     path, X = file
     found = []
-    for desk in desks(path, tmp_path):
+    for station in stations(path, tmp_path):
         low, high = 0.0, 10.0
         for _ in range(30):
             middle = 0.5 * (low + high)
             bounds = {"age": (-10.0, middle)}
-            fits = sums(desk(), exclude=("lab", "dose"), support=bounds) is not None
+            fits = sums(station(), exclude=("lab", "dose"), support=bounds) is not None
             low, high = (low, middle) if fits else (middle, high)
         found.append(abs(high - X[:, 0].max()))
     assert found[0] < 1e-6
@@ -92,25 +92,25 @@ def test_bounds_of_a_support_are_not_compared(file, tmp_path):
 def test_few_dropped_rows_are_not_counted(file, tmp_path):
     path, _ = file
     dropped = [
-        sums(desk(), missing="drop", exclude=("lab",))[1]["dropped"]
-        for desk in desks(path, tmp_path)
+        sums(station(), missing="drop", exclude=("lab",))[1]["dropped"]
+        for station in stations(path, tmp_path)
     ]
     assert dropped == [1, K]
 
 
 def test_the_answer_is_in_the_ledger_before_it_leaves(file, tmp_path):
-    """The same wishes have the stored answer, others go into the same ledger."""
+    """The same request have the stored answer, others go into the same ledger."""
     path, _ = file
     guard = Guard(K, ledger=tmp_path / "ledger")
-    wishes = Wishes("ill", exclude=("lab", "dose"))
-    first, second = Desk("a", path, guard), Desk("a", path, guard)
-    told = [desk.look(wishes) for desk in (first, second)]
+    request = DataRequest("ill", exclude=("lab", "dose"))
+    first, second = Station("a", path, guard), Station("a", path, guard)
+    told = [station.look(request) for station in (first, second)]
     assert [array.tobytes() for array in told[0].values()] == [
         array.tobytes() for array in told[1].values()
     ]
     assert second.ledger.count("sums") == 1
-    third = Desk("a", path, guard)
-    third.look(Wishes("age", exclude=("lab", "dose")))
+    third = Station("a", path, guard)
+    third.look(DataRequest("age", exclude=("lab", "dose")))
     assert third.ledger.count("sums") == 2
     assert third.ledger.key == first.ledger.key
 
@@ -121,11 +121,13 @@ def test_trainings_with_other_columns_or_targets_share_the_leverage(file, tmp_pa
     path, _ = file
     weights = [np.ones(N)]
     for target, exclude in (("ill", ("lab", "dose")), ("old", ("lab", "dose", "ill"))):
-        desk = Desk("a", path, Guard(K, ledger=tmp_path / "ledger") if guarded else None)
+        station = Station("a", path, Guard(K, ledger=tmp_path / "ledger") if guarded else None)
         agreement = preflight(
-            Wishes(target, exclude=exclude), ["a"], lambda m, desk=desk: {"a": desk.answer(m["a"])}
+            DataRequest(target, exclude=exclude),
+            ["a"],
+            lambda m, station=station: {"a": station.handle(m["a"])},
         )
-        server = Server(desk.client(agreement, 1), make_problem())
+        server = Server(station.client(agreement, 1), make_problem())
         for t in np.linspace(-1.0, 1.0, 40):
             x = np.linspace(0.5, 1.0, server.site.dimension)
             x[-1] = t
@@ -144,9 +146,9 @@ def test_trainings_with_other_columns_or_targets_share_the_leverage(file, tmp_pa
 def test_changed_files_are_refused(file, tmp_path):
     path, _ = file
     guard = Guard(K, ledger=tmp_path / "ledger")
-    wishes = Wishes("ill", exclude=("lab", "dose"))
-    Desk("a", path, guard).look(wishes)
+    request = DataRequest("ill", exclude=("lab", "dose"))
+    Station("a", path, guard).look(request)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:50] + lines[51:]))
     with pytest.raises(ValueError, match="not those of the ledger"):
-        Desk("a", path, guard).look(wishes)
+        Station("a", path, guard).look(request)

@@ -3,9 +3,9 @@
 import shutil
 
 import pytest
-from program import drfl, write_hospitals
 
 from kit.pages import PAGES, blocks, name, require_same, run_python
+from kit.program import drfl, write_hospitals
 
 WITH_COMMANDS = [page for page in PAGES if blocks(page, "console")]
 # These fit dozens of models.

@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
-from program import THREE, drfl, heart_rows, write_csv
+
+from kit.program import THREE, drfl, heart_rows, write_csv
 
 
 def edited(folder, line, old, new, file="b.csv"):
@@ -273,7 +274,7 @@ def read_names(path):
 def test_debug_shows_where(files):
     import subprocess
 
-    from program import command, environment
+    from kit.program import command, environment
 
     done = subprocess.run(
         command("train", *THREE, "--loss", "x", "--debug"),

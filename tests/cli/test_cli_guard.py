@@ -8,14 +8,14 @@ import subprocess
 
 import numpy as np
 import pytest
-from program import command, drfl, environment, records_of, write_csv
 
-from drfl.preflight.desk import Desk
-from drfl.preflight.wishes import Wishes
 from drfl.privacy import Guard, audit
 from drfl.privacy.journal import Journal
-from drfl.training.guarding import check_guard
+from drfl.training.data_request import DataRequest
+from drfl.training.problems import check_guard
 from drfl.training.settings import read_settings
+from drfl.training.station import Station
+from kit.program import command, drfl, environment, records_of, write_csv
 
 N = 400
 FILES = ("--client", "a.csv", "--client", "b.csv", "--client", "c.csv", "--target", "ill")
@@ -220,8 +220,8 @@ def test_categories_below_k_are_merged(tmp_path):
     path = write_csv(tmp_path / "a.csv", NAMES, patients(np.random.default_rng(0)))
     told = {}
     for k in (None, 5, 8):
-        desk = Desk("a", path, None if k is None else Guard(k))
-        facts = json.loads(desk.look(Wishes("ill"))["facts"].tobytes())
+        station = Station("a", path, None if k is None else Guard(k))
+        facts = json.loads(station.look(DataRequest("ill"))["facts"].tobytes())
         told[k] = facts["texts"]["ward"]
     assert told[None] == told[5]
     assert told[5]["values"]["north"] == 6

@@ -5,9 +5,9 @@ import subprocess
 
 import numpy as np
 import pytest
-from program import command, environment
 
 from drfl.models import read_model
+from kit.program import command, environment
 
 SIZE = 2_500_000_000
 LIMIT = 600_000_000

@@ -6,7 +6,8 @@ import time
 
 import numpy as np
 import pytest
-from program import command, drfl, environment, records_of, write_csv
+
+from kit.program import command, drfl, environment, records_of, write_csv
 
 ARGUMENTS = ("--client", "p.csv", "--client", "q.csv", "--target", "y", "--loss", "logistic")
 HARD = (*ARGUMENTS, "--label-cost", "1", "--tol", "1e-9")

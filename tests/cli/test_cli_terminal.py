@@ -6,7 +6,8 @@ import re
 import subprocess
 
 import pytest
-from program import THREE, command, drfl, environment, write_csv
+
+from kit.program import THREE, command, drfl, environment, write_csv
 
 
 def test_the_live_line_shows_rounds_bounds_gap_worst_client_and_bytes(files):

@@ -4,12 +4,12 @@ import tomllib
 
 import numpy as np
 import pytest
-from program import THREE, drfl, records_of, write_csv, write_numbers
 
 import drfl as library
 from drfl.models import read_model
 from drfl.tables import Category, Number, read_table
 from drfl.training.settings import FIELDS
+from kit.program import THREE, drfl, records_of, write_csv, write_numbers
 
 
 def test_three_files_give_a_certified_model(trained):

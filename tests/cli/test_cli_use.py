@@ -13,16 +13,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from program import THREE, command, drfl, environment, write_csv
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 import drfl as library
 from drfl.cli.list import MOVES, PROVE
 from drfl.cli.main import COMMANDS
 from drfl.models import read_model
-from drfl.training.methods import known_methods
-from drfl.training.problems import AUTO_LOSS, AUTO_MIXTURE_RADIUS, AUTO_RADIUS
-from drfl.training.rules import RULES
+from drfl.training.problems import AUTO_LOSS, AUTO_MIXTURE_RADIUS, AUTO_RADIUS, known_methods
+from drfl.training.settings import RULES
+from kit.program import THREE, command, drfl, environment, write_csv
 
 MODEL = "RUN/model.json"
 

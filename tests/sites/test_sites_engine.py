@@ -10,13 +10,13 @@ import pytest
 from sites_stand_in import KEPT, NAMES, PROBLEM, clients, opening
 
 from drfl.client import RemoteClient
-from drfl.preflight.wishes import array_text
 from drfl.run import solve
 from drfl.sites.child import Child
 from drfl.sites.config import SiteSettings
 from drfl.sites.engine import QuorumError, SitesEngine
 from drfl.sites.gate import Gate
 from drfl.sites.link import HOLD, WAITING, WORKING, CallError, Link, Question
+from drfl.training.data_request import array_text
 from drfl.wire import Failure, Message, decode, encode
 
 SILENCE, DEADLINE = 2.5, 20.0

@@ -9,12 +9,14 @@ from training_kit import Loopback, Silent
 from drfl import Policy
 from drfl.models import read_model
 from drfl.privacy import Guard
-from drfl.training.asking import evaluate, explain, explained_facts
-from drfl.training.conduct import conduct, files_here
-from drfl.training.federation import Files, Remote
+from drfl.training.evaluation import evaluate
+from drfl.training.explanation import explain, explained_facts
+from drfl.training.federation import Remote
+from drfl.training.local_files import Files, files_here
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import from_values
 from drfl.training.station import PREFLIGHT, Station
+from drfl.training.train import train
 from drfl.wire import Failure, Message
 
 NAMES = ("south", "north", "west")
@@ -55,7 +57,7 @@ def run(values, files, folder, federation=None):
     settings = from_values(values, clients)
     folder = RunFolder(folder / "RUN", folder / "kept")
     federation = federation or files_here(settings, folder)
-    return conduct(settings, folder, federation, Silent(), fresh=True), folder
+    return train(settings, folder, federation, Silent(), fresh=True), folder
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -198,7 +200,7 @@ def test_guards_are_told_of_and_bypassed_by_nothing(files, tmp_path):
         (Message("bundle", 0, {}), Failure.BAD_REQUEST),
         (Message("bind", 0, {}), Failure.BAD_REQUEST),
         (Message("preflight", 0, {}), Failure.BAD_REQUEST),
-        (Message("preflight", 0, {"wishes": np.array([1, 2], np.uint8)}), Failure.BAD_REQUEST),
+        (Message("preflight", 0, {"request": np.array([1, 2], np.uint8)}), Failure.BAD_REQUEST),
         (Message("evaluate", 0, {}), Failure.BAD_REQUEST),
         (Message("explain", 0, {"model": np.array([123], np.uint8)}), Failure.BAD_REQUEST),
         (Message("open_file", 0, {}), Failure.BAD_REQUEST),

@@ -31,9 +31,9 @@ def run(options: argparse.Namespace) -> int:
     """Evaluate."""
     from drfl.cli.main import OK
     from drfl.models import read_model
+    from drfl.models.rows import read_rows
     from drfl.problem import to_json
     from drfl.training.evaluation import scored
-    from drfl.training.files import read_rows
 
     levels = noise_levels(options.noise, options.repeats)
     model = read_model(options.model)

@@ -30,9 +30,9 @@ def run(options: argparse.Namespace) -> int:
     """Explain."""
     from drfl.cli.main import OK
     from drfl.models import read_model
+    from drfl.models.rows import read_rows
     from drfl.problem import to_json
     from drfl.training.adversary import attack, worst_weights
-    from drfl.training.files import read_rows
 
     model = read_model(options.model)
     read = {

@@ -49,8 +49,8 @@ def known() -> dict[str, dict[str, str]]:
     from drfl.losses import LOSSES
     from drfl.norms import NORMS
     from drfl.solvers import SOLVERS
-    from drfl.training.methods import EXACT, NATIVE
-    from drfl.training.rules import RULES
+    from drfl.training.problems import EXACT, NATIVE
+    from drfl.training.settings import RULES
 
     tasks = {"classification": "for classes", "regression": "for numbers"}
     return {

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     from drfl.cli.main import OK, say
     from drfl.files import replacing
     from drfl.models import read_model
-    from drfl.training.files import read_rows
+    from drfl.models.rows import read_rows
 
     model = read_model(options.model)
     rows = read_rows(model, options.file, target=False)

@@ -46,8 +46,8 @@ def _data(folder: Path) -> dict[str, Any]:
     import numpy as np
 
     from drfl.models import read_model
+    from drfl.models.rows import read_rows
     from drfl.report import Sample
-    from drfl.training.files import read_rows
     from drfl.training.run_folder import RunFolder
 
     run = RunFolder(folder)

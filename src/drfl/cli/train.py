@@ -36,7 +36,6 @@ def fill(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Train."""
     from drfl.cli.console import Console
-    from drfl.training.guarding import check_guard
     from drfl.training.problems import check_before_reading
     from drfl.training.run_folder import RunFolder
     from drfl.training.settings import read_settings
@@ -52,20 +51,18 @@ def run(options: argparse.Namespace) -> int:
         settings = read_settings(options.config, flags, options.client)
         folder = RunFolder.new(options.out)
     check_before_reading(settings)
-    _check_methods(settings)
-    check_guard(settings)
-    _check_files(settings)
     return _train(settings, folder, console, fresh=options.resume is None)
 
 
 def _train(settings: Any, folder: Any, console: Any, *, fresh: bool) -> int:
     from drfl.cli.main import FAILED, OK, SHORT, say
     from drfl.cli.summary import summary
-    from drfl.training.conduct import conduct, files_here
+    from drfl.training.local_files import files_here
+    from drfl.training.train import train
 
     try:
         federation = files_here(settings, folder)
-        outcome = conduct(settings, folder, federation, console, fresh=fresh)
+        outcome = train(settings, folder, federation, console, fresh=fresh)
     except KeyboardInterrupt:
         console.clear()
         raise KeyboardInterrupt(
@@ -78,25 +75,3 @@ def _train(settings: Any, folder: Any, console: Any, *, fresh: bool) -> int:
     lines = summary(outcome.model, outcome.records.all)
     console.say("", *lines, "", f"written: {folder.model}")
     return OK if outcome.proved else SHORT
-
-
-def _check_methods(settings: Any) -> None:
-    from drfl._registry import lookup
-    from drfl.training.methods import known_methods
-
-    for name in settings["compare"]:
-        lookup("method", name, dict.fromkeys(known_methods()))
-    if settings["select"]:
-        from drfl.training.rules import RULES
-
-        lookup("rule", settings["select"], RULES)
-        if settings["select"] == "noise" and settings["noise_scale"] is None:
-            raise ValueError("--select noise needs --noise-scale: the deviation of the noise")
-
-
-def _check_files(settings: Any) -> None:
-    for name, path in settings.clients.items():
-        if path is None:
-            raise ValueError(f"client {name!r} is at a site: run it with `drfl sites run`")
-        if not path.is_file():
-            raise ValueError(f"the file of client {name!r}, {path}, does not exist: check the path")

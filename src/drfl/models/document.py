@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.preflight.agreement import Form, Target
-from drfl.preflight.moments import moments_of
 from drfl.problem import Problem
 from drfl.solvers.base import Status
 from drfl.tables import Column, Number, feature_names
+from drfl.tables.encoding import Encoding, Target
+from drfl.tables.moments import moments_of
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ class Model:
     version: str
 
     @property
-    def form(self) -> Form:
+    def encoding(self) -> Encoding:
         """How files become rows."""
-        return Form(self.target, self.columns, self.scale, self.missing)
+        return Encoding(self.target, self.columns, self.scale, self.missing)
 
     @property
     def features(self) -> list[str]:

@@ -15,9 +15,9 @@ from drfl.arrays import Array
 from drfl.estimators.base import RobustModel
 from drfl.models.document import Certificate, ClientPart, Model
 from drfl.models.frames import features_of
-from drfl.preflight.agreement import Target
 from drfl.result import Result
 from drfl.tables import Number
+from drfl.tables.encoding import Target
 
 
 class LoadedModel(BaseEstimator):  # type: ignore[misc]

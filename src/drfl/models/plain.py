@@ -21,11 +21,10 @@ from drfl.models.checks import (
 )
 from drfl.models.document import Certificate, ClientPart, Model
 from drfl.models.errors import ModelError
-from drfl.preflight.agreement import Form, Target
-from drfl.preflight.wishes import MISSING, SCALES
 from drfl.problem import Problem, to_json
 from drfl.solvers.base import Status, StatusKind
 from drfl.tables import OTHER, Category, Column, Number
+from drfl.tables.encoding import MISSING, SCALES, Encoding, Target
 
 Json = dict[str, Any]
 
@@ -49,7 +48,7 @@ def to_plain(model: Model) -> Json:
         "format": FORMAT,
         "schema": SCHEMA,
         "drfl": model.version,
-        **form_to_plain(model.form),
+        **encoding_to_plain(model.encoding),
         "coefficients": [
             {"coef": to_json(coef), "intercept": float(intercept)}
             for coef, intercept in zip(model.coef, model.intercept, strict=True)
@@ -87,8 +86,8 @@ def from_plain(data: Any) -> Model:
             "version of drfl that wrote it"
         )
     keys("the model", data, FIELDS)
-    form = form_from_plain({name: data[name] for name in FORM})
-    target, columns = form.target, form.columns
+    encoding = encoding_from_plain({name: data[name] for name in FORM})
+    target, columns = encoding.target, encoding.columns
     coef, intercept = _linear(data["coefficients"], target, columns)
     try:
         problem = Problem.from_dict(data["problem"])
@@ -104,8 +103,8 @@ def from_plain(data: Any) -> Model:
     return Model(
         target=target,
         columns=columns,
-        scale=form.scale,
-        missing=form.missing,
+        scale=encoding.scale,
+        missing=encoding.missing,
         coef=coef,
         intercept=intercept,
         problem=problem,
@@ -115,24 +114,24 @@ def from_plain(data: Any) -> Model:
     )
 
 
-def form_to_plain(form: Form) -> Json:
+def encoding_to_plain(encoding: Encoding) -> Json:
     """Write down how files become rows."""
     return {
-        "target": _target_to_plain(form.target),
-        "columns": [_column_to_plain(column) for column in form.columns],
-        "scale": form.scale,
-        "missing": form.missing,
+        "target": _target_to_plain(encoding.target),
+        "columns": [_column_to_plain(column) for column in encoding.columns],
+        "scale": encoding.scale,
+        "missing": encoding.missing,
     }
 
 
-def form_from_plain(data: Any) -> Form:
-    """Read what `form_to_plain` wrote; anything else is a ModelError."""
-    keys("the form", data, FORM)
+def encoding_from_plain(data: Any) -> Encoding:
+    """Read what `encoding_to_plain` wrote; anything else is a ModelError."""
+    keys("the encoding", data, FORM)
     columns = tuple(
         _column(k, entry) for k, entry in enumerate(list_of("columns", data["columns"]))
     )
     distinct("columns", [column.name for column in columns])
-    return Form(
+    return Encoding(
         _target(data["target"]),
         columns,
         one_of("scale", data["scale"], SCALES),

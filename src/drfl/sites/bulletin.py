@@ -19,7 +19,7 @@ ENDS = ("done", "failed")
 
 
 class Bulletin:
-    """A `drfl.training.voice.Voice` that somebody far away listens to, now and then.
+    """A `drfl.training.progress.Listener` that somebody far away listens to, now and then.
 
     Attributes
     ----------

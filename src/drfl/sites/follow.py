@@ -8,7 +8,7 @@ from typing import Any
 from drfl.problem import from_json
 from drfl.result import Record
 from drfl.sites.session import LostError, Session
-from drfl.training.voice import Voice
+from drfl.training.progress import Listener
 
 PAUSE = 0.25
 """Seconds between two questions about the progress."""
@@ -17,7 +17,7 @@ ENDING, SILENT = 30.0, 90.0
 """Seconds that FLARE has to end a job whose work is done, and to say anything of one that runs."""
 
 
-def follow(session: Session, job: str, voice: Voice) -> dict[str, Any]:
+def follow(session: Session, job: str, voice: Listener) -> dict[str, Any]:
     """Tell what happens until the job has ended; FLARE's facts about it."""
     since, born, heard, done = 0, session.born(), time.monotonic(), False
     while True:
@@ -40,7 +40,7 @@ def follow(session: Session, job: str, voice: Voice) -> dict[str, Any]:
         time.sleep(PAUSE if since else 4 * PAUSE)
 
 
-def tell(voice: Voice, event: dict[str, Any]) -> None:
+def tell(voice: Listener, event: dict[str, Any]) -> None:
     """Say here what the driver has said there."""
     if "say" in event:
         voice.say(*event["say"])

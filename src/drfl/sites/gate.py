@@ -11,7 +11,6 @@ from importlib.metadata import version
 from threading import Event, Lock, Thread
 from time import sleep
 
-from drfl.preflight.wishes import text_array
 from drfl.sites.approval import Approvals, Verdict
 from drfl.sites.child import Child
 from drfl.sites.config import SiteSettings
@@ -19,6 +18,7 @@ from drfl.sites.link import HOLD, WAITING, WORKING, Question
 from drfl.sites.messages import MessageLedger
 from drfl.sites.order import SCHEMA
 from drfl.sites.trouble import TROUBLES
+from drfl.training.data_request import text_array
 from drfl.wire import Failure, Message, WireError, decode, encode
 
 HELLO = "hello"

@@ -15,8 +15,8 @@ from drfl.sites.hardening import OUTCOME_WAIT
 from drfl.sites.kit import Kit
 from drfl.sites.processes import Flare, Lock, wait_until
 from drfl.sites.provision import Layout
+from drfl.training.progress import Listener
 from drfl.training.settings import read_toml, toml_value
-from drfl.training.voice import Voice
 
 SHUT_DOWN = "shutdown.fl"
 """FLARE leaves this file when it was shut down by the coordinator."""
@@ -25,7 +25,7 @@ STARTING = 60.0
 Ask = Callable[[dict[str, Any]], bool]
 
 
-def serve(layout: Layout, voice: Voice) -> bool:
+def serve(layout: Layout, voice: Listener) -> bool:
     """Run the server; whether it ended because it was told to."""
     project = layout.project
     lock = Lock(layout.folder / "server.lock", f"the server of {layout.folder}")
@@ -72,7 +72,7 @@ def _answers(startup: Path, host: str, port: int) -> bool:
     return True
 
 
-def join(kit: Kit, data: Path | None, voice: Voice, ask: Ask, *, wait: float = 60.0) -> bool:
+def join(kit: Kit, data: Path | None, voice: Listener, ask: Ask, *, wait: float = 60.0) -> bool:
     """Take part until told to end; whether it ended because it was told to.
 
     Parameters
@@ -81,7 +81,7 @@ def join(kit: Kit, data: Path | None, voice: Voice, ask: Ask, *, wait: float = 6
         Of the site.
     data : Path or None
         The file with the rows; None: as in the site's settings.
-    voice : Voice
+    voice : Listener
         Who hears of it.
     ask : callable
         Shows a message to a person, who says whether such messages may leave.
@@ -144,7 +144,7 @@ def _template() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _greet(kit: Kit, voice: Voice, wait: float) -> None:
+def _greet(kit: Kit, voice: Listener, wait: float) -> None:
     """Shake hands with a server that may still be starting."""
     last, said = time.monotonic() + wait, False
     while True:
@@ -159,7 +159,7 @@ def _greet(kit: Kit, voice: Voice, wait: float) -> None:
             time.sleep(min(1.0, wait))
 
 
-def _attend(flare: Flare, settings: SiteSettings, voice: Voice, ask: Ask) -> None:
+def _attend(flare: Flare, settings: SiteSettings, voice: Listener, ask: Ask) -> None:
     """Show the people here what concerns them, until it ends."""
     trouble = settings.state / "errors.log"
     read = trouble.stat().st_size if trouble.exists() else 0

@@ -17,7 +17,7 @@ from drfl.sites.processes import wait_until
 from drfl.sites.provision import Layout
 from drfl.sites.session import LostError, Session, connect
 from drfl.sites.submission import make_order, write_job
-from drfl.training.voice import Voice
+from drfl.training.progress import Listener
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Watch:
         Of the project.
     kind : str
         Of the order.
-    voice : Voice
+    voice : Listener
         Who hears of it.
     run : str, optional
         The run that is continued; by default a new one.
@@ -54,7 +54,7 @@ class Watch:
     """
 
     def __init__(
-        self, layout: Layout, kind: str, voice: Voice, run: str | None = None, **more: Any
+        self, layout: Layout, kind: str, voice: Listener, run: str | None = None, **more: Any
     ) -> None:
         self.layout, self.project, self.kind, self.voice = layout, layout.project, kind, voice
         self.run, self.more = run or uuid.uuid4().hex, more

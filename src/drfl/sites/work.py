@@ -15,18 +15,19 @@ from drfl._registry import listed
 from drfl.checkpoint import cut_back
 from drfl.files import write_json
 from drfl.models.plain import from_plain
-from drfl.preflight.server import preflight
-from drfl.preflight.wishes import array_text
 from drfl.problem import to_json
 from drfl.sites.bulletin import Bulletin
 from drfl.sites.engine import SitesEngine
 from drfl.sites.gate import HELLO
 from drfl.sites.order import Order
-from drfl.training.asking import evaluate, explain, explained_facts
-from drfl.training.conduct import conduct
+from drfl.training.agreement import preflight
+from drfl.training.data_request import array_text
+from drfl.training.evaluation import evaluate
+from drfl.training.explanation import explain, explained_facts
 from drfl.training.federation import Remote
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import from_values
+from drfl.training.train import train
 from drfl.wire import Failure, Message, WireError
 
 OK, SHORT, FAILED = 0, 4, 5
@@ -89,7 +90,7 @@ class Work:
         checkpoint = self.state / hashlib.sha256(names).hexdigest()[:16]
         self._take_up(checkpoint)
         folder = RunFolder(self.run, checkpoint=checkpoint)
-        found = conduct(settings, folder, self.sites, self.bulletin, fresh=True)
+        found = train(settings, folder, self.sites, self.bulletin, fresh=True)
         if found.model is None:
             return {"sentence": found.failure}
         worst = max(found.results, key=lambda result: result.gap).status
@@ -128,7 +129,7 @@ class Work:
         facts: dict[str, Any] = {"status": "failed", "exit": FAILED, "sites": found}
         try:
             settings = from_values(self.order.settings, dict.fromkeys(found))
-            agreement = preflight(settings.wishes(), list(found), ask)
+            agreement = preflight(settings.data_request(), list(found), ask)
         except ValueError as error:
             return facts | {"sentence": str(error)}
         for name, rows in agreement.rows.items():

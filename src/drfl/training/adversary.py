@@ -10,8 +10,8 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.models import Model
+from drfl.models.rows import FileRows
 from drfl.rows import Rows
-from drfl.training.files import FileRows
 from drfl.worst_case import make_oracle
 
 SMALL = 1e-9

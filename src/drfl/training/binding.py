@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.client import RemoteClient
-from drfl.models.plain import form_from_plain, form_to_plain
-from drfl.preflight.agreement import Form
-from drfl.preflight.wishes import array_text, text_array
+from drfl.models.plain import encoding_from_plain, encoding_to_plain
 from drfl.problem import Problem
+from drfl.tables.encoding import Encoding
+from drfl.training.data_request import array_text, text_array
 from drfl.wire import Field, Message, WireError, validate
 
 BIND = "bind"
 REQUEST = {
-    "form": Field("uint8", (None,)),
+    "encoding": Field("uint8", (None,)),
     "problem": Field("uint8", (None,)),
     "positive": Field("int64"),  # the class that is +1; -1: the target is a number
     "folds": Field("int64"),  # 1: the rows in the order in which a selection divides them
@@ -30,7 +30,7 @@ class Binding:
 
     Attributes
     ----------
-    form : Form
+    encoding : Encoding
         How its file becomes rows.
     problem : Problem
         What the rounds are about.
@@ -40,7 +40,7 @@ class Binding:
         Whether a selection will divide the rows.
     """
 
-    form: Form
+    encoding: Encoding
     problem: Problem
     positive: int | None
     folds: bool
@@ -52,25 +52,25 @@ class Binding:
         arrays = message.arrays
         positive, folds = int(arrays["positive"]), int(arrays["folds"])
         try:
-            form = form_from_plain(array_text(arrays["form"]))
+            encoding = encoding_from_plain(array_text(arrays["encoding"]))
             problem = Problem.from_dict(array_text(arrays["problem"]))
         except (ValueError, TypeError, RecursionError):
-            raise WireError("the form or the problem of a binding cannot be read") from None
-        classes = 0 if form.target.classes is None else len(form.target.classes)
+            raise WireError("the encoding or the problem of a binding cannot be read") from None
+        classes = 0 if encoding.target.classes is None else len(encoding.target.classes)
         if not (-1 <= positive < classes and (positive < 0) == (classes == 0) and folds in (0, 1)):
             raise WireError("a binding names a class that there is not")
-        return cls(form, problem, None if positive < 0 else positive, bool(folds))
+        return cls(encoding, problem, None if positive < 0 else positive, bool(folds))
 
 
-def binding_of(form: Form, positive: int | None, *, folds: bool) -> dict[str, NDArray[Any]]:
+def binding_of(encoding: Encoding, positive: int | None, *, folds: bool) -> dict[str, NDArray[Any]]:
     """What a `RemoteClient` keeps until the problem is known."""
     return {
-        "form": text_array(form_to_plain(form)),
+        "encoding": text_array(encoding_to_plain(encoding)),
         "positive": np.array(-1 if positive is None else positive),
         "folds": np.array(int(folds)),
     }
 
 
 def bind_message(client: RemoteClient, problem: Problem) -> Message:
-    """What binds a client to its form and a problem."""
+    """What binds a client to its encoding and a problem."""
     return Message(BIND, 0, {**client.binding, "problem": text_array(problem.to_dict())})

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.client import Client, RefusedError
 from drfl.models import Model
 from drfl.models.plain import from_plain, to_plain
-from drfl.preflight.wishes import array_text, text_array
+from drfl.models.rows import FileRows
+from drfl.privacy import SpentError, meaning_of, release_metric
 from drfl.tables import Number
-from drfl.training.files import FileRows
-from drfl.training.guarding import guarded_metrics
-from drfl.training.metrics import METRICS, metrics
-from drfl.wire import Field, Message, Schema, WireError, validate
+from drfl.training.data_request import array_text, text_array
+from drfl.training.federation import Federation
+from drfl.training.metrics import METRICS, metric_names, metrics
+from drfl.wire import Field, Message, Schema, WireError, reply_kind, validate
 
 EVALUATE = "evaluate"
 REQUEST = {
@@ -117,3 +121,65 @@ def noisy(model: Model, X: Any, level: float, rng: np.random.Generator) -> Any:
     _, scale = model.scaling(X)
     flags = [isinstance(c, Number) for c in model.columns for _ in c.features]
     return X + level * scale * np.array(flags) * rng.normal(size=X.shape)
+
+
+def evaluate(
+    federation: Federation,
+    model: Model,
+    *,
+    noise: Sequence[float] = (0.0,),
+    repeats: int = 1,
+    seed: int = 0,
+    partial: bool = False,
+) -> dict[str, list[dict[str, float]]]:
+    """The metrics of a model at every client, one entry for each deviation of the noise.
+
+    If ``partial``, clients that do not answer are left out.
+    """
+    message = evaluate_message(model, list(noise), repeats, seed)
+    replies = federation.ask(dict.fromkeys(federation.names, message), partial=partial)
+    found = {}
+    for name, reply in replies.items():
+        validate(reply, reply_kind(EVALUATE), 0, REPLY, {"L": len(noise)})
+        told = {key: reply.arrays[key] for key in metric_names(model) if key in reply.arrays}
+        if not told or int(reply.arrays["rows"]) < 1:
+            raise WireError(f"client {name!r} told no metric of the model")
+        found[name] = [
+            {key: float(values[k]) for key, values in told.items()} for k in range(len(noise))
+        ]
+    return found
+
+
+def guarded_metrics(model: Model, client: Client, scores: Array, y: Array) -> dict[str, float]:
+    """How good predictions are, as counted scalars; NaN if the ledger gives no more.
+
+    Parameters
+    ----------
+    model : Model
+        What has been learned.
+    client : Client
+        With a guard.
+    scores, y : (N, K), (N,)
+        Scores, and positions of classes or scaled targets.
+    """
+    guard, ledger = client.guard, client.ledger
+    assert guard is not None
+    assert ledger is not None
+    sha = hashlib.sha256(meaning_of(client.rows))
+    sha.update(model.coef.tobytes() + model.intercept.tobytes())
+    question = sha.digest()
+
+    def told(name: str, per_row: Any) -> float:
+        try:
+            return max(release_metric(ledger, name, question, per_row, guard.scalars), 0.0)
+        except SpentError:
+            return math.nan
+
+    if model.target.classes is not None:
+        return {"accuracy": min(told("accuracy", model.positions(scores) == y), 1.0)}
+    # Rounded in scaled units, which the grid is made for.
+    error, scale = scores[:, 0] - y, model.target.scale
+    return {
+        "mse": scale**2 * told("mse", np.square(error)),
+        "mae": scale * told("mae", np.abs(error)),
+    }

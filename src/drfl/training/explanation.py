@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.models import Model
-from drfl.training.adversary import Attack, attack
+from drfl.models.rows import FileRows
+from drfl.training.adversary import Attack, attack, worst_weights
 from drfl.training.evaluation import model_array
-from drfl.training.files import FileRows
+from drfl.training.federation import Federation
 from drfl.wire import Field, Message, WireError, reply_kind, validate
 
 EXPLAIN = "explain"
@@ -60,4 +61,29 @@ def read_reply(model: Model, message: Message) -> Sequence[Attack]:
             attained=bool(arrays["attained"][k]),
         )
         for k in range(len(model.coef))
+    ]
+
+
+def explain(
+    federation: Federation, model: Model
+) -> list[tuple[dict[str, Attack], dict[str, float]]]:
+    """The worst case at every client and the worst weights, for each linear model."""
+    message = explain_message(model)
+    replies = federation.ask(dict.fromkeys(federation.names, message))
+    read = {name: read_reply(model, reply) for name, reply in replies.items()}
+    found = []
+    for k in range(len(model.coef)):
+        attacks = {name: each[k] for name, each in read.items()}
+        found.append((attacks, worst_weights(model, k, attacks)))
+    return found
+
+
+def explained_facts(
+    found: Sequence[tuple[dict[str, Attack], dict[str, float]]],
+) -> list[dict[str, Any]]:
+    """What `explain` found, one object per model and client; nothing of single rows."""
+    return [
+        {"model": k, "client": name, "weight": weights.get(name)} | attack.facts()
+        for k, (attacks, weights) in enumerate(found)
+        for name, attack in attacks.items()
     ]

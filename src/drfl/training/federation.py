@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from drfl.client import Party, RemoteClient
 from drfl.engines import Engine
-from drfl.preflight.agreement import Form
 from drfl.selection.parts import copy_name
+from drfl.tables.encoding import Encoding
 from drfl.training.binding import binding_of
-from drfl.training.station import Station
-from drfl.wire import Failure, Message, decode, encode
+from drfl.wire import Failure, Message
 
 
 class Federation(ABC):
@@ -37,13 +36,18 @@ class Federation(ABC):
 
     @abstractmethod
     def place(
-        self, form: Form, positive: int | None, *, folds: bool = False, copy: int | None = None
+        self,
+        encoding: Encoding,
+        positive: int | None,
+        *,
+        folds: bool = False,
+        copy: int | None = None,
     ) -> Sequence[Party]:
         """The clients of one linear model, for a solver.
 
         Parameters
         ----------
-        form : Form
+        encoding : Encoding
             How their files become rows.
         positive : int or None
             The class that is +1, all others being -1; None for a numeric target.
@@ -54,43 +58,9 @@ class Federation(ABC):
             called after it.
         """
 
-    def check(self, form: Form, positive: int | None) -> None:
+    def check(self, encoding: Encoding, positive: int | None) -> None:
         """Refuse what can be refused before anything is written; clients elsewhere do it there."""
-        del form, positive
-
-
-class Files(Federation):
-    """Clients whose files are here.
-
-    Parameters
-    ----------
-    stations : sequence of Station
-        One for each.
-    engine : str or Engine
-        What carries the rounds.
-    """
-
-    def __init__(self, stations: Sequence[Station], engine: str | Engine = "serial") -> None:
-        self.stations = {station.name: station for station in stations}
-        self.names, self.engine = tuple(self.stations), engine
-
-    def ask(self, messages: Mapping[str, Message], *, partial: bool = False) -> dict[str, Message]:
-        replies = {name: self.stations[name].handle(m) for name, m in messages.items()}
-        return {name: decode(encode(reply)) for name, reply in replies.items()}
-
-    def place(
-        self, form: Form, positive: int | None, *, folds: bool = False, copy: int | None = None
-    ) -> Sequence[Party]:
-        found = []
-        for name, station in self.stations.items():
-            client = station.client(form, positive, folds=folds)
-            client.name = copy_name(name, copy)
-            found.append(client)
-        return found
-
-    def check(self, form: Form, positive: int | None) -> None:
-        for station in self.stations.values():
-            station.desk.check_guard(form, positive)
+        del encoding, positive
 
 
 class Remote(Federation):
@@ -117,9 +87,14 @@ class Remote(Federation):
         return answers.replies
 
     def place(
-        self, form: Form, positive: int | None, *, folds: bool = False, copy: int | None = None
+        self,
+        encoding: Encoding,
+        positive: int | None,
+        *,
+        folds: bool = False,
+        copy: int | None = None,
     ) -> Sequence[Party]:
-        binding, columns = binding_of(form, positive, folds=folds), tuple(form.features)
+        binding, columns = binding_of(encoding, positive, folds=folds), tuple(encoding.features)
         return [
             RemoteClient(copy_name(name, copy), columns, name, copy or 0, binding)
             for name in self.names

@@ -1,4 +1,4 @@
-"""From settings and an agreement to the problem that is solved."""
+"""From settings and an agreement to the problem that is solved, and those that are compared."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from drfl import checks
 from drfl._registry import listed, lookup
 from drfl.ball import Ball
 from drfl.losses import LOSSES, Loss, make_loss
 from drfl.mixture import Mixture
-from drfl.preflight.agreement import Agreement
+from drfl.privacy import Guard
 from drfl.problem import Problem
+from drfl.solvers import Solver, make_solver
 from drfl.supports import Box
 from drfl.tables import Number
-from drfl.training.settings import Settings
+from drfl.training.agreement import Agreement
+from drfl.training.settings import RULES, Settings
 
 AUTO_RADIUS = 0.1
 """The radius "auto" is this over the root of N_s, as for the estimators."""
@@ -36,15 +39,20 @@ def check_before_reading(settings: Settings) -> None:
     lookup("norm", settings["norm"], NORMS)
     lookup("solver", settings["solver"], SOLVERS)
     lookup("engine", settings["engine"], ENGINES)
-    if not 0.0 < settings["tol"] < math.inf:
-        raise ValueError(f"tol must be a finite number > 0, got {settings['tol']}")
-    if settings["max_rounds"] < 1:
-        raise ValueError(f"max_rounds must be at least 1, got {settings['max_rounds']}")
+    checks.number("tol", settings["tol"], above=0.0)
+    checks.whole("max_rounds", settings["max_rounds"], least=1)
     Ball(norm=settings["norm"], label_cost=settings["label_cost"])
     if settings["radius"] != "auto":
         for radius in _radii(settings, list(settings.clients), [1] * len(settings.clients)):
             Ball(radius=radius)
     _mixture(settings, "classification", len(settings.clients))
+    for name in settings["compare"]:
+        lookup("method", name, dict.fromkeys(known_methods()))
+    if settings["select"]:
+        lookup("rule", settings["select"], RULES)
+        if settings["select"] == "noise" and settings["noise_scale"] is None:
+            raise ValueError("--select noise needs --noise-scale: the deviation of the noise")
+    check_guard(settings)
 
 
 def make_problem(settings: Settings, agreement: Agreement) -> Problem:
@@ -149,3 +157,93 @@ def _support(bounds: Mapping[str, tuple[float, float]], agreement: Agreement) ->
         raise ValueError(f"the target {target.name!r} has classes: the support cannot bound it")
     y_low, y_high = ((bound - target.shift) / target.scale for bound in y)
     return Box(low, high, y_low, y_high)
+
+
+EXACT = {
+    "erm": "empirical risk minimisation: rows and weights are trusted",
+    "afl": "agnostic federated learning: the weights are uncertain, rows are trusted",
+    "drfa": "the worst client alone counts, rows are trusted",
+    "wafl": "one ball around the mixture of all clients",
+}
+"""Problems solved to a proved optimum."""
+
+NATIVE = {
+    "fedavg": "fedavg",
+    "fedprox": "fedprox",
+    "scaffold": "scaffold",
+    "qffl": "qffl",
+    "fedadmm": "fedadmm",
+    "scaff_pd": "scaff_pd",
+    "afl_steps": "afl",
+    "drfa_steps": "drfa",
+    "wafl_steps": "wafl",
+}
+"""The methods' own iterations, by the name in `drfl.native`; they prove nothing."""
+
+
+def known_methods() -> list[str]:
+    """Every name."""
+    return [*EXACT, *NATIVE]
+
+
+def stated(name: str, problem: Problem, rows: Sequence[int], seed: int) -> tuple[Problem, Solver]:
+    """The problem and the solver of a method, for clients with so many rows."""
+    trusted = with_radii(problem, 0.0)
+    if name == "erm":
+        return with_mixture_radius(trusted, 0.0), make_solver("bundle")
+    if name == "afl":
+        return trusted, make_solver("bundle")
+    if name == "drfa":
+        return with_mixture_radius(trusted, math.inf), make_solver("bundle")
+    if name == "wafl":
+        return _shared(problem, rows), make_solver("bundle")
+    from drfl.native import METHODS
+
+    kind = METHODS[NATIVE[name]]
+    radius = {"drfa": math.inf, "scaff_pd": math.inf}.get(kind.name, trusted.mixture.radius)
+    return with_mixture_radius(trusted, radius if kind.robust else 0.0), kind(seed=seed)
+
+
+def _shared(problem: Problem, rows: Sequence[int]) -> Problem:
+    """One ball around the mixture; its radius is that of the clients' balls, or their mean."""
+    balls = [problem.ball] if isinstance(problem.ball, Ball) else list(problem.ball.values())
+    weights = rows if len(balls) == len(rows) else [1] * len(balls)
+    pairs = zip(balls, weights, strict=True)
+    radius = sum(ball.radius * weight for ball, weight in pairs) / sum(weights)
+    certain = with_mixture_radius(problem, 0.0)
+    ball = replace_radius(balls[0], radius)
+    return Problem(
+        certain.loss,
+        ball,
+        certain.mixture,
+        fit_intercept=certain.fit_intercept,
+        shared_ball=len(rows) > 1,
+    )
+
+
+COMPARED = ("erm", "afl", "drfa")
+"""Methods that ask guarded clients nothing but what their ledgers allow."""
+
+
+def check_guard(settings: Settings) -> None:
+    """Refuse, before any file is read, what a guard does not know."""
+    if settings["guard"] is None:
+        return
+    Guard(k=settings["guard"])
+    if settings["solver"] != "bundle":
+        raise ValueError(
+            f"a guard does not know the solver {settings['solver']!r}: take bundle, or no guard"
+        )
+    if settings["support"]:
+        raise ValueError("a guard does not know a support: leave out the support, or the guard")
+    if settings["select"]:
+        raise ValueError(
+            "a guard does not go with --select, whose folds would pass it by: give --radius, or "
+            "leave out the guard"
+        )
+    for name in settings["compare"]:
+        if name not in COMPARED:
+            raise ValueError(
+                f"a guard does not let {name!r} be compared, it knows {', '.join(COMPARED)}: "
+                "compare these, or leave out the guard"
+            )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from drfl.files import write_json, write_text
+from drfl.models import Model
 from drfl.problem import to_json
+from drfl.result import Record, Result
+from drfl.training.agreement import Agreement
 from drfl.training.settings import FREE, Settings, read_settings, to_toml
 
 
@@ -141,3 +144,72 @@ class Records:
         assert self.path is not None
         text = "".join(json.dumps(to_json(r), allow_nan=False) + "\n" for r in records)
         write_text(self.path, text)
+
+
+def preflight_facts(agreement: Agreement) -> dict[str, Any]:
+    """What the preflight found, for the records."""
+    classes = agreement.target.classes
+    return {
+        "target": agreement.target.name,
+        "task": agreement.target.task,
+        "classes": None if classes is None else list(classes),
+        "features": agreement.features,
+        "scale": agreement.scale,
+        "missing": agreement.missing,
+        "rows": agreement.rows,
+        "dropped": agreement.dropped,
+        "class_counts": agreement.class_counts,
+        "warnings": list(agreement.warnings),
+        "bytes_up": agreement.bytes_up,
+        "bytes_down": agreement.bytes_down,
+    }
+
+
+def round_facts(record: Record) -> dict[str, Any]:
+    """A round, for the records."""
+    return {
+        "round": record.round,
+        "objective": record.objective,
+        "lower_bound": record.lower_bound,
+        "gap": record.gap,
+        "worst_client": record.worst_client,
+        "bytes_up": record.bytes_up,
+        "bytes_down": record.bytes_down,
+        "seconds_clients": record.seconds_clients,
+        "seconds_server": record.seconds_server,
+        "failures": record.failures,
+    }
+
+
+def result_facts(model: Model, results: Sequence[Result]) -> dict[str, Any]:
+    """The end, for the records."""
+    return {
+        "features": model.features,
+        "models": [
+            {
+                "coef": result.coef,
+                "intercept": result.intercept,
+                "objective": result.objective,
+                "lower_bound": result.lower_bound,
+                "gap": result.gap,
+                "status": {"kind": str(result.status.kind), "message": result.status.message},
+                "weights": result.weights,
+                "losses": result.client_losses,
+                "multipliers": result.client_multipliers,
+            }
+            for result in results
+        ],
+    }
+
+
+def costs(results: Sequence[Result]) -> dict[str, Any]:
+    """What a method proved, and what it cost, over all linear models."""
+    worst = max(results, key=lambda result: result.gap)
+    sent = [sum(r.bytes_up.values()) + sum(r.bytes_down.values()) for r in results]
+    return {
+        "gap": worst.gap,
+        "status": str(worst.status.kind),
+        "rounds": sum(result.rounds for result in results),
+        "kilobytes": sum(sent) / 1000,
+        "seconds": sum(result.seconds_clients + result.seconds_server for result in results),
+    }

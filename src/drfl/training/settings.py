@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from drfl._registry import lookup
-from drfl.preflight.wishes import MISSING, SCALES, TASKS, Wishes
+from drfl.tables.encoding import MISSING, SCALES
 from drfl.training import fields as read
+from drfl.training.data_request import TASKS, DataRequest
 from drfl.training.fields import Field
 
 FIELDS: dict[str, Field] = {
@@ -66,10 +67,10 @@ class Settings:
         """The files that are here."""
         return {name: path for name, path in self.clients.items() if path is not None}
 
-    def wishes(self) -> Wishes:
+    def data_request(self) -> DataRequest:
         """What the preflight asks for."""
-        names = [f.name for f in fields(Wishes)]
-        return Wishes(**{name: self[name] for name in names})
+        names = [f.name for f in fields(DataRequest)]
+        return DataRequest(**{name: self[name] for name in names})
 
     def with_values(self, **values: Any) -> Settings:
         """The same with other values."""
@@ -189,3 +190,12 @@ def toml_value(value: Any) -> str:
         return "[" + ", ".join(toml_value(entry) for entry in value) + "]"
     # JSON escapes what TOML wants escaped, except for the character DEL.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+RULES = {
+    "mean": "the best mean score over the clients",
+    "one_se": "the largest radius within one standard error of it",
+    "worst_client": "the best score of the worst client",
+    "noise": "the best mean score on rows with noise (--noise-scale)",
+    "new_client": "the best score on clients left out of the training, unless ERM is better",
+}

@@ -4,37 +4,44 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.client import Client, Handler, Policy, RefusedError, Site, code_of
 from drfl.models import Model
-from drfl.preflight.agreement import Form
-from drfl.preflight.desk import Desk
-from drfl.privacy import Guard
+from drfl.models.rows import FileRows, read_rows
+from drfl.privacy import Guard, Ledger, file_key, release_sums
+from drfl.privacy.refusals import require_enough
+from drfl.rows import Rows
 from drfl.selection import scores
 from drfl.selection.parts import PART, on_parts
 from drfl.solvers import SOLVERS, solver_class
 from drfl.tables import TableError
+from drfl.tables.encoding import Encoding
 from drfl.training import evaluation, explanation
 from drfl.training.binding import BIND, Binding
-from drfl.training.files import FileRows, read_rows
-from drfl.wire import Failure, Message, WireError
+from drfl.training.client_file import ClientFile, require_sizes
+from drfl.training.data_request import DataRequest, text_array
+from drfl.wire import Failure, Field, Message, WireError, validate
 
 logger = logging.getLogger("drfl")
 
 PREFLIGHT = "preflight"
 """A station that was started again and is told everything since the last one goes on as before."""
+REQUEST = {"request": Field("uint8", (None,))}
 
 
 class Station:
-    """Answers whatever a coordinator may ask of one client.
+    """Answers whatever a coordinator may ask of one client, where the client's file is.
 
-    First comes the preflight. A binding then places a client on a seat, for a form of rows and a
-    problem; the rounds of every method follow. Models can be evaluated and explained at any time.
+    First comes the preflight. A binding then places a client on a seat, for an encoding of the rows
+    and a problem; the rounds of every method follow. Models can be evaluated and explained at any
+    time.
 
     Parameters
     ----------
@@ -48,6 +55,13 @@ class Station:
         What else it allows.
     columns : mapping of str to str, optional
         What columns are called in its file, where that differs from what others call them.
+
+    Attributes
+    ----------
+    file : ClientFile or None
+        The file as the last preflight asked for it.
+    ledger : Ledger or None
+        Of the guard, from the preflight on.
     """
 
     def __init__(
@@ -59,9 +73,14 @@ class Station:
         policy: Policy = Policy(),  # noqa: B008  (frozen)
         columns: Mapping[str, str] | None = None,
     ) -> None:
-        self._desk_of = partial(Desk, name, path, guard, policy=policy, columns=columns)
-        self.name, self.desk = name, self._desk_of()
-        self._form: Form | None = None
+        self.name, self.path, self.guard = name, Path(path), guard
+        self.policy, self.columns = policy, dict(columns or {})
+        self._forget()
+
+    def _forget(self) -> None:
+        self.file: ClientFile | None = None
+        self.ledger: Ledger | None = None
+        self._encoding: Encoding | None = None
         self._sites: dict[int, Site] = {}
 
     def answer(self, message: Message, seat: int = 0) -> Message:
@@ -75,8 +94,8 @@ class Station:
     def handle(self, message: Message, seat: int = 0) -> Message:
         """Reply; what is wrong with the file, the problem or the message raises."""
         if message.kind == PREFLIGHT:
-            self.desk, self._form, self._sites = self._desk_of(), None, {}
-            return self.desk.answer(message)
+            validate(message, PREFLIGHT, None, REQUEST, {})
+            return message.reply(self.look(DataRequest.from_bytes(message.arrays["request"])))
         if message.kind == BIND:
             self._bind(Binding.read(message), seat)
             return message.reply({})
@@ -86,66 +105,123 @@ class Station:
             return message.reply(evaluation.answer(message, model, self._rows(model), guarded))
         if message.kind == explanation.EXPLAIN:
             model = evaluation.asked_model(message, explanation.REQUEST)
-            if self.desk.guard is not None:
+            if self.guard is not None:
                 raise RefusedError("an explanation would pass the guard by")
             return message.reply(explanation.answer(self.name, model, self._rows(model)))
         if seat not in self._sites:
             raise WireError("a message came before its binding")
         return self._sites[seat].answer(message, handlers_of(message))
 
-    def client(self, form: Form, positive: int | None, *, folds: bool) -> Client:
-        """The client with its rows as agreed upon, or as a selection divides them."""
-        self._form = form
-        if not folds:
-            return self.desk.client(form, positive)
-        if self.desk.guard is not None:
-            raise RefusedError("folds would pass the guard by")
-        # A site that takes part in no selection does without scikit-learn.
-        from drfl.estimators.table import Table
-        from drfl.selection.roster import sorted_table
+    def look(self, request: DataRequest) -> Mapping[str, NDArray[Any]]:
+        """Read the file and sum it up; ``docs/command-line.md`` says what crosses.
 
-        X, y = self.desk.rows(form)
-        ones, member = np.ones(len(y)), np.zeros(len(y), dtype=np.intp)
-        rows = sorted_table(Table(X, y, ones, member, np.array([self.name])))
-        shift, scale = self.desk.scaling(form)
+        With a guard the answer is in its ledger before it leaves.
+        """
+        self._forget()
+        k = 0 if self.guard is None else self.guard.k
+        self.file = file = ClientFile(self.path, request, k, self.columns)
+        facts, m = file.facts(), file.moments
+        told: dict[str, NDArray[Any]] = {"facts": text_array(facts)}
+        told |= {"count": m.count, "sum": m.sum, "squares": m.squares}
+        if self.guard is None:
+            return told
+        require_sizes(self.path, facts, m, self.guard.k)
+        self.ledger = self.guard.begin(file_key(self.path, file.keep), file.n_rows)
+        for name, present in file.present().items():
+            what = f"{self.path}: column {name!r} without its gaps"
+            self.ledger.declare(np.where(present, 1.0, 0.0), what)
+        return release_sums(self.ledger, PREFLIGHT, request.to_bytes().tobytes(), told)
+
+    def client(self, encoding: Encoding, positive: int | None, *, folds: bool = False) -> Client:
+        """The client with its rows as agreed upon, or as a selection divides them.
+
+        Parameters
+        ----------
+        encoding : Encoding
+            What all have agreed upon.
+        positive : int or None
+            The class that is +1, all others being -1; None for a numeric target.
+        folds : bool
+            Whether a selection will divide the rows.
+        """
+        file = self._looked()
+        self._encoding = encoding
+        X, y = file.rows(encoding)
+        weight = None
+        if folds:
+            if self.guard is not None:
+                raise RefusedError("folds would pass the guard by")
+            X, y, weight = _sorted(self.name, X, y)
+        shift, scale = file.scaling(encoding)
         return Client(
             self.name,
-            rows.X,
-            rows.y if positive is None else np.where(rows.y == positive, 1.0, -1.0),
-            sample_weight=None if bool((rows.weight == 1.0).all()) else rows.weight,
+            X,
+            y if positive is None else np.where(y == positive, 1.0, -1.0),
+            sample_weight=weight,
             shift=shift,
             scale=scale,
-            policy=self.desk.policy,
+            policy=self.policy,
+            guard=self.guard,
+            ledger=self.ledger,
         )
 
-    def _bind(self, binding: Binding, seat: int) -> None:
-        form, classes = binding.form, binding.form.target.classes
-        if not hasattr(self.desk, "table"):
+    def check_guard(self, encoding: Encoding, positive: int | None) -> None:
+        """Refuse rows that are too few for the guard."""
+        if self.guard is not None:
+            X, y = self._looked().rows(encoding)
+            y = y if positive is None else np.where(y == positive, 1.0, -1.0)
+            try:
+                require_enough(Rows(X, y), self.guard.k)
+            except ValueError as error:
+                raise ValueError(f"client {self.name!r}: {error}") from error
+
+    def _looked(self) -> ClientFile:
+        if self.file is None:
             raise WireError("a binding came before the preflight")
-        if self.desk.guard is not None and classes is not None and len(classes) > 2:
+        return self.file
+
+    def _bind(self, binding: Binding, seat: int) -> None:
+        encoding, classes = binding.encoding, binding.encoding.target.classes
+        self._looked()
+        if self.guard is not None and classes is not None and len(classes) > 2:
             raise ValueError("a guard knows two classes or a numeric target")
-        client = self.client(form, binding.positive, folds=binding.folds)
-        if client.n_features != len(form.features):
-            raise WireError("the form of a binding does not fit the file")
+        client = self.client(encoding, binding.positive, folds=binding.folds)
+        if client.n_features != len(encoding.features):
+            raise WireError("the encoding of a binding does not fit the file")
         self._sites[seat] = Site(client, binding.problem)
+
+    def _knows(self, model: Model) -> bool:
+        """Whether the rows at hand are those that a model speaks of."""
+        mine = self._encoding
+        return mine is not None and (mine.target, mine.columns) == (model.target, model.columns)
 
     def _rows(self, model: Model) -> FileRows:
         """The rows that a model needs, without reading the file again if they are at hand."""
-        form = self._form
-        if form is None or (form.target, form.columns) != (model.target, model.columns):
-            return read_rows(model, self.desk.path, target=True, names=self.desk.columns)
-        X, y = self.desk.rows(form)
-        keep = self.desk.contents.keep
-        keep = np.ones(self.desk.table.n_rows, dtype=bool) if keep is None else keep
-        return FileRows(self.desk.table, X, keep, y)
+        if not self._knows(model):
+            return read_rows(model, self.path, target=True, names=self.columns)
+        file = self._looked()
+        X, y = file.rows(model.encoding)
+        keep = np.ones(file.table.n_rows, dtype=bool) if file.keep is None else file.keep
+        return FileRows(file.table, X, keep, y)
 
     def _guarded(self, model: Model) -> Client | None:
-        if self.desk.guard is None:
+        if self.guard is None:
             return None
-        form = self._form
-        if form is None or (form.target, form.columns) != (model.target, model.columns):
+        if not self._knows(model):
             raise RefusedError("a guard knows the rows that it was opened for")
-        return self.desk.client(form, None if model.target.classes is None else 1)
+        assert self._encoding is not None
+        return self.client(self._encoding, None if model.target.classes is None else 1)
+
+
+def _sorted(name: str, X: Any, y: Array) -> tuple[Any, Array, Array | None]:
+    """Rows in the order in which a selection divides them, equal ones as one with a weight."""
+    # A site that takes part in no selection does without scikit-learn.
+    from drfl.estimators.table import Table
+    from drfl.selection.roster import sorted_table
+
+    ones, member = np.ones(len(y)), np.zeros(len(y), dtype=np.intp)
+    rows = sorted_table(Table(X, y, ones, member, np.array([name])))
+    return rows.X, rows.y, None if bool((rows.weight == 1.0).all()) else rows.weight
 
 
 def _code(error: Exception) -> Failure:

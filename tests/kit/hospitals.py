@@ -3,7 +3,8 @@
 import shutil
 
 import pytest
-from program import THREE, drfl, write_hospitals
+
+from kit.program import THREE, drfl, write_hospitals
 
 
 @pytest.fixture

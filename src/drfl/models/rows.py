@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.models import Model
-from drfl.preflight.targets import target_values
 from drfl.tables import Number, Reading, Table, TableError, encoded, read_table
 from drfl.tables.encode import missing_rows, refuse_missing, require_columns
+from drfl.tables.encoding import target_values
 from drfl.tables.errors import shown
 
 

@@ -1,4 +1,4 @@
-"""A training: preflight, selection, the runs of the linear models, what is compared."""
+"""A training from its beginning to its end: preflight, selection, rounds, model, comparisons."""
 
 from __future__ import annotations
 
@@ -9,22 +9,106 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from drfl.client import Party
-from drfl.models import Model, write_model
-from drfl.preflight.server import preflight
+from drfl.models import Certificate, ClientPart, Model, write_model
 from drfl.problem import Problem
 from drfl.result import Record, Result
 from drfl.run import solve
-from drfl.solvers import Solver, solver_class
-from drfl.training.asking import evaluate
-from drfl.training.facts import costs, make_model, preflight_facts, result_facts, round_facts
+from drfl.solvers import Solver, StatusKind, solver_class
+from drfl.training.agreement import Agreement, preflight
+from drfl.training.evaluation import evaluate
 from drfl.training.federation import Federation
-from drfl.training.guarding import guards_line
-from drfl.training.methods import stated
-from drfl.training.problems import make_problem
-from drfl.training.run_folder import Records, RunFolder
+from drfl.training.local_files import guards_line
+from drfl.training.problems import make_problem, stated
+from drfl.training.progress import Listener, warnings_as_sentences
+from drfl.training.run_folder import (
+    Records,
+    RunFolder,
+    costs,
+    preflight_facts,
+    result_facts,
+    round_facts,
+)
 from drfl.training.settings import Settings
-from drfl.training.voice import Voice
+
+DONE = (StatusKind.CERTIFIED, StatusKind.LOCAL)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out.
+
+    Attributes
+    ----------
+    model : Model or None
+        None if a run failed; the reason is in its status.
+    results : sequence of Result
+        Of every linear model.
+    records : Records
+        What happened.
+    """
+
+    model: Model | None
+    results: Sequence[Result]
+    records: Records
+
+    @property
+    def failure(self) -> str:
+        """Why there is no model."""
+        failed = [r for r in self.results if r.status.kind is StatusKind.FAILED]
+        return failed[0].status.message if failed else ""
+
+    @property
+    def proved(self) -> bool:
+        """Whether every run got to its tolerance."""
+        return all(result.status.kind in DONE for result in self.results)
+
+
+def train(
+    settings: Settings,
+    folder: RunFolder,
+    federation: Federation,
+    listener: Listener,
+    *,
+    fresh: bool,
+) -> Outcome:
+    """Train, and write everything down as it happens.
+
+    Parameters
+    ----------
+    settings : Settings
+        All of them.
+    folder : RunFolder
+        Where to; before the preflight has succeeded only what guards remember is written.
+    federation : Federation
+        The clients.
+    listener : Listener
+        Whom to speak to.
+    fresh : bool
+        Whether this is no resumed run.
+    """
+    if not fresh:
+        folder.check_identity(settings)
+    training = Training(settings, folder, listener, Records(), federation)
+    training.prepare()
+    if fresh:
+        folder.create(settings)
+        folder.check_identity(settings)
+    training.records.open(folder.records)
+    if settings["select"]:
+        from drfl.training.radius_choice import chosen_radius  # and with it scikit-learn
+
+        training.settings = settings.with_values(radius=chosen_radius(training))
+        training.problem = make_problem(training.settings, training.agreement)
+    with warnings_as_sentences(listener):
+        results = training.train()
+    if any(result.status.kind is StatusKind.FAILED for result in results):
+        return Outcome(None, results, training.records)
+    model = training.finish(results)
+    training.compare(settings["compare"])
+    return Outcome(model, results, training.records)
 
 
 @dataclass
@@ -37,7 +121,7 @@ class Training:
         All of them.
     folder : RunFolder
         Where it writes to.
-    voice : Voice
+    listener : Listener
         Whom it speaks to.
     records : Records
         What happened.
@@ -47,7 +131,7 @@ class Training:
 
     settings: Settings
     folder: RunFolder
-    voice: Voice
+    listener: Listener
     records: Records
     federation: Federation
 
@@ -55,16 +139,16 @@ class Training:
         """The preflight: from files to clients that fit together."""
         federation = self.federation
         self.agreement = agreement = preflight(
-            self.settings.wishes(), federation.names, federation.ask
+            self.settings.data_request(), federation.names, federation.ask
         )
-        self.voice.say(*agreement.describe())
+        self.listener.say(*agreement.describe())
         for sentence in agreement.warnings:
-            self.voice.warn(sentence)
+            self.listener.warn(sentence)
         self.problem = make_problem(self.settings, agreement)
         line = guards_line(agreement.guards, self.settings, self.folder)
         if any(agreement.guards.values()):
             self._check_guards()
-            self.voice.say(line)
+            self.listener.say(line)
         self.record("start", **self._versions(), seed=self.settings["seed"], guard=line)
         self.record("settings", **self.settings.all())
         self.record("preflight", **preflight_facts(agreement))
@@ -151,7 +235,7 @@ class Training:
     ) -> Result:
         def watch(record: Record) -> None:
             self.record("round", model=model, **round_facts(record))
-            self.voice.progress(record, prefix)
+            self.listener.progress(record, prefix)
 
         result = solve(
             problem,
@@ -163,7 +247,7 @@ class Training:
             callbacks=[watch],
             checkpoint=checkpoint,
         )
-        self.voice.clear()
+        self.listener.clear()
         return result
 
     def _check_guards(self) -> None:
@@ -176,7 +260,7 @@ class Training:
 
     def record(self, kind: str, **data: Any) -> None:
         """Add an object to the records."""
-        self.voice.record(self.records.add(kind, **data))
+        self.listener.record(self.records.add(kind, **data))
 
     def _versions(self) -> dict[str, str]:
         return {
@@ -191,3 +275,30 @@ def _solver(settings: Settings) -> Solver:
     known = {field.name for field in fields(kind)} if is_dataclass(kind) else set[str]()
     solver: Solver = kind(seed=settings["seed"]) if "seed" in known else kind()
     return solver
+
+
+def make_model(agreement: Agreement, results: Sequence[Result], problem: Problem) -> Model:
+    """A model from what was agreed upon and what was found."""
+    names = list(agreement.rows)
+    return Model(
+        target=agreement.target,
+        columns=agreement.columns,
+        scale=agreement.scale,
+        missing=agreement.missing,
+        coef=np.array([result.coef for result in results]),
+        intercept=np.array([result.intercept for result in results]),
+        problem=problem,
+        certificates=tuple(
+            Certificate(r.objective, r.lower_bound, r.gap, r.status, r.rounds) for r in results
+        ),
+        clients=tuple(
+            ClientPart(
+                name,
+                agreement.rows[name],
+                tuple(r.weights[name] for r in results),
+                tuple(r.client_losses[name] for r in results),
+            )
+            for name in names
+        ),
+        version=version("drfl"),
+    )

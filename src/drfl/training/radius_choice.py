@@ -9,7 +9,7 @@ import numpy as np
 
 from drfl.selection.choose import choose
 from drfl.selection.roster import Roster
-from drfl.training.training import Training
+from drfl.training.train import Training
 
 
 def chosen_radius(training: Training) -> float:
@@ -19,7 +19,7 @@ def chosen_radius(training: Training) -> float:
         known = _selection(training)
         training.folder.remember("selection", known)
     training.record("selection", **known)
-    training.voice.say("", *known["text"].splitlines(), "")
+    training.listener.say("", *known["text"].splitlines(), "")
     return float(known["radius"])
 
 
@@ -40,7 +40,7 @@ def _selection(training: Training) -> dict[str, Any]:
         folds=settings["folds"],
         noise_scale=settings["noise_scale"],
         random_state=settings["seed"],
-        verbose=int(training.voice.live),
+        verbose=int(training.listener.live),
     )
     table = [
         {

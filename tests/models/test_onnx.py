@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from program import THREE, drfl, write_csv, write_numbers
 
 from drfl.models import export_onnx, read_model
 from drfl.tables import Number, encoded, read_table
+from kit.program import THREE, drfl, write_csv, write_numbers
 
 ORDER = ("prediction", "scores")
 

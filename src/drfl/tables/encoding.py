@@ -1,13 +1,71 @@
-"""The target of a table: as numbers for the solvers, and its few different values."""
+"""How a file becomes rows: its target, its columns, and the target as numbers for the solvers."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.preflight.agreement import Label, Target
+from drfl.tables.columns import Column, feature_names
 from drfl.tables.table import Table
+
+MISSING = ("error", "drop", "mean")
+
+
+SCALES = ("federated", "per-client", "none")
+Label = str | int | float
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is predicted.
+
+    Attributes
+    ----------
+    name : str
+        The column.
+    classes : tuple, or None
+        The classes in their order; None: a number.
+    shift, scale : float
+        A number is predicted as ``shift + scale * score``.
+    """
+
+    name: str
+    classes: tuple[Label, ...] | None = None
+    shift: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def task(self) -> str:
+        """The task of the losses that fit."""
+        return "regression" if self.classes is None else "classification"
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How every file becomes rows.
+
+    Attributes
+    ----------
+    target : Target
+        What is predicted.
+    columns : tuple of Column
+        What the features are made of.
+    scale, missing : str
+        As wished.
+    """
+
+    target: Target
+    columns: tuple[Column, ...]
+    scale: str
+    missing: str
+
+    @property
+    def features(self) -> list[str]:
+        """The names of the features."""
+        return feature_names(self.columns)
 
 
 def target_values(table: Table, target: Target, keep: NDArray[np.bool_] | None = None) -> Array:

@@ -18,9 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 import drfl
 from drfl.models import Certificate, ClientPart, Model, ModelError, read_model, write_model
 from drfl.models.plain import from_plain, to_plain
-from drfl.preflight.agreement import Target
 from drfl.solvers.base import Status, StatusKind
 from drfl.tables import OTHER, Category, Number
+from drfl.tables.encoding import Target
 
 finite = st.floats(allow_nan=False, allow_infinity=False, width=64)
 positive = st.floats(min_value=1e-300, max_value=1e300)

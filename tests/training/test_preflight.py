@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drfl.preflight.desk import Desk
-from drfl.preflight.moments import added, moments_of
-from drfl.preflight.replies import Answer
-from drfl.preflight.server import preflight
-from drfl.preflight.wishes import Wishes, array_text, text_array
+from drfl.tables.moments import added, moments_of
+from drfl.training.agreement import preflight
+from drfl.training.data_request import DataReply, DataRequest, array_text, text_array
+from drfl.training.station import Station
 from drfl.wire import Message, WireError
 
 values = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30)
@@ -33,16 +32,16 @@ def test_a_constant_column_has_no_deviation():
 def write(folder, name, rows, head="u,town,y"):
     path = folder / f"{name}.csv"
     path.write_text("\n".join([head, *rows]) + "\n")
-    return Desk(name, path)
+    return Station(name, path)
 
 
-def agreed(desks, **wishes):
-    known = {desk.name: desk for desk in desks}
+def agreed(stations, **request):
+    known = {station.name: station for station in stations}
 
     def carry(messages):
-        return {name: known[name].answer(message) for name, message in messages.items()}
+        return {name: known[name].handle(message) for name, message in messages.items()}
 
-    return preflight(Wishes("y", **wishes), list(known), carry)
+    return preflight(DataRequest("y", **request), list(known), carry)
 
 
 def test_no_row_and_no_rare_value_crosses(tmp_path):
@@ -52,8 +51,8 @@ def test_no_row_and_no_rare_value_crosses(tmp_path):
     rows = [
         f"{float(u)!r},{t},{k % 2}" for k, (u, t) in enumerate(zip(numbers, towns, strict=True))
     ]
-    desk = write(tmp_path, "p", rows)
-    reply = desk.answer(Message("preflight", 0, {"wishes": Wishes("y").to_bytes()}))
+    station = write(tmp_path, "p", rows)
+    reply = station.handle(Message("preflight", 0, {"request": DataRequest("y").to_bytes()}))
     text = reply.arrays["facts"].tobytes().decode()
     assert "Atlantis" not in text
     assert array_text(reply.arrays["facts"])["texts"] == {
@@ -90,11 +89,11 @@ def test_the_order_of_labels_and_levels_does_not_depend_on_the_clients_order(tmp
 )
 def test_what_the_target_is(tmp_path, labels, task, classes):
     rows = [f"{k * 0.7},rome,{labels[k % len(labels)]}" for k in range(12)]
-    desks = [write(tmp_path, "p", rows), write(tmp_path, "q", rows)]
-    found = agreed(desks, task=task)
+    stations = [write(tmp_path, "p", rows), write(tmp_path, "q", rows)]
+    found = agreed(stations, task=task)
     assert found.target.classes == classes
     if classes is not None:
-        y = desks[0].rows(found)[1]
+        y = stations[0].file.rows(found)[1]
         assert [str(classes[int(k)]) for k in y] == [
             str(_plain(labels[k % len(labels)])) for k in range(12)
         ]
@@ -111,7 +110,7 @@ def _plain(label):
 def test_clients_rows_are_scaled_as_agreed(tmp_path):
     rng = np.random.default_rng(0)
     data = {name: rng.normal(size=(n, 1)) * 3 + 100 for name, n in (("p", 20), ("q", 35))}
-    desks = [
+    stations = [
         write(tmp_path, name, [f"{float(u[0])!r},{k % 2}" for k, u in enumerate(X)], head="u,y")
         for name, X in data.items()
     ]
@@ -121,28 +120,28 @@ def test_clients_rows_are_scaled_as_agreed(tmp_path):
         ("per-client", {n: (X - X.mean()) / X.std() for n, X in data.items()}),
         ("none", data),
     ):
-        fresh = [Desk(desk.name, desk.path) for desk in desks]
+        fresh = [Station(station.name, station.path) for station in stations]
         found = agreed(fresh, scale=scale)
-        for desk in fresh:
-            rows = desk.client(found, 1).rows
-            assert np.allclose(rows.take(slice(None)), expected[desk.name])
+        for station in fresh:
+            rows = station.client(found, 1).rows
+            assert np.allclose(rows.take(slice(None)), expected[station.name])
 
 
-def test_wishes_travel():
-    wishes = Wishes("y", categorical=("a",), support={"u": (0.0, 1.0)}, scale="none")
-    assert Wishes.from_bytes(wishes.to_bytes()) == wishes
+def test_a_request_travels():
+    request = DataRequest("y", categorical=("a",), support={"u": (0.0, 1.0)}, scale="none")
+    assert DataRequest.from_bytes(request.to_bytes()) == request
 
 
 def good_reply(folder):
     rows = [f"{k * 0.7},{'rome' if k % 3 else 'bern'},{k % 2}" for k in range(24)]
-    desk = write(folder, "p", rows)
-    return desk.answer(Message("preflight", 0, {"wishes": Wishes("y").to_bytes()}))
+    station = write(folder, "p", rows)
+    return station.handle(Message("preflight", 0, {"request": DataRequest("y").to_bytes()}))
 
 
 @given(st.data())
 def test_a_reply_of_another_form_is_refused(tmp_path_factory, data):
     reply = good_reply(tmp_path_factory.mktemp("t"))
-    Answer.read(reply)
+    DataReply.read(reply)
     facts = array_text(reply.arrays["facts"])
     key = data.draw(st.sampled_from([*facts, "new"]))
     wrong = st.sampled_from([None, -1, 1.5, "x", [], {}, [1], {"a": 1}, [["a"]]])
@@ -151,7 +150,7 @@ def test_a_reply_of_another_form_is_refused(tmp_path_factory, data):
         del changed[key]
     arrays = {**reply.arrays, "facts": text_array(changed)}
     with pytest.raises(WireError, match="agreed form"):
-        Answer.read(Message("preflight/reply", 0, arrays))
+        DataReply.read(Message("preflight/reply", 0, arrays))
 
 
 def test_facts_that_are_no_json_are_refused(tmp_path):
@@ -159,4 +158,4 @@ def test_facts_that_are_no_json_are_refused(tmp_path):
     for text in (b"{", b"\xff", b"[" * 100_000):
         arrays["facts"] = np.frombuffer(text, dtype=np.uint8)
         with pytest.raises(WireError, match="no JSON"):
-            Answer.read(Message("preflight/reply", 0, arrays))
+            DataReply.read(Message("preflight/reply", 0, arrays))

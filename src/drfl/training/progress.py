@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from drfl.result import Record
 
 
-class Voice(Protocol):
+class Listener(Protocol):
     """A terminal, a script, or a coordinator far away.
 
     Attributes
@@ -38,10 +38,10 @@ class Voice(Protocol):
 
 
 @contextmanager
-def warnings_as_sentences(voice: Voice) -> Iterator[None]:
-    """Tell Python's warnings in a voice, each once."""
+def warnings_as_sentences(listener: Listener) -> Iterator[None]:
+    """Tell Python's warnings in a listener, each once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for sentence in dict.fromkeys(str(warning.message) for warning in caught):
-        voice.warn(sentence)
+        listener.warn(sentence)

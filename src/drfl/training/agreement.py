@@ -1,41 +1,132 @@
-"""The server half: one message to every client, and what follows from the answers."""
+"""The round before the first: all clients agree on an encoding."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from drfl._registry import listed
-from drfl.preflight.agreement import Agreement, Label, Target
-from drfl.preflight.moments import Moments, added
-from drfl.preflight.replies import Answer
-from drfl.preflight.wishes import Wishes
 from drfl.tables import OTHER, Category, Column, Number
+from drfl.tables.encoding import Encoding, Label, Target
+from drfl.tables.moments import Moments, added
 from drfl.tables.reading import LEVELS
+from drfl.training.data_request import DataReply, DataRequest
 from drfl.wire import Message
+
+
+@dataclass(frozen=True)
+class Agreement(Encoding):
+    """The outcome of the preflight.
+
+    Attributes
+    ----------
+    target, columns, scale, missing
+        The encoding.
+    rows, dropped : dict of str to int
+        Used and dropped rows, by client.
+    class_counts : dict of str to list of int
+        Rows of every class, by client; empty for a numeric target.
+    guards : dict of str to int
+        k of the guard of every client; 0: it has none.
+    warnings : tuple of str
+        Sentences that a user should read before the training.
+    bytes_up, bytes_down : dict of str to int
+        What the round has cost.
+    """
+
+    rows: dict[str, int]
+    dropped: dict[str, int]
+    class_counts: dict[str, list[int]]
+    guards: dict[str, int]
+    warnings: tuple[str, ...]
+    bytes_up: dict[str, int]
+    bytes_down: dict[str, int]
+
+    def describe(self) -> list[str]:
+        """What was found, line by line."""
+        lines = [self._first_line(), *self._client_lines(), *self._column_lines()]
+        lines += [f"scaling: {SCALINGS[self.scale]}", *self._scale_lines()]
+        if self.target.classes is None and self.scale != "none":
+            t = self.target
+            lines.append(f"target: mean {t.shift:.6g} and deviation {t.scale:.6g} become 0 and 1")
+        return lines
+
+    def _first_line(self) -> str:
+        dropped = sum(self.dropped.values())
+        without = f" ({dropped} with missing values are left out)" if dropped else ""
+        kind = "a number" if self.target.classes is None else f"{len(self.target.classes)} classes"
+        return (
+            f"{len(self.rows)} clients, {sum(self.rows.values())} rows{without}, target "
+            f"{self.target.name!r}: {kind}"
+        )
+
+    def _client_lines(self) -> list[str]:
+        width = max(len("client"), *(len(name) for name in self.rows))
+        classes = [str(label) for label in self.target.classes or ()]
+        widths = [max(6, len(label)) for label in classes]
+        heads = "".join(f"  {c:>{w}}" for c, w in zip(classes, widths, strict=True))
+        lines = [f"  {'client':{width}}  {'rows':>8}{heads}"]
+        for name, rows in self.rows.items():
+            counts = self.class_counts.get(name, [])
+            cells = "".join(f"  {n:>{w}}" for n, w in zip(counts, widths, strict=True))
+            lines.append(f"  {name:{width}}  {rows:>8}{cells}")
+        return lines
+
+    def _column_lines(self) -> list[str]:
+        texts = [column for column in self.columns if not isinstance(column, Number)]
+        numbers = len(self.columns) - len(texts)
+        lines = [f"{len(self.columns)} columns: {numbers} of numbers, {len(texts)} of categories"]
+        return lines + [
+            f"  {column.name}: {column.reference} (reference), {_few(column.levels)}"
+            for column in texts
+        ]
+
+    def _scale_lines(self) -> list[str]:
+        """Means and deviations, of the first columns if there are many."""
+        if self.scale != "federated":
+            return []
+        numbers = [column for column in self.columns if isinstance(column, Number)]
+        lines = [f"  {c.name}: {c.shift:.5g} and {c.scale:.5g}" for c in numbers[:MANY]]
+        more = len(numbers) - len(lines)
+        return [*lines, f"  and {more} more, all in the model"] if more else lines
+
+
+SCALINGS = {
+    "federated": "federated: numbers get mean 0 and deviation 1 over all clients",
+    "per-client": "per-client: numbers get mean 0 and deviation 1 at every client by itself",
+    "none": "none: numbers are used as they are",
+}
+MANY = 15
+
+
+def _few(levels: Sequence[str]) -> str:
+    shown = ", ".join(levels[:MANY])
+    return shown if len(levels) <= MANY else f"{shown}, ... ({len(levels)} in all)"
+
 
 Channel = Callable[[Mapping[str, Message]], Mapping[str, Message]]
 """Carries a message to each client and brings the answers."""
 
 
-def preflight(wishes: Wishes, names: Sequence[str], channel: Channel) -> Agreement:
+def preflight(request: DataRequest, names: Sequence[str], channel: Channel) -> Agreement:
     """One round: ask every client about its columns, and agree.
 
     Parameters
     ----------
-    wishes : Wishes
+    request : DataRequest
         What is to be learned.
     names : sequence of str
         The clients, in order.
     channel : callable
         How messages reach them.
     """
-    request = Message("preflight", 0, {"wishes": wishes.to_bytes()})
-    replies = channel(dict.fromkeys(names, request))
-    answers = {name: Answer.read(replies[name]) for name in names}
-    columns, warnings = _columns(wishes, answers)
-    target = _target(wishes, answers)
+    message = Message("preflight", 0, {"request": request.to_bytes()})
+    replies = channel(dict.fromkeys(names, message))
+    answers = {name: DataReply.read(replies[name]) for name in names}
+    columns, warnings = _columns(request, answers)
+    target = _target(request, answers)
     counts = {name: _class_counts(target, answer) for name, answer in answers.items()}
     for name, per_class in counts.items():
         present = [k for k, count in enumerate(per_class) if count]
@@ -45,23 +136,25 @@ def preflight(wishes: Wishes, names: Sequence[str], channel: Channel) -> Agreeme
     return Agreement(
         target=target,
         columns=columns,
-        scale=wishes.scale,
-        missing=wishes.missing,
+        scale=request.scale,
+        missing=request.missing,
         rows={name: answer.facts["rows"] for name, answer in answers.items()},
         dropped={name: answer.facts["dropped"] for name, answer in answers.items()},
         class_counts=counts if target.classes else {},
         guards={name: answer.facts["guard"] for name, answer in answers.items()},
         warnings=tuple(warnings),
         bytes_up={name: replies[name].nbytes for name in names},
-        bytes_down=dict.fromkeys(names, request.nbytes),
+        bytes_down=dict.fromkeys(names, message.nbytes),
     )
 
 
-def _columns(wishes: Wishes, answers: Mapping[str, Answer]) -> tuple[tuple[Column, ...], list[str]]:
+def _columns(
+    request: DataRequest, answers: Mapping[str, DataReply]
+) -> tuple[tuple[Column, ...], list[str]]:
     """How every column is used, and what is to be said about it."""
     sparse = all(answer.facts["sparse"] for answer in answers.values())
     names = _widest(answers) if sparse else _common(answers)
-    numbers = _numbers(wishes, names, answers, sparse)
+    numbers = _numbers(request, names, answers, sparse)
     columns: list[Column] = []
     constant = []
     for name in names:
@@ -78,13 +171,13 @@ def _columns(wishes: Wishes, answers: Mapping[str, Answer]) -> tuple[tuple[Colum
     return tuple(columns), said
 
 
-def _widest(answers: Mapping[str, Answer]) -> list[str]:
+def _widest(answers: Mapping[str, DataReply]) -> list[str]:
     """Sparse files name what is not 0: the columns of all of them."""
     known = {name for answer in answers.values() for name in answer.facts["columns"]}
     return sorted(known, key=lambda name: int(name[1:]))
 
 
-def _common(answers: Mapping[str, Answer]) -> list[str]:
+def _common(answers: Mapping[str, DataReply]) -> list[str]:
     (first, answer), *others = answers.items()
     columns: list[str] = answer.facts["columns"]
     for name, other in others:
@@ -101,7 +194,7 @@ def _common(answers: Mapping[str, Answer]) -> list[str]:
 
 
 def _numbers(
-    wishes: Wishes, names: Sequence[str], answers: Mapping[str, Answer], sparse: bool
+    request: DataRequest, names: Sequence[str], answers: Mapping[str, DataReply], sparse: bool
 ) -> dict[str, Number]:
     """The columns of numbers by name, those that are not constant."""
     known = {name for answer in answers.values() for name in answer.facts["numbers"]}
@@ -119,17 +212,17 @@ def _numbers(
     for name, mean, deviation in zip(numeric, total.mean, total.deviation, strict=True):
         if deviation == 0.0 and not sparse:
             continue
-        one = wishes.scale == "federated"
+        one = request.scale == "federated"
         found[name] = Number(
             name,
             shift=float(mean) if one else 0.0,
             scale=float(deviation) if one and deviation > 0.0 else 1.0,
-            fill=float(mean) if wishes.missing == "mean" else None,
+            fill=float(mean) if request.missing == "mean" else None,
         )
     return found
 
 
-def _aligned(answer: Answer, names: Sequence[str]) -> Moments:
+def _aligned(answer: DataReply, names: Sequence[str]) -> Moments:
     """The moments in the order of these names; a column that a sparse file lacks is 0."""
     place = {name: k for k, name in enumerate(answer.facts["numbers"])}
     at = np.array([place.get(name, -1) for name in names], dtype=np.intp)
@@ -139,7 +232,7 @@ def _aligned(answer: Answer, names: Sequence[str]) -> Moments:
     return Moments(count, np.append(m.sum, 0.0)[at], np.append(m.squares, 0.0)[at])
 
 
-def _category(name: str, answers: Mapping[str, Answer]) -> Category | None:
+def _category(name: str, answers: Mapping[str, DataReply]) -> Category | None:
     """A column of text; None if it has one value only."""
     totals: dict[str, int] = {}
     other = False
@@ -160,45 +253,45 @@ def _category(name: str, answers: Mapping[str, Answer]) -> Category | None:
     return Category(name, order[0], tuple(levels), other) if order and levels else None
 
 
-def _target(wishes: Wishes, answers: Mapping[str, Answer]) -> Target:
+def _target(request: DataRequest, answers: Mapping[str, DataReply]) -> Target:
     told = {name: answer.facts["target"] for name, answer in answers.items()}
     kinds = {name: facts["kind"] for name, facts in told.items()}
     if len(set(kinds.values())) > 1:
         text = next(name for name, kind in kinds.items() if kind == "text")
         number = next(name for name, kind in kinds.items() if kind == "number")
         raise ValueError(
-            f"the target {wishes.target!r} holds numbers at client {number!r} but text at "
+            f"the target {request.target!r} holds numbers at client {number!r} but text at "
             f"{text!r}: write the labels in the same way"
         )
     classes: list[Label] | None = None
     if all(facts["values"] is not None for facts in told.values()):
         values = {value for facts in told.values() for value, _ in facts["values"]}
         classes = sorted(int(v) if isinstance(v, float) and v.is_integer() else v for v in values)
-    if wishes.task == "auto" and classes and kinds[next(iter(kinds))] == "number":
+    if request.task == "auto" and classes and kinds[next(iter(kinds))] == "number":
         classes = classes if len(classes) <= 2 else None
-    if wishes.task == "regression" or classes is None:
-        return _numeric_target(wishes, [facts["moments"] for facts in told.values()])
+    if request.task == "regression" or classes is None:
+        return _numeric_target(request, [facts["moments"] for facts in told.values()])
     if len(classes) < 2:
         raise ValueError(
-            f"the target {wishes.target!r} is {classes[0]!r} in every row of every client: two "
+            f"the target {request.target!r} is {classes[0]!r} in every row of every client: two "
             "classes are needed at least"
         )
     if len(classes) > LEVELS:
         raise ValueError(f"the target has {len(classes)} classes, more than {LEVELS}")
-    return Target(wishes.target, tuple(classes))
+    return Target(request.target, tuple(classes))
 
 
-def _numeric_target(wishes: Wishes, moments: Sequence[Sequence[float]]) -> Target:
+def _numeric_target(request: DataRequest, moments: Sequence[Sequence[float]]) -> Target:
     total = added([Moments(*(np.array([value]) for value in triple)) for triple in moments])
     deviation = float(total.deviation[0])
     if deviation == 0.0:
-        raise ValueError(f"the target {wishes.target!r} is the same in every row of every client")
-    if wishes.scale == "none":
-        return Target(wishes.target)
-    return Target(wishes.target, None, float(total.mean[0]), deviation)
+        raise ValueError(f"the target {request.target!r} is the same in every row of every client")
+    if request.scale == "none":
+        return Target(request.target)
+    return Target(request.target, None, float(total.mean[0]), deviation)
 
 
-def _class_counts(target: Target, answer: Answer) -> list[int]:
+def _class_counts(target: Target, answer: DataReply) -> list[int]:
     if target.classes is None:
         return []
     counts = dict(answer.facts["target"]["values"])

@@ -1,37 +1,43 @@
-"""What is in a client's file, as the wishes use it, and what may be told of it."""
+"""A file that stays where it is: what of it is used, what is told of it, and its rows."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drfl._registry import listed
-from drfl.preflight.moments import Moments, moments_of
-from drfl.preflight.targets import few_values
-from drfl.preflight.wishes import Wishes
+from drfl.arrays import Array
 from drfl.privacy import merge_categories
-from drfl.tables import OTHER, Table, TableError
+from drfl.privacy.refusals import require_columns, require_counts, require_two
+from drfl.tables import OTHER, Number, Reading, TableError, encoded, read_table
 from drfl.tables.encode import refuse_missing
+from drfl.tables.encoding import Encoding, few_values, target_values
 from drfl.tables.errors import shown
+from drfl.tables.moments import Moments, moments_of
 from drfl.tables.reading import LEVELS
+from drfl.training.data_request import DataRequest
 
 RARE = 5
 """A value that fewer rows of a client hold is not named to anybody."""
 
 
-class Contents:
-    """A table with the rows and columns that are used; TableError says what is wrong with it.
+class ClientFile:
+    """A file as a request uses it; TableError says what is wrong with it.
 
     Parameters
     ----------
-    table : Table
-        As it was read.
-    wishes : Wishes
+    path : Path
+        Of the file.
+    request : DataRequest
         What is to be learned.
     k : int
         Of the client's guard; 0: it has none.
+    names : mapping of str to str
+        What columns are called in the file, where that differs from what others call them.
 
     Attributes
     ----------
@@ -43,23 +49,28 @@ class Contents:
         Of the numbers.
     """
 
-    def __init__(self, table: Table, wishes: Wishes, k: int) -> None:
-        self.table, self.wishes, self.k = table, wishes, k
-        if wishes.target not in table.columns:
+    def __init__(
+        self, path: Path, request: DataRequest, k: int, names: Mapping[str, str] | None = None
+    ) -> None:
+        text, leave = frozenset(request.categorical), frozenset(request.exclude)
+        table = read_table(path, Reading(text, leave, names=names or {}))
+        self.table, self.request, self.k = table, request, k
+        if request.target not in table.columns:
             raise TableError(
-                f"{table.path} has no column {wishes.target!r}, the target: it has "
+                f"{table.path} has no column {request.target!r}, the target: it has "
                 f"{listed(table.columns)}"
             )
-        self.names = [name for name in table.columns if name != wishes.target]
+        self.names = [name for name in table.columns if name != request.target]
         if not self.names:
             raise TableError(f"{table.path} has no column but the target: there is nothing to use")
-        if wishes.support and k:
+        if request.support and k:
             # Which bounds are refused would tell the least and the largest entry.
             raise TableError(f"{table.path}: a guard does not know a support: leave it out")
         self.keep = self._kept()
         self._check_support()
         self.numbers = [name for name in self.names if not table.is_text(name)]
         self.moments = self._moments(self.numbers)
+        self._rows: tuple[Any, Any, Array] | None = None
 
     def facts(self) -> dict[str, Any]:
         """What is told beside the moments."""
@@ -82,10 +93,38 @@ class Contents:
 
     def present(self) -> dict[str, NDArray[np.bool_]]:
         """Which of all rows have a value, for columns of numbers where some do not."""
-        if self.table.sparse or self.wishes.missing != "mean":
+        if self.table.sparse or self.request.missing != "mean":
             return {}
         found = {name: ~self.table.missing(name) for name in self.numbers}
         return {name: present for name, present in found.items() if not present.all()}
+
+    def rows(self, encoding: Encoding) -> tuple[Any, Array]:
+        """Features in the units of the file, and positions of classes or scaled targets."""
+        if self._rows is None or self._rows[0] != (encoding.target, encoding.columns):
+            # Where another client named a rare value, it is that value, here as in a prediction;
+            # a guard lets no sum over so few rows out.
+            X = encoded(self.table, encoding.columns, self.keep, self.rare() if self.k else None)
+            y = target_values(self.table, encoding.target, self.keep)
+            self._rows = (encoding.target, encoding.columns), X, y
+        return self._rows[1:]
+
+    def scaling(self, encoding: Encoding) -> tuple[Array, Array]:
+        """Shift and scale of every feature: as agreed upon, or of this client alone."""
+        own = {}
+        if encoding.scale == "per-client":
+            deviation = np.where(self.moments.deviation > 0.0, self.moments.deviation, 1.0)
+            pairs = zip(self.moments.mean.tolist(), deviation.tolist(), strict=True)
+            own = dict(zip(self.numbers, pairs, strict=True))
+        shift, scale = [], []
+        for column in encoding.columns:
+            if isinstance(column, Number):
+                one, other = own.get(column.name, (column.shift, column.scale))
+                shift.append(one)
+                scale.append(other)
+            else:
+                shift += [0.0] * len(column.levels)
+                scale += [1.0] * len(column.levels)
+        return np.array(shift), np.array(scale)
 
     @property
     def n_rows(self) -> int:
@@ -94,8 +133,8 @@ class Contents:
 
     def _kept(self) -> NDArray[np.bool_] | None:
         """Which rows are used (N,); None: all."""
-        table, wishes = self.table, self.wishes
-        if wishes.missing == "drop":
+        table, request = self.table, self.request
+        if request.missing == "drop":
             if table.sparse:
                 return None
             keep = np.ones(table.n_rows, dtype=bool)
@@ -106,9 +145,9 @@ class Contents:
                     f"{self.table.path}: every row lacks a value: no row is left to use"
                 )
             return None if keep.all() else keep
-        refuse_missing(table, wishes.target, "a row needs a target; correct it, or drop such rows")
+        refuse_missing(table, request.target, "a row needs a target; correct it, or drop such rows")
         for name in self.names if not table.sparse else []:
-            if wishes.missing == "error":
+            if request.missing == "error":
                 advice = "fill it, or set missing = 'drop' or 'mean'"
                 refuse_missing(table, name, advice)
             elif table.is_text(name):
@@ -116,7 +155,7 @@ class Contents:
         return None
 
     def _check_support(self) -> None:
-        for name, (low, high) in self.wishes.support.items():
+        for name, (low, high) in self.request.support.items():
             if name not in self.table.columns or self.table.is_text(name):
                 raise TableError(
                     f"{self.table.path} has no column {name!r} of numbers, which the support bounds"
@@ -170,7 +209,7 @@ class Contents:
         return {"values": named, "other": hidden}
 
     def _target_facts(self) -> dict[str, Any]:
-        name, task = self.wishes.target, self.wishes.task
+        name, task = self.request.target, self.request.task
         if self.table.is_text(name):
             if task == "regression":
                 line, value = self.table.not_numbers.get(name, (1, ""))
@@ -192,3 +231,30 @@ class Contents:
         m = moments_of(np.asarray(y)[:, None], None)
         sums = [float(m.count[0]), float(m.sum[0]), float(m.squares[0])]
         return {"kind": "number", "values": values, "moments": sums}
+
+
+def require_sizes(path: Path, facts: Mapping[str, Any], moments: Moments, k: int) -> None:
+    """Refuse a file with too few rows, of a class or for its columns, or with many classes.
+
+    What is the same in all rows may not become a parameter, so it does not count yet.
+
+    Parameters
+    ----------
+    path : Path
+        Of the file, for the sentence.
+    facts : mapping
+        What the client is about to answer.
+    moments : Moments
+        Of its columns of numbers.
+    k : int
+        Of the guard.
+    """
+    classes = [count for _, count in facts["target"]["values"] or ()]
+    levels = [len(text["values"]) + text["other"] for text in facts["texts"].values()]
+    n_features = int((moments.deviation > 0.0).sum()) + sum(max(n - 1, 0) for n in levels)
+    try:
+        require_counts(facts["rows"], classes, k)
+        require_two(classes)
+        require_columns(facts["rows"], n_features, k)
+    except ValueError as error:
+        raise TableError(f"{path}: {error}") from None

@@ -1,1 +1,0 @@
-"""The round before the first: clients agree on columns, categories, labels and scaling."""

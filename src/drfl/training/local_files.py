@@ -1,0 +1,103 @@
+"""The clients of a training whose files are here, with their guards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote
+
+from drfl.client import Party
+from drfl.engines import Engine
+from drfl.privacy import Guard, guard_line
+from drfl.selection.parts import copy_name
+from drfl.tables.encoding import Encoding
+from drfl.training.federation import Federation
+from drfl.training.run_folder import RunFolder
+from drfl.training.settings import Settings
+from drfl.training.station import Station
+from drfl.wire import Message, decode, encode
+
+
+class Files(Federation):
+    """Clients whose files are here.
+
+    Parameters
+    ----------
+    stations : sequence of Station
+        One for each.
+    engine : str or Engine
+        What carries the rounds.
+    """
+
+    def __init__(self, stations: Sequence[Station], engine: str | Engine = "serial") -> None:
+        self.stations = {station.name: station for station in stations}
+        self.names, self.engine = tuple(self.stations), engine
+
+    def ask(self, messages: Mapping[str, Message], *, partial: bool = False) -> dict[str, Message]:
+        replies = {name: self.stations[name].handle(m) for name, m in messages.items()}
+        return {name: decode(encode(reply)) for name, reply in replies.items()}
+
+    def place(
+        self,
+        encoding: Encoding,
+        positive: int | None,
+        *,
+        folds: bool = False,
+        copy: int | None = None,
+    ) -> Sequence[Party]:
+        found = []
+        for name, station in self.stations.items():
+            client = station.client(encoding, positive, folds=folds)
+            client.name = copy_name(name, copy)
+            found.append(client)
+        return found
+
+    def check(self, encoding: Encoding, positive: int | None) -> None:
+        for station in self.stations.values():
+            station.check_guard(encoding, positive)
+
+
+def files_here(settings: Settings, folder: RunFolder) -> Files:
+    """The clients of settings that name their files."""
+    for name, path in settings.clients.items():
+        if path is None:
+            raise ValueError(f"client {name!r} is at a site: run it with `drfl sites run`")
+        if not path.is_file():
+            raise ValueError(f"the file of client {name!r}, {path}, does not exist: check the path")
+    guard = guards(settings, folder)
+    stations = [Station(name, path, guard[name]) for name, path in settings.files().items()]
+    return Files(stations, settings["engine"])
+
+
+def guards(settings: Settings, folder: RunFolder) -> dict[str, Guard | None]:
+    """The guard of every client, with its ledger in the folder of the run."""
+    if settings["guard"] is None:
+        return dict.fromkeys(settings.clients)
+    found: dict[str, Guard | None] = {}
+    for name in settings.clients:
+        ledger = folder.ledgers / f"{quote(name, safe=' ')}.ledger"
+        # All ledgers are begun before the first round, and no round may be without.
+        if (folder.checkpoint / "model-0").exists() and not ledger.exists():
+            raise ValueError(
+                f"the ledger {ledger} of client {name!r} is gone: put it back, a run cannot go on "
+                "with a new one"
+            )
+        found[name] = Guard(k=settings["guard"], ledger=ledger)
+    return found
+
+
+def guards_line(found: Mapping[str, int], settings: Settings, folder: RunFolder) -> str:
+    """Which guards the clients have, in one line for the records.
+
+    Parameters
+    ----------
+    found : mapping of str to int
+        k by client, as the clients say; 0: none.
+    settings, folder
+        Of the run; for clients here the folder stands for their ledgers.
+    """
+    if settings["guard"] is not None:
+        return guard_line(Guard(k=settings["guard"], ledger=folder.ledgers))
+    if not any(found.values()):
+        return guard_line(None)
+    said = [f"{name} k = {k}" if k else f"{name} none" for name, k in found.items()]
+    return f"guard: {', '.join(said)}; ledgers at the clients"
