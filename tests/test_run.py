@@ -12,7 +12,7 @@ from drfl.ball import Ball
 from drfl.client import Client
 from drfl.engines import SerialEngine
 from drfl.engines.base import Answers
-from drfl.losses import Hinge, Piece
+from drfl.losses import Hinge, Line
 from drfl.mixture import Mixture
 from drfl.native import FedAvg
 from drfl.problem import Problem
@@ -405,13 +405,17 @@ class Steep(Hinge):
 
     name = "steep"
     slope_range = (-2.0, 0.0)
-    pieces = (Piece(-2.0, 2.0), Piece(0.0, 0.0))
+    pieces = (Line(-2.0, 2.0), Line(0.0, 0.0))
+    flipped = Line(2.0, 2.0)
 
     def value(self, z):
         return 2.0 * super().value(z)
 
     def slope(self, z):
         return 2.0 * super().slope(z)
+
+    def conjugate(self, v):
+        return v
 
 
 @pytest.mark.parametrize("solver", sorted(SOLVERS))

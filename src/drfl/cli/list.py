@@ -48,18 +48,23 @@ def known() -> dict[str, dict[str, str]]:
     """Names with a line each, by what they are."""
     from drfl.losses import LOSSES
     from drfl.norms import NORMS
-    from drfl.solvers import SOLVERS
+    from drfl.solvers import SOLVERS, solver_class
     from drfl.training.problems import EXACT, NATIVE
     from drfl.training.settings import RULES
 
     tasks = {"classification": "for classes", "regression": "for numbers"}
     return {
         "losses": {name: tasks[loss.task] for name, loss in LOSSES.items()},
-        "norms": {name: MOVES[name] for name in NORMS},
-        "solvers": {name: PROVE[name] for name in SOLVERS},
+        "norms": {name: MOVES.get(name) or _first_line(NORMS[name]) for name in NORMS},
+        "solvers": {name: PROVE.get(name) or _first_line(solver_class(name)) for name in SOLVERS},
         "methods": {
             **{name: f"{text} (exact, with a proof)" for name, text in EXACT.items()},
             **{name: f"the iterations of {kind}, nothing proved" for name, kind in NATIVE.items()},
         },
         "rules": RULES,
     }
+
+
+def _first_line(added: object) -> str:
+    """What somebody else's norm or solver says of itself."""
+    return (added.__doc__ or "").strip().split("\n")[0].rstrip(".")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
@@ -11,6 +12,7 @@ from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.local.desk import KIND, Desk
+from drfl.solvers.local.lines import has_kernel
 from drfl.solvers.local.session import LocalSession
 from drfl.supports import WholeSpace
 
@@ -19,7 +21,7 @@ LARGEST = 2000  # more coefficients make the linear systems too dear
 
 @dataclass(frozen=True)
 class Local(Solver):
-    """All losses, norms, label costs and mixtures on the whole space, rows at hand.
+    """Losses that are made of lines, norms, label costs and mixtures on the whole space.
 
     The result is that of any solver, with a lower bound that holds for every model. ``rounds``
     counts iterations of the interior-point method, up to 5000 rows tens of them. In the first the
@@ -27,10 +29,12 @@ class Local(Solver):
     sent, and a policy about what may leave a client has nothing to refuse.
 
     Some problems go to the bundle method, in this process: those without any radius, where equally
-    good models have to be told apart by their norm, those with more than 2000 coefficients, those
-    with three million rows or more, and smooth losses with labels that flip and 20,000 rows or more
-    at every client. It also takes over should rounding keep the interior-point method from ``tol``;
-    rounds and bytes are then those of both.
+    good models have to be told apart by their norm; losses that do not state the lines they are
+    made of (`pieces`, `rounded`, or those of the logistic loss as `soft`, and `flipped` where
+    labels move); those with more than 2000 coefficients; those with three million rows or more; and
+    smooth losses with labels that flip and 20,000 rows or more at every client. It also takes over
+    should rounding keep the interior-point method from ``tol``; rounds and bytes are then those of
+    both.
     """
 
     name: ClassVar[str] = "local"
@@ -57,8 +61,12 @@ class Local(Solver):
         def bundle() -> Session:
             return Bundle().start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
 
-        radii = [problem.ball_of(name).radius for name in names]
-        if not any(radii) or not 0 < n_features <= LARGEST:
+        balls = [problem.ball_of(name) for name in names]
+        flips = problem.loss.task == "classification" and any(
+            ball.radius > 0.0 and math.isfinite(ball.label_cost) for ball in balls
+        )
+        known = has_kernel(problem.loss, flips=flips)
+        if not (known and any(ball.radius for ball in balls) and 0 < n_features <= LARGEST):
             return bundle()
         desk = cast(Desk, self.handlers[KIND])
         return LocalSession(problem, names, n_features, tol, desk, bundle)

@@ -119,7 +119,7 @@ def select_flips(
         flipped = beyond[s] > width
         line[sample[flipped] + whole.starts[s]] = len(line_table(terms, s)) - 1
         # The logistic loss of a flipped row is still there: the flip only adds to it.
-        seen = np.ones(len(sample), dtype=bool) if terms.loss.name == "logistic" else ~flipped
+        seen = np.ones(len(sample), dtype=bool) if terms.loss.soft else ~flipped
         active.append(sample[seen])
         flipping.append(np.flatnonzero(np.abs(beyond[s][seen]) <= width) + before)
         before += len(active[-1])

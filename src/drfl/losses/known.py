@@ -1,81 +1,17 @@
-r"""The six convex losses, each a function of one scalar z.
-
-Classification: :math:`z = y(\langle w,x\rangle+b)`, the margin. Regression:
-:math:`z = \langle w,x\rangle+b-y`, the residual. A loss knows nothing of data, norms or solvers.
-All stand in one file, so that a new one is written beside its like.
-"""
+r"""The six losses that have a name, and how a new one gets its own."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from drfl import checks
 from drfl._registry import lookup
 from drfl.arrays import Array
-
-Task = Literal["classification", "regression"]
-
-
-class Piece(NamedTuple):
-    """One linear piece ``slope * z + constant`` of a piecewise-linear loss."""
-
-    slope: float
-    constant: float
-
-
-class Loss(ABC):
-    r"""A convex, nonnegative, Lipschitz loss :math:`L(z)`.
-
-    Attributes
-    ----------
-    name : str
-        The registered name.
-    task : {"classification", "regression"}
-        Whether z is a margin (then L is nonincreasing) or a residual.
-    lipschitz : float
-        The smallest Lipschitz constant; it is attained as z goes to -inf or +inf.
-    pieces : tuple of Piece
-        Linear pieces with :math:`L(z) = \max_k a_k z + c_k`; empty if the loss is curved.
-    kinks : tuple of float
-        Where the slope jumps (every jump is 1); empty for smooth losses.
-    slope_range : tuple of float
-        The domain of the conjugate: every slope lies in it.
-    """
-
-    name: ClassVar[str]
-    task: ClassVar[Task]
-    slope_range: tuple[float, float] = (-1.0, 0.0)
-    pieces: tuple[Piece, ...] = ()
-    kinks: tuple[float, ...] = ()
-
-    @property
-    def lipschitz(self) -> float:
-        """The Lipschitz constant of L."""
-        return max(abs(end) for end in self.slope_range)
-
-    @abstractmethod
-    def value(self, z: Array) -> Array:
-        """L(z)."""
-
-    @abstractmethod
-    def slope(self, z: Array) -> Array:
-        """One subgradient of L at z; the derivative where there is one."""
-
-    def value_and_slope(self, z: Array) -> tuple[Array, Array]:
-        """L(z) and a subgradient, sharing work where that pays."""
-        return self.value(z), self.slope(z)
-
-    def curvature(self, z: Array) -> Array:
-        """The second derivative where it exists; 0 for piecewise-linear losses."""
-        return np.zeros_like(z)
-
-    @abstractmethod
-    def conjugate(self, v: Array) -> Array:
-        r""":math:`L^*(v) = \sup_z vz - L(z)` for v in ``slope_range`` (not checked)."""
+from drfl.losses.base import Line, Loss
+from drfl.losses.check import check
 
 
 @dataclass(frozen=True)
@@ -84,8 +20,9 @@ class Hinge(Loss):
 
     name = "hinge"
     task = "classification"
-    pieces = (Piece(-1.0, 1.0), Piece(0.0, 0.0))
+    pieces = (Line(-1.0, 1.0), Line(0.0, 0.0))
     kinks = (1.0,)
+    flipped = Line(1.0, 1.0)
 
     def value(self, z: Array) -> Array:
         return np.maximum(1.0 - z, 0.0)
@@ -103,6 +40,8 @@ class SmoothHinge(Loss):
 
     name = "smooth_hinge"
     task = "classification"
+    rounded = (Line(0.0, 0.0), Line(-1.0, 1.0))
+    flipped = Line(1.0, 0.5)
 
     def value(self, z: Array) -> Array:
         # With s = clip(1 - z, 0, 1): s^2/2 + (1 - z - s) for z <= 0, where s = 1.
@@ -126,6 +65,7 @@ class Logistic(Loss):
 
     name = "logistic"
     task = "classification"
+    soft = (Line(0.0, 0.0), Line(-1.0, 0.0))
 
     def value(self, z: Array) -> Array:
         return self.value_and_slope(z)[0]
@@ -163,6 +103,7 @@ class Huber(Loss):
     def __post_init__(self) -> None:
         checks.number("epsilon of huber", self.epsilon, above=0.0)
         object.__setattr__(self, "slope_range", (-self.epsilon, self.epsilon))
+        object.__setattr__(self, "rounded", (Line(self.epsilon, 0.0), Line(-self.epsilon, 0.0)))
 
     def value(self, z: Array) -> Array:
         return self.value_and_slope(z)[0]
@@ -193,7 +134,7 @@ class EpsilonInsensitive(Loss):
         checks.number("epsilon of epsilon_insensitive", self.epsilon, least=0.0)
         eps = self.epsilon
         object.__setattr__(self, "slope_range", (-1.0, 1.0))
-        object.__setattr__(self, "pieces", (Piece(1.0, -eps), Piece(-1.0, -eps), Piece(0.0, 0.0)))
+        object.__setattr__(self, "pieces", (Line(1.0, -eps), Line(-1.0, -eps), Line(0.0, 0.0)))
         object.__setattr__(self, "kinks", (-eps, eps))
 
     def value(self, z: Array) -> Array:
@@ -218,7 +159,7 @@ class Pinball(Loss):
         tau = self.quantile
         checks.number("quantile of pinball", tau, above=0.0, below=1.0)
         object.__setattr__(self, "slope_range", (-tau, 1.0 - tau))
-        object.__setattr__(self, "pieces", (Piece(1.0 - tau, 0.0), Piece(-tau, 0.0)))
+        object.__setattr__(self, "pieces", (Line(1.0 - tau, 0.0), Line(-tau, 0.0)))
         object.__setattr__(self, "kinks", (0.0,))
 
     def value(self, z: Array) -> Array:
@@ -231,13 +172,15 @@ class Pinball(Loss):
         return np.zeros_like(v)
 
 
-LOSSES: dict[str, type[Loss]] = {
-    loss.name: loss for loss in (Hinge, SmoothHinge, Logistic, Huber, EpsilonInsensitive, Pinball)
-}
+OWN = (Hinge, SmoothHinge, Logistic, Huber, EpsilonInsensitive, Pinball)
+LOSSES: dict[str, type[Loss]] = {loss.name: loss for loss in OWN}
+_CHECKED: set[Loss] = set()
 
 
 def make_loss(loss: str | Loss, **params: Any) -> Loss:
     """Turn a name and its parameters into a loss; a Loss passes through.
+
+    A loss that is not one of drfl's own is checked once: whether it is what it states.
 
     Examples
     --------
@@ -247,13 +190,23 @@ def make_loss(loss: str | Loss, **params: Any) -> Loss:
     if isinstance(loss, Loss):
         if params:
             raise TypeError(f"a Loss object carries its own parameters; drop {', '.join(params)}")
-        return loss
+        return _checked(loss)
     kind = lookup("loss", loss, LOSSES)
     fields = kind.__dataclass_fields__  # type: ignore[attr-defined]
     if not params.keys() <= fields.keys():
         takes = ", ".join(fields) or "no parameter"
         raise TypeError(f"loss {loss!r} takes {takes}, got {', '.join(params)}")
-    return kind(**params)
+    return _checked(kind(**params))
+
+
+def _checked(loss: Loss) -> Loss:
+    """The loss, if it is what it states; those of this file have their tests."""
+    if type(loss).__hash__ is None:
+        raise TypeError(f"{type(loss).__name__} can be changed: make a loss a frozen dataclass")
+    if not (type(loss) in OWN or loss in _CHECKED):
+        check(loss)
+        _CHECKED.add(loss)
+    return loss
 
 
 def _xlogx(a: Array) -> Array:
