@@ -9,7 +9,6 @@ computing, all clients added up.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -20,6 +19,7 @@ from drfl.ball import Ball
 from drfl.client import Client
 from drfl.datasets import partition
 from drfl.mixture import Mixture
+from drfl.named_problems import restated
 from drfl.native import METHODS
 from drfl.problem import Problem
 from drfl.result import Record, Result
@@ -119,9 +119,8 @@ def _stated(settings: Convergence, name: str, seed: int) -> list[tuple[Problem, 
     mixture = Mixture(radius=settings.mixture_radius)
     if name in NATIVE:
         kind = METHODS[name]
-        radius = {"drfa": math.inf, "scaff_pd": math.inf}.get(name, settings.mixture_radius)
-        own = Mixture(radius=radius if kind.robust else 0.0)
-        return [(Problem(settings.native_loss, mixture=own), kind(seed=seed))]
+        own = restated(Problem(settings.native_loss, mixture=mixture), kind.problem, [])
+        return [(own, kind(seed=seed))]
     ball = Ball(settings.radius, "l1", settings.label_cost)
     problem = Problem(settings.loss, ball, mixture)
     batch = {"subsampled": settings.batch_size}.get(name)

@@ -16,7 +16,7 @@ from drfl.datasets import (
     partition,
 )
 from drfl.estimators.table import Table
-from drfl.selection.roster import sorted_table
+from drfl.selection.clients import sorted_table
 from experiments.protocol import Protocol
 
 Rows = tuple[Array, Array]

@@ -23,11 +23,20 @@ from drfl import checks
 from drfl.arrays import Array
 from drfl.client import Handler, Site
 from drfl.differentiable import ClientLoss
-from drfl.native.base import NativeSession
-from drfl.native.client_loss import LinearLoss
+from drfl.native.client import (
+    MODEL,
+    NUMBER,
+    REQUEST,
+    Arrays,
+    LinearLoss,
+    Local,
+    checked,
+    needed,
+    respond,
+)
 from drfl.native.exchange import weighted_mean
-from drfl.native.local import MODEL, NUMBER, REQUEST, Arrays, Local, checked, needed, respond
 from drfl.native.saddle import SaddleMethod, SaddleSession
+from drfl.native.session import NativeSession
 from drfl.problem import Problem
 from drfl.supports import WholeSpace
 from drfl.wire import Message, Schema

@@ -15,9 +15,9 @@ import numpy as np
 
 from drfl.engines import SerialEngine
 from drfl.estimators.table import Table
+from drfl.selection.clients import Clients
 from drfl.selection.grid import Candidate, candidate
 from drfl.selection.path import Fit, follow
-from drfl.selection.roster import Roster
 from drfl.selection.warm import WarmBundle
 from drfl.solvers import Solver, relative_gap
 from drfl.solvers.bundle import Bundle
@@ -48,8 +48,8 @@ class Grid:
     ) -> None:
         self.method, self.params, self.protocol = method, list(params), protocol
         model = estimator(method, protocol, table)
-        self.roster = Roster.of(table, [table.y], named=True)
-        self.candidates = [candidate(model, p, self.roster) for p in stated(params, protocol)]
+        self.taking_part = Clients.of(table, [table.y], named=True)
+        self.candidates = [candidate(model, p, self.taking_part) for p in stated(params, protocol)]
         # Without radii the local method would hand over to the bundle method, and that one cold.
         self.local = model.solver == "local" and method in ("wafl", "drfl")
 

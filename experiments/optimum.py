@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from drfl.arrays import Array
 from drfl.client import Client, Site
 from drfl.differentiable import ClientLoss
-from drfl.native.client_loss import LinearLoss
+from drfl.native.client import LinearLoss
 from drfl.native.qffl import QFFL
 from drfl.native.wafl import WAFL, PenalisedLoss
 from drfl.problem import Problem

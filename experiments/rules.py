@@ -9,9 +9,9 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.estimators.table import Table
+from drfl.selection.cross_validation import Split, folds_of_everyone, one_client_out
 from drfl.selection.rules import RULES, Evidence
-from drfl.selection.summary import summarise
-from drfl.selection.trials import Trial, folds_of_everyone, one_client_out
+from drfl.selection.table import summarise
 from experiments.data import some_rows
 from experiments.fits import Grid
 from experiments.methods import RADIUS, THETA
@@ -91,7 +91,7 @@ def choose(rule: str, grid: Grid, scores: Scores, erm: Scores) -> int:
         found = np.concatenate([found, erm.left_out])
         candidates, last = [*candidates, candidates[0]], len(candidates)
         caution.append(0.0)
-    points = summarise(candidates, grid.roster, found, [[] for _ in candidates], last)
+    points = summarise(candidates, grid.taking_part, found, [[] for _ in candidates], last)
     best, _ = RULES[rule](Evidence(points, caution, grid.protocol.feared_sd, last))
     return -1 if best == last else best
 
@@ -101,7 +101,7 @@ def _caution(params: dict[str, float]) -> float:
     return float(params.get(RADIUS, params.get(THETA, 0.0)))
 
 
-def _run(grid: Grid, table: Table, trials: Sequence[Trial], sds: Sequence[float]) -> list[Array]:
+def _run(grid: Grid, table: Table, trials: Sequence[Split], sds: Sequence[float]) -> list[Array]:
     """Scores (points, trials, clients) under noise of each standard deviation."""
     shape = (len(grid.candidates), len(trials), len(table.names))
     found = [np.full(shape, np.nan) for _ in sds]

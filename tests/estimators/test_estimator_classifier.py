@@ -199,7 +199,7 @@ def test_without_clients_the_local_solver_runs_and_agrees(hospitals):
     ],
 )
 def test_the_solver_that_runs(params, named, name):
-    assert solver_name(DRFLClassifier(**params)._choices(), named=named) == name
+    assert solver_name(DRFLClassifier(**params).checked_parameters(), named=named) == name
 
 
 @pytest.mark.parametrize("params", [{}, {"label_cost": 0.5}, {"loss": "logistic", "norm": "l2"}])
@@ -304,6 +304,6 @@ def test_a_method_that_draws_gets_a_seed(monkeypatch, random_state, seed):
         seed: int = -1
 
     monkeypatch.setattr("drfl.estimators.path.solver_class", lambda name: Drawing)
-    choices = DRFLClassifier(random_state=random_state)._choices()
+    choices = DRFLClassifier(random_state=random_state).checked_parameters()
     expected = np.random.RandomState(3).randint(2**31 - 1) if seed is None else seed
     assert make_solver("bundle", choices).seed == expected

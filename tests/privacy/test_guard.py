@@ -15,7 +15,7 @@ from drfl.privacy import (
     Leverage,
 )
 from drfl.selection import scores
-from drfl.selection.parts import BALL, PART, Part, on_parts
+from drfl.selection.folds import BALL, PART, Part, on_parts
 from drfl.solvers import StatusKind
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.bundle.messages import Request

@@ -8,20 +8,20 @@ import pytest
 from drfl import Ball, Box, DRFLClassifier, DRFLRegressor, Mixture, Problem
 from drfl.baselines import WAFLClassifier
 from drfl.estimators.table import Table
+from drfl.selection.clients import Clients
 from drfl.selection.grid import candidate, default_radii, for_clients, grid_points
-from drfl.selection.roster import Roster
 
 X = np.array([[-1.0, 0.3], [1.0, 0.5], [-0.4, 0.2], [0.8, -0.1], [-1.2, 0.1], [0.3, 0.9]])
 Y = np.array([-1.0, 1.0] * 3)
-ROSTER = Roster.of(Table.of(X, Y, ["a", "b", "c"] * 2, [1, 1, 1, 3, 1, 1]), [Y], named=True)
+CLIENTS = Clients.of(Table.of(X, Y, ["a", "b", "c"] * 2, [1, 1, 1, 3, 1, 1]), [Y], named=True)
 
 
 def key(estimator=None, **params):
-    return candidate(estimator or DRFLClassifier(), params, ROSTER).key
+    return candidate(estimator or DRFLClassifier(), params, CLIENTS).key
 
 
 def test_all_combinations_the_last_varies_fastest():
-    points = grid_points({"radius": [0.0, 0.1], "norm": ("l1", "l2")}, ROSTER.totals)
+    points = grid_points({"radius": [0.0, 0.1], "norm": ("l1", "l2")}, CLIENTS.totals)
     assert [list(p.values()) for p in points] == [
         [0.0, "l1"],
         [0.0, "l2"],
@@ -70,7 +70,7 @@ def test_points_that_may_differ_have_two(one, other):
 
 
 def test_one_client_has_no_weights_to_speak_of():
-    alone = Roster.of(Table.of(X, Y, None, None), [Y], named=False)
+    alone = Clients.of(Table.of(X, Y, None, None), [Y], named=False)
     keys = {
         candidate(DRFLClassifier(radius=0.1), {"mixture_radius": theta}, alone).key
         for theta in (0.0, 0.3, 5.0)
@@ -85,16 +85,16 @@ def test_the_problem_of_some_of_the_clients():
         {"a": Ball(0.1), "b": Ball(0.2), "c": Ball(0.3)},
         Mixture([0.5, 0.2, 0.3], radius=0.1),
     )
-    some = for_clients(problem, ROSTER, [1, 2], ["b/0", "c/0"])
+    some = for_clients(problem, CLIENTS, [1, 2], ["b/0", "c/0"])
     assert some.mixture.center == pytest.approx((0.4, 0.6))
     assert [some.ball_of(name).radius for name in ("b/0", "c/0")] == [0.2, 0.3]
     certain = Problem("hinge", mixture=Mixture([1.0, 0.0, 0.0]))
-    assert for_clients(certain, ROSTER, [1, 2], ["b", "c"]).mixture.center == (0.5, 0.5)
+    assert for_clients(certain, CLIENTS, [1, 2], ["b", "c"]).mixture.center == (0.5, 0.5)
 
 
 def test_the_order_of_the_path():
     params = [{"radius": r, "mixture_radius": t} for t in (0.5, 0.0) for r in (0.2, 0.1, 0.3)]
-    points = [candidate(DRFLRegressor(), p, ROSTER) for p in params]
+    points = [candidate(DRFLRegressor(), p, CLIENTS) for p in params]
     ordered = [p.params for p in sorted(points, key=lambda point: point.order)]
     assert [p["radius"] for p in ordered] == [0.1, 0.2, 0.3] * 2
     assert [p["mixture_radius"] for p in ordered] == [0.0] * 3 + [0.5] * 3

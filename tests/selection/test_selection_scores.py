@@ -8,7 +8,7 @@ from drfl import Client, Policy, Problem
 from drfl.client import Site
 from drfl.losses import Huber
 from drfl.selection import scores
-from drfl.selection.parts import Part
+from drfl.selection.folds import Part
 from drfl.wire import Failure, WireError
 
 RNG = np.random.default_rng(4)

@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from drfl import DRFLClassifier, DRFLRegressor, baselines, select
 from drfl.engines import SerialEngine
 from drfl.losses import Huber
-from drfl.selection.roster import sorted_table
-from drfl.selection.trials import folds_of_everyone, one_client_out
+from drfl.selection.clients import sorted_table
+from drfl.selection.cross_validation import folds_of_everyone, one_client_out
 
 RADII = {"radius": [0.01, 0.1]}
 
@@ -31,13 +31,13 @@ def test_a_score_is_that_of_models_fitted_to_the_other_folds(hospitals):
     X, _, y, clients = hospitals
     model = DRFLRegressor(mixture_center="proportional", mixture_radius=0.3, tol=1e-8)
     found = quiet(model, X, y, clients, grid={"radius": [0.0, 0.1]}, random_state=5)
-    table = sorted_table(model._read(X, y, clients, None))
+    table = sorted_table(model.read_rows(X, y, clients, None))
     q = table.totals / table.totals.sum()
     for point in found.table:
         scores = []
-        for trial in folds_of_everyone(3, 3, 5):
+        for split in folds_of_everyone(3, 3, 5):
             held = np.zeros(75, bool)
-            for s, part in enumerate(trial.parts):
+            for s, part in enumerate(split.parts):
                 own = np.flatnonzero(table.member == s)
                 held[own[part.held_out(len(own))]] = True
             model.set_params(**point.params)

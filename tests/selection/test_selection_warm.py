@@ -7,9 +7,8 @@ import pytest
 
 from drfl import Ball, Box, Client, Mixture, Polyhedron, Problem, solve
 from drfl.engines import SerialEngine
-from drfl.selection.parts import Part, on_parts
+from drfl.selection.folds import FoldEngine, Part, on_parts
 from drfl.selection.warm import WarmBundle
-from drfl.selection.window import Window
 from drfl.solvers.bundle import Bundle
 from drfl.worst_case import make_oracle
 from kit.lossy import losing
@@ -56,7 +55,7 @@ class Path:
         self.parts = {client.name: Part(0, 1, 0) for client in clients}
 
     def solve(self, problem):
-        window = Window(self.engine, self.parts)
+        window = FoldEngine(self.engine, self.parts)
         return solve(problem, self.clients, solver=self.solver, engine=window)
 
     def inherited(self, problem):
@@ -129,7 +128,7 @@ def test_lost_answers_change_nothing_but_the_time():
     solver, parts = WarmBundle(Bundle()), {client.name: Part(0, 1, 0) for client in clients}
     for rho in (0.02, 0.05, 0.1):
         problem = Problem("hinge", Ball(rho, label_cost=0.7), Mixture(radius=0.2))
-        warm = solve(problem, clients, solver=solver, engine=Window(engine, parts))
+        warm = solve(problem, clients, solver=solver, engine=FoldEngine(engine, parts))
         cold = solve(problem, clients)
         assert warm.status.kind == "certified"
         assert warm.objective == pytest.approx(cold.objective, rel=2e-6)

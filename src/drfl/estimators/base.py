@@ -33,10 +33,13 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
     """
 
     _task: ClassVar[Task]
+    proves: ClassVar[bool] = True
+    """Whether a fit solves the problem that its parameters state, with a proof."""
     _fixed: ClassVar[Mapping[str, Any]] = {"shared_ball": False}
     """Parameters that a class does not leave open."""
 
-    def _choices(self) -> Choices:
+    def checked_parameters(self) -> Choices:
+        """The parameters as the objects that they stand for; a wrong one raises."""
         return Choices.read({**self._fixed, **self.get_params(deep=False)}, self._task)
 
     def _validated(self, X: Any, y: Any, **options: Any) -> tuple[Any, NDArray[Any]]:
@@ -52,11 +55,11 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         return np.asarray(X @ self.coef_.T + self.intercept_)
 
     @abstractmethod
-    def _read(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> Table:
+    def read_rows(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> Table:
         """Check the data of a fit; the table has numbers for y."""
 
     @abstractmethod
-    def _targets(self, codes: Array) -> list[Array]:
+    def model_targets(self, codes: Array) -> list[Array]:
         """The target of every model, from the numbers in a table: -1 and +1 for classes."""
 
     @abstractmethod

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
@@ -19,6 +18,7 @@ from drfl.arrays import Array
 from drfl.estimators.base import RobustModel
 from drfl.estimators.table import Table
 from drfl.losses import Logistic, Task
+from drfl.one_vs_rest import decided, margin_target, positives, probabilities
 from drfl.result import Result
 
 
@@ -45,12 +45,12 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         sample_weight : array of shape (N,), optional
             Weights of the rows: a weight 2 is a row that occurs twice.
         """
-        choices = self._choices()
-        table = self._read(X, y, clients, sample_weight)
-        self._fit(choices, table, self._targets, named=clients is not None)
+        choices = self.checked_parameters()
+        table = self.read_rows(X, y, clients, sample_weight)
+        self._fit(choices, table, self.model_targets, named=clients is not None)
         return self
 
-    def _read(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> Table:
+    def read_rows(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> Table:
         X, y = self._validated(X, y)
         check_classification_targets(y)
         table = Table.of(X, y, clients, sample_weight).present()
@@ -72,8 +72,7 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict the classes of rows (N,)."""
-        scores = self.decision_function(X)
-        best = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        best = decided(self._scores(X))  # an unfitted model is told so here
         return np.asarray(self.classes_[best])
 
     @available_if(_is_logistic)  # type: ignore[untyped-decorator]
@@ -81,13 +80,7 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         """Probabilities of the classes (N, K); for more than two, those of each against the rest
         are divided by their sum.
         """
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return np.column_stack([expit(-scores), expit(scores)])
-        # Subtracting the largest logarithm keeps a row of tiny probabilities from being 0/0.
-        logs = -np.logaddexp(0.0, -scores)
-        odds = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+        return probabilities(self._scores(X))
 
     @available_if(_is_logistic)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Array:
@@ -125,13 +118,12 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         table = table.coded(codes.astype(np.float64), self.class_weight_[codes])
         worst = [
             self._worst_cases(table, target, self.coef_[k], float(self.intercept_[k]))
-            for k, target in enumerate(self._targets(table.y))
+            for k, target in enumerate(self.model_targets(table.y))
         ]
         return worst[0] if len(worst) == 1 else {n: [case[n] for case in worst] for n in worst[0]}
 
-    def _targets(self, codes: Array) -> list[Array]:
-        positive = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-        return [np.where(codes == k, 1.0, -1.0) for k in positive]
+    def model_targets(self, codes: Array) -> list[Array]:
+        return [margin_target(codes, k) for k in positives(len(self.classes_))]
 
 
 def _class_weights(

@@ -35,16 +35,16 @@ class RobustRegressor(RegressorMixin, RobustModel):  # type: ignore[misc]
         sample_weight : array of shape (N,), optional
             Weights of the rows: a weight 2 is a row that occurs twice.
         """
-        choices = self._choices()
-        table = self._read(X, y, clients, sample_weight)
-        self._fit(choices, table, self._targets, named=clients is not None)
+        choices = self.checked_parameters()
+        table = self.read_rows(X, y, clients, sample_weight)
+        self._fit(choices, table, self.model_targets, named=clients is not None)
         return self
 
-    def _read(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> Table:
+    def read_rows(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> Table:
         X, y = self._validated(X, y, y_numeric=True)
         return Table.of(X, y.astype(np.float64), clients, sample_weight).present()
 
-    def _targets(self, codes: Array) -> list[Array]:
+    def model_targets(self, codes: Array) -> list[Array]:
         return [codes]
 
     def _set_model(self, results: list[Result]) -> None:

@@ -11,6 +11,7 @@ on the whole space for regression, and for classification if labels never move.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +28,7 @@ def solvable(problem: Problem, n_clients: int, solver: Solver) -> Problem:
     if not problem.shared_ball:
         return problem
     if n_clients == 1 or _same_price(problem):
-        mixture, fit_intercept = problem.mixture, problem.fit_intercept
-        return Problem(problem.loss, problem.ball, mixture, fit_intercept=fit_intercept)
+        return replace(problem, shared_ball=False)
     if not solver.shared_ball:
         raise ValueError(
             f"the solver {solver.name!r} knows no ball around several clients where labels move or "

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.one_vs_rest import decided, margin_target, positives, probabilities
 from drfl.problem import Problem
 from drfl.solvers.base import Status
 from drfl.tables import Column, Number, feature_names
@@ -112,9 +113,12 @@ class Model:
 
     def positions(self, scores: Array) -> NDArray[np.intp]:
         """The predicted classes, as positions among the classes (N,)."""
-        if scores.shape[1] == 1:
-            return np.asarray(scores[:, 0] > 0.0, dtype=np.intp)
-        return np.asarray(scores.argmax(axis=1), dtype=np.intp)
+        return decided(scores)
+
+    def target_of(self, k: int, y: Array) -> Array:
+        """The target of the k-th linear model, from positions of classes or scaled numbers (N,)."""
+        classes = self.target.classes
+        return y if classes is None else margin_target(y, positives(len(classes))[k])
 
     @property
     def probabilistic(self) -> bool:
@@ -123,10 +127,4 @@ class Model:
 
     def probabilities(self, scores: Array) -> Array:
         """Of the classes (N, K), as those of `drfl.DRFLClassifier`."""
-        # The logarithm of the logistic function; the largest is subtracted against 0/0.
-        if scores.shape[1] == 1:
-            scores = np.column_stack([-scores, scores])
-            return np.asarray(np.exp(-np.logaddexp(0.0, -scores)))
-        logs = -np.logaddexp(0.0, -scores)
-        odds = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+        return probabilities(scores)

@@ -21,6 +21,7 @@ from drfl.models.checks import (
 )
 from drfl.models.document import Certificate, ClientPart, Model
 from drfl.models.errors import ModelError
+from drfl.one_vs_rest import positives
 from drfl.problem import Problem, to_json
 from drfl.solvers.base import Status, StatusKind
 from drfl.tables import OTHER, Category, Column, Number
@@ -190,7 +191,7 @@ def _column(k: int, data: Any) -> Column:
 
 def _linear(data: Any, target: Target, columns: Sequence[Column]) -> tuple[Any, Any]:
     models = list_of("coefficients", data)
-    expected = 1 if target.classes is None or len(target.classes) == 2 else len(target.classes)
+    expected = 1 if target.classes is None else len(positives(len(target.classes)))
     if len(models) != expected:
         raise ModelError(f"'coefficients' must have {expected} entries, got {len(models)}")
     width = sum(len(column.features) for column in columns)

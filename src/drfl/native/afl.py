@@ -18,10 +18,7 @@ from numpy.typing import NDArray
 
 from drfl.client import Handler, Site
 from drfl.differentiable import ClientLoss
-from drfl.native.base import NativeSession
-from drfl.native.client_loss import loss_of
-from drfl.native.exchange import weighted_mean
-from drfl.native.local import (
+from drfl.native.client import (
     MODEL,
     NUMBER,
     REQUEST,
@@ -29,10 +26,13 @@ from drfl.native.local import (
     Local,
     checked,
     gradients,
+    loss_of,
     needed,
     respond,
 )
+from drfl.native.exchange import weighted_mean
 from drfl.native.saddle import SaddleMethod, SaddleSession
+from drfl.native.session import NativeSession
 from drfl.wire import Message, Schema
 
 REPLIES: dict[int, Schema] = {1: {"loss": NUMBER, "gradient": MODEL}}
@@ -82,6 +82,7 @@ class AFL(SaddleMethod):
     """
 
     name: ClassVar[str] = "afl"
+    problem: ClassVar[str] = "afl"
     handlers: ClassVar[Mapping[str, Handler]] = {"afl": checked(answer, REQUEST, REPLIES)}
     replies: ClassVar[Mapping[int, Schema]] = REPLIES
     session: ClassVar[type[NativeSession[Any]]] = AFLSession

@@ -22,10 +22,7 @@ from numpy.typing import NDArray
 
 from drfl.client import Handler, Site
 from drfl.differentiable import ClientLoss
-from drfl.native.base import NativeSession
-from drfl.native.client_loss import loss_of
-from drfl.native.exchange import weighted_mean
-from drfl.native.local import (
+from drfl.native.client import (
     MODEL,
     NUMBER,
     REQUEST,
@@ -33,11 +30,14 @@ from drfl.native.local import (
     Local,
     checked,
     gradients,
+    loss_of,
     needed,
     respond,
     walk,
 )
+from drfl.native.exchange import weighted_mean
 from drfl.native.saddle import SaddleMethod, SaddleSession
+from drfl.native.session import NativeSession
 from drfl.native.settings import LocalMethod
 from drfl.wire import Field, Message, Schema, WireError
 
@@ -125,6 +125,7 @@ class DRFA(SaddleMethod, LocalMethod):
 
     noisy: ClassVar[bool] = True  # the draws are, even where the gradients are not
     name: ClassVar[str] = "drfa"
+    problem: ClassVar[str] = "drfa"
     handlers: ClassVar[Mapping[str, Handler]] = {
         "drfa": checked(answer, {**REQUEST, "stop": Field("int64", optional=True)}, REPLIES)
     }

@@ -1,25 +1,112 @@
-"""The scikit-learn faces: two of every method."""
+"""The scikit-learn faces, two of every method: a constructor's parameters are its settings."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, ClassVar
 
+from drfl.arrays import Array
+from drfl.estimators.choices import Choices
+from drfl.estimators.classification import RobustClassifier
+from drfl.estimators.constructor import constructor
+from drfl.estimators.path import find_model
+from drfl.estimators.regression import RobustRegressor
+from drfl.estimators.scale import warn_of_scale
+from drfl.estimators.table import Table
+from drfl.named_problems import NAMED_PROBLEMS
 from drfl.native.afl import AFL
 from drfl.native.drfa import DRFA
 from drfl.native.fedadmm import FedADMM
 from drfl.native.fedavg import FedAvg
 from drfl.native.fedprox import FedProx
-from drfl.native.model import TRUST_ROWS, NativeClassifier, NativeRegressor
 from drfl.native.qffl import QFFL
 from drfl.native.scaff_pd import ScaffPD
 from drfl.native.scaffold import Scaffold
+from drfl.native.settings import Native
 from drfl.native.wafl import WAFL
+
+NO_SOLVER = {"solver": "auto", "curvature": "auto", "tol": 1e-6}
+"""Parameters of the general estimators that the methods' own iterations do not have."""
+
+
+class NativeModel:
+    """What the estimators share: settings become a solver, and `drfl.solve` runs it.
+
+    A class names its ``method``; ``_open`` are parameters of its problem, with their defaults.
+    """
+
+    proves: ClassVar[bool] = False
+    method: ClassVar[type[Native]]
+    _fixed: ClassVar[Mapping[str, Any]]
+    _open: ClassVar[Mapping[str, Any]] = {"mixture_center": "uniform"}
+    _first: ClassVar[Mapping[str, Any]]
+    _last: ClassVar[Mapping[str, Any]] = {}
+    _rounds: ClassVar[int] = 200
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "method" in vars(cls):
+            named = NAMED_PROBLEMS[cls.method.problem].fixed
+            cls._fixed = {n: v for n, v in {**named, **NO_SOLVER}.items() if n not in cls._open}
+            cls.__init__ = constructor(_parameters(cls))  # type: ignore[method-assign]
+
+    def _solver(self, seed: int) -> Native:
+        names = [field.name for field in fields(self.method) if field.name != "seed"]
+        return self.method(**{name: getattr(self, name) for name in names}, seed=seed)
+
+    def _fit(
+        self: Any,
+        choices: Choices,
+        table: Table,
+        targets: Callable[[Array], list[Array]],
+        named: bool,
+    ) -> None:
+        solver = self._solver(choices.seed)
+        problem = choices.problem(table.names.tolist(), table.totals)
+        warn_of_scale(table.X, table.weight, getattr(self, "feature_names_in_", None))
+        table = table.canonical()
+        results = [
+            find_model(problem, list(table.clients(target)), choices, solver)
+            for target in targets(table.y)
+        ]
+        self.problem_, self.client_names_ = problem, table.names
+        self._set_model(results)
+        self._set_proof(problem, results)
+
+
+def _parameters(cls: type[NativeModel]) -> dict[str, Any]:
+    """The parameters of a constructor, with their defaults."""
+    settings = {field.name: field.default for field in fields(cls.method) if field.name != "seed"}
+    return {
+        **cls._first,
+        **cls._open,
+        "fit_intercept": True,
+        **settings,
+        "max_rounds": cls._rounds,
+        "engine": None,
+        **cls._last,
+        "random_state": None,
+        "verbose": 0,
+    }
+
+
+class NativeClassifier(NativeModel, RobustClassifier):
+    """What classifiers share."""
+
+    _first: ClassVar[Mapping[str, Any]] = {"loss": "hinge"}
+    _last: ClassVar[Mapping[str, Any]] = {"class_weight": None}
+
+
+class NativeRegressor(NativeModel, RobustRegressor):
+    """What regressors share."""
+
+    _first: ClassVar[Mapping[str, Any]] = {"loss": "huber", "epsilon": None, "quantile": None}
+
 
 AGNOSTIC = {"mixture_center": "uniform", "mixture_radius": 0.2, "mixture_norm": 1}
 WHOLE_SIMPLEX = {**AGNOSTIC, "mixture_radius": math.inf}
-WORST_CLIENT = {**TRUST_ROWS, **WHOLE_SIMPLEX}
 # The average of AFL forgets its beginning slowly.
 LONG = 500
 NOTHING: Mapping[str, Any] = {}
@@ -88,7 +175,6 @@ class AFLClassifier(NativeClassifier):
     """A classifier trained by AFL; settings are those of `drfl.native.AFL`."""
 
     method = AFL
-    _fixed = TRUST_ROWS
     _open = AGNOSTIC
     _rounds = LONG
 
@@ -97,7 +183,6 @@ class AFLRegressor(NativeRegressor):
     """A regression trained by AFL; settings are those of `drfl.native.AFL`."""
 
     method = AFL
-    _fixed = TRUST_ROWS
     _open = AGNOSTIC
     _rounds = LONG
 
@@ -106,7 +191,6 @@ class DRFAClassifier(NativeClassifier):
     """A classifier trained by DRFA; settings are those of `drfl.native.DRFA`."""
 
     method = DRFA
-    _fixed = WORST_CLIENT
     _open = NOTHING
 
 
@@ -114,7 +198,6 @@ class DRFARegressor(NativeRegressor):
     """A regression trained by DRFA; settings are those of `drfl.native.DRFA`."""
 
     method = DRFA
-    _fixed = WORST_CLIENT
     _open = NOTHING
 
 
@@ -146,7 +229,6 @@ class ScaffPDClassifier(NativeClassifier):
     """A classifier trained by SCAFF-PD; settings are those of `drfl.native.ScaffPD`."""
 
     method = ScaffPD
-    _fixed = TRUST_ROWS
     _open = WHOLE_SIMPLEX
 
 
@@ -154,5 +236,4 @@ class ScaffPDRegressor(NativeRegressor):
     """A regression trained by SCAFF-PD; settings are those of `drfl.native.ScaffPD`."""
 
     method = ScaffPD
-    _fixed = TRUST_ROWS
     _open = WHOLE_SIMPLEX

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.native.facts import refuse_impossible
-from drfl.native.local import Arrays
+from drfl.native.client import Arrays, refuse_impossible
 from drfl.wire import Message, Schema, WireError, validate
 
 

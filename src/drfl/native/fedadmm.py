@@ -21,11 +21,7 @@ from numpy.typing import NDArray
 from drfl import checks
 from drfl.client import Handler, Site
 from drfl.differentiable import ClientLoss
-from drfl.native.base import NativeSession
-from drfl.native.client_loss import loss_of
-from drfl.native.exchange import weighted_mean
-from drfl.native.fedavg import REPLIES
-from drfl.native.local import (
+from drfl.native.client import (
     MODEL,
     NUMBER,
     REQUEST,
@@ -34,10 +30,14 @@ from drfl.native.local import (
     checked,
     end,
     gradients,
+    loss_of,
     needed,
     optional,
     respond,
 )
+from drfl.native.exchange import weighted_mean
+from drfl.native.fedavg import REPLIES
+from drfl.native.session import NativeSession
 from drfl.native.settings import LocalMethod
 from drfl.wire import Message, Schema
 

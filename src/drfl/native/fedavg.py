@@ -17,10 +17,7 @@ from numpy.typing import NDArray
 
 from drfl.client import Handler, Site
 from drfl.differentiable import ClientLoss
-from drfl.native.base import NativeSession
-from drfl.native.client_loss import loss_of
-from drfl.native.exchange import weighted_mean
-from drfl.native.local import (
+from drfl.native.client import (
     MODEL,
     REQUEST,
     Arrays,
@@ -28,9 +25,12 @@ from drfl.native.local import (
     checked,
     end,
     gradients,
+    loss_of,
     needed,
     respond,
 )
+from drfl.native.exchange import weighted_mean
+from drfl.native.session import NativeSession
 from drfl.native.settings import LocalMethod
 from drfl.wire import Message, Schema
 

@@ -16,10 +16,7 @@ from numpy.typing import NDArray
 from drfl import checks
 from drfl.client import Handler, Site
 from drfl.differentiable import ClientLoss
-from drfl.native.base import NativeSession
-from drfl.native.client_loss import loss_of
-from drfl.native.fedavg import REPLIES, FedAvgSession
-from drfl.native.local import (
+from drfl.native.client import (
     NUMBER,
     REQUEST,
     Arrays,
@@ -27,9 +24,12 @@ from drfl.native.local import (
     checked,
     end,
     gradients,
+    loss_of,
     needed,
     respond,
 )
+from drfl.native.fedavg import REPLIES, FedAvgSession
+from drfl.native.session import NativeSession
 from drfl.native.settings import LocalMethod
 from drfl.wire import Message, Schema
 

@@ -24,10 +24,9 @@ from drfl import checks
 from drfl.arrays import Array
 from drfl.client import Handler, Site
 from drfl.differentiable import ClientLoss
-from drfl.native.base import NativeSession
-from drfl.native.client_loss import loss_of
+from drfl.native.client import MODEL, NUMBER, REQUEST, Arrays, checked, loss_of, needed, respond
 from drfl.native.fedavg import step as walk_from_x
-from drfl.native.local import MODEL, NUMBER, REQUEST, Arrays, checked, needed, respond
+from drfl.native.session import NativeSession
 from drfl.native.settings import LocalMethod
 from drfl.wire import Message, Schema
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from drfl import checks
 from drfl.arrays import Array
-from drfl.native.base import NativeSession
+from drfl.native.session import NativeSession
 from drfl.native.settings import Native
 
 # Steps of the weights by default, in units of the mean loss of the zero model: what did well on

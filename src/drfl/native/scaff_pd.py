@@ -34,13 +34,12 @@ from drfl.arrays import Array
 from drfl.client import Handler, Site
 from drfl.native.afl import REPLIES as LOSS_AND_GRADIENT
 from drfl.native.afl import step as loss_and_gradient
-from drfl.native.base import NativeSession
-from drfl.native.client_loss import loss_of
+from drfl.native.client import MODEL, REQUEST, Arrays, Local, checked, loss_of, optional, respond
 from drfl.native.exchange import weighted_mean
 from drfl.native.fedavg import REPLIES as END
-from drfl.native.local import MODEL, REQUEST, Arrays, Local, checked, optional, respond
 from drfl.native.saddle import SaddleMethod, SaddleSession
 from drfl.native.scaffold import corrected
+from drfl.native.session import NativeSession
 from drfl.wire import Message, Schema
 
 TELL, WALK = 1, 2
@@ -167,6 +166,7 @@ class ScaffPD(SaddleMethod):
     strong_convexity: float = 0.0
     averaged: bool = False
     name: ClassVar[str] = "scaff_pd"
+    problem: ClassVar[str] = "drfa"
     handlers: ClassVar[Mapping[str, Handler]] = {
         "scaff_pd": checked(answer, {**REQUEST, **optional({"correction": MODEL})}, REPLIES)
     }

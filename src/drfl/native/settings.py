@@ -12,7 +12,7 @@ from drfl.solvers.base import Session, Solver
 from drfl.wire import Schema
 
 if TYPE_CHECKING:
-    from drfl.native.base import NativeSession
+    from drfl.native.session import NativeSession
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +51,8 @@ class Native(Solver):
     networks: ClassVar[bool] = True
     robust: ClassVar[bool] = False
     """Whether it minimises the worst mixture of the losses, rather than that of the centre."""
+    problem: ClassVar[str] = "erm"
+    """The problem that it solves, by its name in `drfl.named_problems`."""
     noisy: ClassVar[bool] = False
     """Whether the method draws what its steps depend on, so that they fade by default."""
     replies: ClassVar[Mapping[int, Schema]]

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drfl.losses import Loss
-from drfl.native.facts import Facts
-from drfl.native.local import Local
+from drfl.native.client import Facts, Local
 from drfl.native.settings import Native
 
 # A network's steps where the user gives none.
@@ -65,7 +64,7 @@ class StepSizes:
         return float((1.0 + t) ** -self.decay)
 
     def local(self, steps: int, t: int, extra: float = 0.0, shorter: float = 1.0) -> Local:
-        """Local steps after t rounds of them; see `drfl.native.base.NativeSession.local`."""
+        """Local steps after t rounds of them; see `drfl.native.session.NativeSession.local`."""
         size, method = self.method.step_size, self.method
         if size is None and self.smoothness > 0.0:
             size = 1.0 / (shorter * self.smoothness + extra)

@@ -4,8 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from drfl.selection.classifier import DRFLClassifierCV
-    from drfl.selection.regressor import DRFLRegressorCV
+    from drfl.selection.cv import DRFLClassifierCV, DRFLRegressorCV
     from drfl.selection.rules import RULES
     from drfl.selection.search import select
     from drfl.selection.table import GridPoint, Selection
@@ -14,8 +13,8 @@ __all__ = ["RULES", "DRFLClassifierCV", "DRFLRegressorCV", "GridPoint", "Selecti
 
 _HOMES = {
     "RULES": "rules",
-    "DRFLClassifierCV": "classifier",
-    "DRFLRegressorCV": "regressor",
+    "DRFLClassifierCV": "cv",
+    "DRFLRegressorCV": "cv",
     "GridPoint": "table",
     "Selection": "table",
     "select": "search",

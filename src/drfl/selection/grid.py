@@ -17,7 +17,7 @@ from drfl.estimators.base import RobustModel
 from drfl.estimators.choices import Choices
 from drfl.mixture import Mixture
 from drfl.problem import Problem
-from drfl.selection.roster import Roster
+from drfl.selection.clients import Clients
 
 FACTORS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """The default radii are these over the root of the clients' mean number of rows."""
@@ -85,48 +85,42 @@ def with_params(estimator: RobustModel, params: Mapping[str, Any]) -> RobustMode
     return fresh
 
 
-def candidate(estimator: RobustModel, params: Mapping[str, Any], roster: Roster) -> Candidate:
+def candidate(estimator: RobustModel, params: Mapping[str, Any], clients: Clients) -> Candidate:
     """Check one grid point against the estimator and the clients."""
-    choices = with_params(estimator, params)._choices()
-    problem = choices.problem(list(roster.names), roster.totals)
-    radii = [problem.ball_of(label).radius for label in roster.labels]
-    key = json.dumps(essential(problem, roster).to_dict(), sort_keys=True)
+    choices = with_params(estimator, params).checked_parameters()
+    problem = choices.problem(list(clients.names), clients.totals)
+    radii = [problem.ball_of(label).radius for label in clients.labels]
+    key = json.dumps(essential(problem, clients).to_dict(), sort_keys=True)
     return Candidate(dict(params), choices, problem, float(np.mean(radii)), key)
 
 
-def essential(problem: Problem, roster: Roster) -> Problem:
+def essential(problem: Problem, clients: Clients) -> Problem:
     """The same problem without parameters that have no effect.
 
     With radius 0 there are no norm, label cost and support to speak of; one client has one
     weight, and weights without a radius have no norm.
     """
-    balls = {label: _essential_ball(problem.ball_of(label)) for label in roster.labels}
+    balls = {label: _essential_ball(problem.ball_of(label)) for label in clients.labels}
     if all(ball.radius == 0.0 for ball in balls.values()):
         balls = dict.fromkeys(balls, Ball())
     mixture, shared = problem.mixture, problem.shared_ball
-    if len(roster.labels) == 1:
+    if len(clients.labels) == 1:
         mixture, shared = Mixture(), False
     elif mixture.radius == 0.0:
         mixture = replace(mixture, p=1.0)
-    elif mixture.resolve(roster.totals).is_simplex:
+    elif mixture.resolve(clients.totals).is_simplex:
         mixture = Mixture(radius=math.inf)
-    if shared and problem.ball_of(roster.labels[0]).radius > 0.0:
-        return Problem(
-            problem.loss,
-            problem.ball,
-            mixture,
-            fit_intercept=problem.fit_intercept,
-            shared_ball=True,
-        )
-    return Problem(problem.loss, balls, mixture, fit_intercept=problem.fit_intercept)
+    if shared and problem.ball_of(clients.labels[0]).radius > 0.0:
+        return replace(problem, mixture=mixture)
+    return replace(problem, ball=balls, mixture=mixture, shared_ball=False)
 
 
 def _essential_ball(ball: Ball) -> Ball:
-    return ball if ball.radius > 0.0 else Ball(0.0, ball.norm, math.inf, ball.support)
+    return ball if ball.radius > 0.0 else replace(ball, radius=0.0, label_cost=math.inf)
 
 
 def for_clients(
-    problem: Problem, roster: Roster, kept: Sequence[int], names: Sequence[str]
+    problem: Problem, clients: Clients, kept: Sequence[int], names: Sequence[str]
 ) -> Problem:
     """The problem of some of the clients, under other names; weights keep their proportions."""
     mixture, ball = problem.mixture, problem.ball
@@ -135,11 +129,5 @@ def for_clients(
         uniform = np.full(len(kept), 1.0 / len(kept))
         mixture = replace(mixture, center=weights / weights.sum() if weights.any() else uniform)
     if not isinstance(ball, Ball):
-        ball = {name: ball[roster.labels[s]] for s, name in zip(kept, names, strict=True)}
-    return Problem(
-        problem.loss,
-        ball,
-        mixture,
-        fit_intercept=problem.fit_intercept,
-        shared_ball=problem.shared_ball,
-    )
+        ball = {name: ball[clients.labels[s]] for s, name in zip(kept, names, strict=True)}
+    return replace(problem, ball=ball, mixture=mixture)

@@ -15,32 +15,32 @@ class Progress:
     ----------
     verbose : int
         0: nothing is shown.
-    trials : int
+    splits : int
         How many parts the work has.
     word : str
         What a part is called: "fold" or "client left out".
     """
 
-    def __init__(self, verbose: int, trials: int, word: str) -> None:
-        self.verbose, self.trials, self.word = verbose, trials, word
+    def __init__(self, verbose: int, splits: int, word: str) -> None:
+        self.verbose, self.splits, self.word = verbose, splits, word
         self.fits = self.rounds = 0
         self._start, self._rewrites = perf_counter(), sys.stderr.isatty()
 
-    def solved(self, trial: int, rounds: int) -> None:
-        """A fit of a trial is done."""
+    def solved(self, split: int, rounds: int) -> None:
+        """A fit of a split is done."""
         self.fits, self.rounds = self.fits + 1, self.rounds + rounds
         if self._rewrites:
-            self._write(trial, "\r")
+            self._write(split, "\r")
 
-    def scored(self, trial: int) -> None:
-        """All models of a trial have their scores."""
+    def scored(self, split: int) -> None:
+        """All models of a split have their scores."""
         if not self._rewrites:
-            self._write(trial, "\n")
+            self._write(split, "\n")
 
-    def _write(self, trial: int, end: str) -> None:
+    def _write(self, split: int, end: str) -> None:
         if self.verbose:
             line = (
-                f"select: {self.word} {trial + 1} of {self.trials}, {self.fits} fits in "
+                f"select: {self.word} {split + 1} of {self.splits}, {self.fits} fits in "
                 f"{self.rounds} rounds, {perf_counter() - self._start:.1f} s"
             )
             print(line, end=end, file=sys.stderr, flush=True)

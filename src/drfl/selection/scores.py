@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from drfl.arrays import Array
 from drfl.client import Checked, Handler, RefusedError, Site
 from drfl.rows import Rows
-from drfl.selection.parts import PART, Part, some_rows, weights_of
+from drfl.selection.folds import PART, Part, some_rows, weights_of
 from drfl.wire import Field, Message, validate
 
 KIND = "select_score"

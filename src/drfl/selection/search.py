@@ -7,9 +7,9 @@ from typing import Any
 
 from drfl.estimators.base import RobustModel
 from drfl.estimators.checks import seed_of
-from drfl.selection.choose import checked_noise, choose
+from drfl.selection.clients import Clients, sorted_table
+from drfl.selection.cross_validation import checked_noise, choose
 from drfl.selection.grid import with_params
-from drfl.selection.roster import Roster, sorted_table
 from drfl.selection.table import Selection
 
 
@@ -74,12 +74,14 @@ def select(
     _check_estimator(estimator)
     checked_noise(rule, noise_scale)
     reader = with_params(estimator, {})
-    reader._choices()
-    table = sorted_table(reader._read(X, y, clients, sample_weight))
-    roster = Roster.of(table, reader._targets(table.y), named=clients is not None)
+    reader.checked_parameters()
+    table = sorted_table(reader.read_rows(X, y, clients, sample_weight))
+    taking_part = Clients.of(table, reader.model_targets(table.y), named=clients is not None)
     seed = seed_of(random_state)
     settings: dict[str, Any] = {"rule": rule, "folds": folds, "noise_scale": noise_scale}
-    found = choose(estimator, roster, grid=grid, random_state=seed, verbose=verbose, **settings)
+    found = choose(
+        estimator, taking_part, grid=grid, random_state=seed, verbose=verbose, **settings
+    )
     chosen: Any = with_params(estimator, found.best_params)
     chosen.fit(X, y, clients=clients, sample_weight=sample_weight)
     settings["seed"] = seed
@@ -87,8 +89,7 @@ def select(
 
 
 def _check_estimator(estimator: Any) -> None:
-    solved = isinstance(estimator, RobustModel) and type(estimator)._fit is RobustModel._fit
-    if not solved or "grid" in estimator.get_params(deep=False):
+    if not (isinstance(estimator, RobustModel) and estimator.proves):
         raise TypeError(
             "estimator must be a DRFLClassifier, a DRFLRegressor or one of drfl.baselines, got "
             f"{type(estimator).__name__}"

@@ -1,13 +1,19 @@
-"""What a selection gives back: a table, the choice, the reason, the fitted estimator."""
+"""What a selection gives back: a table from scores and fits, the choice, the reason, the model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from drfl.arrays import Array
 from drfl.estimators.base import RobustModel
+from drfl.selection.clients import Clients
+from drfl.selection.grid import Candidate
+from drfl.selection.path import Fit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,3 +133,69 @@ class Selection(Choice):
 
     estimator: RobustModel
     settings: dict[str, Any] = field(default_factory=dict)
+
+
+def summarise(
+    candidates: Sequence[Candidate],
+    clients: Clients,
+    scores: Array,
+    fits: Sequence[Sequence[Fit]],
+    erm: int,
+) -> list[GridPoint]:
+    """A row for every grid point.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        The grid points.
+    clients : Clients
+        Who the clients are.
+    scores : array of shape (points, splits, clients)
+        NaN where a client was not scored.
+    fits : sequence of sequences of Fit
+        Those of every point, of all splits and models.
+    erm : int
+        The point that is ERM; -1: none is called so.
+    """
+    return [
+        _point(candidate, clients, scores[k], fits[k], _note(k, candidates, fits[k], erm))
+        for k, candidate in enumerate(candidates)
+    ]
+
+
+def _point(
+    candidate: Candidate, clients: Clients, scores: Array, fits: Sequence[Fit], note: str
+) -> GridPoint:
+    q = candidate.problem.mixture.resolve(clients.totals).weights
+    scored = ~np.isnan(scores)
+    # A score of every fold; or of every client, which a split left out.
+    each = scores @ q if scored.all() else scores[scored]
+    by_client = np.nanmean(scores, axis=0)
+    worst = int(np.argmin(by_client))
+    return GridPoint(
+        params=candidate.params,
+        mean=float(each.mean()),
+        standard_error=float(each.std(ddof=1) / np.sqrt(len(each))),
+        client_scores=dict(zip(clients.labels, by_client.tolist(), strict=True)),
+        worst_client=clients.labels[worst],
+        worst_score=float(by_client[worst]),
+        rounds=sum(fit.rounds for fit in fits),
+        note=note,
+    )
+
+
+def _note(k: int, candidates: Sequence[Candidate], fits: Sequence[Fit], erm: int) -> str:
+    notes = ["ERM"] if k == erm else []
+    sources = {fit.source for fit in fits}
+    if k not in sources:
+        reasons = " or ".join(sorted({fit.reason for fit in fits}))
+        notes.append(f"as {_describe(candidates, sources)}: {reasons}")
+    short = [fit for fit in fits if fit.short]
+    if short:
+        gap = max(fit.result.gap for fit in short)
+        notes.append(f"{len(short)} of {len(fits)} fits short of tol, largest proved gap {gap:.1e}")
+    return "; ".join(notes)
+
+
+def _describe(candidates: Sequence[Candidate], numbers: set[int]) -> str:
+    return " and ".join(describe(candidates[k].params) for k in sorted(numbers))

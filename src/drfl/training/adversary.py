@@ -130,7 +130,7 @@ def attack(model: Model, k: int, name: str, file: FileRows) -> AttackHere:
     """What the adversary does to a client's file at the k-th linear model."""
     shift, scale = model.scaling(file.X)
     assert file.y is not None
-    rows = Rows(file.X, _signs(model, k, file.y), shift=shift, scale=scale)
+    rows = Rows(file.X, model.target_of(k, file.y), shift=shift, scale=scale)
     ball = model.problem.ball_of(name)
     oracle = make_oracle(rows, model.problem.loss, ball)
     w, b = model.coef[k], float(model.intercept[k])
@@ -180,13 +180,6 @@ def worst_weights(model: Model, k: int, attacks: Mapping[str, Attack]) -> dict[s
         q = model.problem.mixture.resolve(sizes).worst_weights(losses)
         return dict(zip(names, q.tolist(), strict=True))
     return {name: trained[name].weights[k] for name in attacks if name in trained}
-
-
-def _signs(model: Model, k: int, y: Array) -> Array:
-    classes = model.target.classes
-    if classes is None:
-        return y
-    return np.where(y == (1 if len(classes) == 2 else k), 1.0, -1.0)
 
 
 def _target(model: Model, value: float) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import Client, RefusedError
+from drfl.metrics import METRICS, class_metrics, number_metrics
 from drfl.models import Model
 from drfl.models.plain import from_plain, to_plain
 from drfl.models.rows import FileRows
@@ -19,7 +20,6 @@ from drfl.privacy import SpentError, meaning_of, release_metric
 from drfl.tables import Number
 from drfl.training.data_request import array_text, text_array
 from drfl.training.federation import Federation
-from drfl.training.metrics import METRICS, metric_names, metrics
 from drfl.wire import Field, Message, Schema, WireError, reply_kind, validate
 
 EVALUATE = "evaluate"
@@ -32,7 +32,10 @@ REQUEST = {
 REPLY = {
     "rows": Field("int64"),
     # Without a row of either class there is no AUC; a ledger that is used up gives no number.
-    **{name: Field("float64", ("L",), finite=False, optional=True) for name in METRICS},
+    **{
+        name: Field("float64", ("L",), finite=False, optional=True)
+        for name in sum(METRICS.values(), ())
+    },
 }
 
 
@@ -106,10 +109,10 @@ def scored(model: Model, rows: FileRows, level: float, repeats: int, seed: int) 
     if model.target.classes is None:
         y = model.target.shift + model.target.scale * y
     if level == 0.0:
-        return metrics(model, model.scores(rows.X), y)
+        return measured(model, model.scores(rows.X), y)
     rng = np.random.default_rng(seed)
     draws = [
-        metrics(model, model.scores(noisy(model, rows.X, level, rng)), y) for _ in range(repeats)
+        measured(model, model.scores(noisy(model, rows.X, level, rng)), y) for _ in range(repeats)
     ]
     return {name: float(np.mean([draw[name] for draw in draws])) for name in draws[0]}
 
@@ -141,7 +144,7 @@ def evaluate(
     found = {}
     for name, reply in replies.items():
         validate(reply, reply_kind(EVALUATE), 0, REPLY, {"L": len(noise)})
-        told = {key: reply.arrays[key] for key in metric_names(model) if key in reply.arrays}
+        told = {key: reply.arrays[key] for key in METRICS[model.target.task] if key in reply.arrays}
         if not told or int(reply.arrays["rows"]) < 1:
             raise WireError(f"client {name!r} told no metric of the model")
         found[name] = [
@@ -183,3 +186,10 @@ def guarded_metrics(model: Model, client: Client, scores: Array, y: Array) -> di
         "mse": scale**2 * told("mse", np.square(error)),
         "mae": scale * told("mae", np.abs(error)),
     }
+
+
+def measured(model: Model, scores: Array, y: Array) -> dict[str, float]:
+    """Of scores (N, K) for positions of classes, or for targets in their own units (N,)."""
+    if model.target.classes is None:
+        return number_metrics(scores[:, 0] - y)
+    return class_metrics(scores, y)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from drfl.client import Party, RemoteClient
 from drfl.engines import Engine
-from drfl.selection.parts import copy_name
+from drfl.selection.folds import copy_name
 from drfl.tables.encoding import Encoding
 from drfl.training.binding import binding_of
 from drfl.wire import Failure, Message

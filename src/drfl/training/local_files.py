@@ -8,7 +8,7 @@ from urllib.parse import quote
 from drfl.client import Party
 from drfl.engines import Engine
 from drfl.privacy import Guard, guard_line
-from drfl.selection.parts import copy_name
+from drfl.selection.folds import copy_name
 from drfl.tables.encoding import Encoding
 from drfl.training.federation import Federation
 from drfl.training.run_folder import RunFolder

@@ -14,6 +14,7 @@ from drfl._registry import listed, lookup
 from drfl.ball import Ball
 from drfl.losses import LOSSES, Loss, make_loss
 from drfl.mixture import Mixture
+from drfl.named_problems import NAMED_PROBLEMS, restated
 from drfl.privacy import Guard
 from drfl.problem import Problem
 from drfl.solvers import Solver, make_solver
@@ -65,7 +66,7 @@ def make_problem(settings: Settings, agreement: Agreement) -> Problem:
         label_cost=settings["label_cost"],
         support=_support(settings["support"], agreement),
     )
-    balls = [replace_radius(ball, radius) for radius in radii]
+    balls = [replace(ball, radius=radius) for radius in radii]
     one = len(set(radii)) == 1
     return Problem(
         _loss(settings, task),
@@ -73,29 +74,6 @@ def make_problem(settings: Settings, agreement: Agreement) -> Problem:
         _mixture(settings, task, len(names)),
         fit_intercept=settings["fit_intercept"],
     )
-
-
-def replace_radius(ball: Ball, radius: float) -> Ball:
-    """The same ball with another radius."""
-    return Ball(radius, ball.norm, ball.label_cost, ball.support)
-
-
-def with_radii(problem: Problem, radius: float) -> Problem:
-    """The same problem with one radius for all clients."""
-    balls = problem.ball
-    if isinstance(balls, Ball):
-        return _with_ball(problem, replace_radius(balls, radius))
-    return _with_ball(problem, {name: replace_radius(b, radius) for name, b in balls.items()})
-
-
-def with_mixture_radius(problem: Problem, radius: float) -> Problem:
-    """The same problem with another radius of the weights."""
-    mixture = replace(problem.mixture, radius=radius)
-    return Problem(problem.loss, problem.ball, mixture, fit_intercept=problem.fit_intercept)
-
-
-def _with_ball(problem: Problem, ball: Ball | Mapping[str, Ball]) -> Problem:
-    return Problem(problem.loss, ball, problem.mixture, fit_intercept=problem.fit_intercept)
 
 
 def _radii(settings: Settings, names: Sequence[str], rows: Sequence[int]) -> list[float]:
@@ -159,12 +137,7 @@ def _support(bounds: Mapping[str, tuple[float, float]], agreement: Agreement) ->
     return Box(low, high, y_low, y_high)
 
 
-EXACT = {
-    "erm": "empirical risk minimisation: rows and weights are trusted",
-    "afl": "agnostic federated learning: the weights are uncertain, rows are trusted",
-    "drfa": "the worst client alone counts, rows are trusted",
-    "wafl": "one ball around the mixture of all clients",
-}
+EXACT = {name: problem.text for name, problem in NAMED_PROBLEMS.items()}
 """Problems solved to a proved optimum."""
 
 NATIVE = {
@@ -188,37 +161,12 @@ def known_methods() -> list[str]:
 
 def stated(name: str, problem: Problem, rows: Sequence[int], seed: int) -> tuple[Problem, Solver]:
     """The problem and the solver of a method, for clients with so many rows."""
-    trusted = with_radii(problem, 0.0)
-    if name == "erm":
-        return with_mixture_radius(trusted, 0.0), make_solver("bundle")
-    if name == "afl":
-        return trusted, make_solver("bundle")
-    if name == "drfa":
-        return with_mixture_radius(trusted, math.inf), make_solver("bundle")
-    if name == "wafl":
-        return _shared(problem, rows), make_solver("bundle")
+    if name in EXACT:
+        return restated(problem, name, rows), make_solver("bundle")
     from drfl.native import METHODS
 
-    kind = METHODS[NATIVE[name]]
-    radius = {"drfa": math.inf, "scaff_pd": math.inf}.get(kind.name, trusted.mixture.radius)
-    return with_mixture_radius(trusted, radius if kind.robust else 0.0), kind(seed=seed)
-
-
-def _shared(problem: Problem, rows: Sequence[int]) -> Problem:
-    """One ball around the mixture; its radius is that of the clients' balls, or their mean."""
-    balls = [problem.ball] if isinstance(problem.ball, Ball) else list(problem.ball.values())
-    weights = rows if len(balls) == len(rows) else [1] * len(balls)
-    pairs = zip(balls, weights, strict=True)
-    radius = sum(ball.radius * weight for ball, weight in pairs) / sum(weights)
-    certain = with_mixture_radius(problem, 0.0)
-    ball = replace_radius(balls[0], radius)
-    return Problem(
-        certain.loss,
-        ball,
-        certain.mixture,
-        fit_intercept=certain.fit_intercept,
-        shared_ball=len(rows) > 1,
-    )
+    method = METHODS[NATIVE[name]]
+    return restated(problem, method.problem, rows), method(seed=seed)
 
 
 COMPARED = ("erm", "afl", "drfa")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from drfl.selection.choose import choose
-from drfl.selection.roster import Roster
+from drfl.selection.clients import Clients
+from drfl.selection.cross_validation import choose
 from drfl.training.train import Training
 
 
@@ -32,10 +32,10 @@ def _selection(training: Training) -> dict[str, Any]:
         training.federation.place(agreement, positive, folds=True, copy=copy)
         for positive, copy in zip(targets, copies, strict=True)
     ]
-    roster = Roster(training.federation.names, rows, np.array(rows, dtype=np.float64), groups)
+    clients = Clients(training.federation.names, rows, np.array(rows, dtype=np.float64), groups)
     found = choose(
         _estimator(training),
-        roster,
+        clients,
         rule=settings["select"],
         folds=settings["folds"],
         noise_scale=settings["noise_scale"],

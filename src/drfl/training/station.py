@@ -19,7 +19,7 @@ from drfl.privacy import Guard, Ledger, file_key, release_sums
 from drfl.privacy.refusals import require_enough
 from drfl.rows import Rows
 from drfl.selection import scores
-from drfl.selection.parts import PART, on_parts
+from drfl.selection.folds import PART, on_parts
 from drfl.solvers import SOLVERS, solver_class
 from drfl.tables import TableError
 from drfl.tables.encoding import Encoding
@@ -217,7 +217,7 @@ def _sorted(name: str, X: Any, y: Array) -> tuple[Any, Array, Array | None]:
     """Rows in the order in which a selection divides them, equal ones as one with a weight."""
     # A site that takes part in no selection does without scikit-learn.
     from drfl.estimators.table import Table
-    from drfl.selection.roster import sorted_table
+    from drfl.selection.clients import sorted_table
 
     ones, member = np.ones(len(y)), np.zeros(len(y), dtype=np.intp)
     rows = sorted_table(Table(X, y, ones, member, np.array([name])))

@@ -13,6 +13,7 @@ import numpy as np
 
 from drfl.client import Party
 from drfl.models import Certificate, ClientPart, Model, write_model
+from drfl.one_vs_rest import positives
 from drfl.problem import Problem
 from drfl.result import Record, Result
 from drfl.run import solve
@@ -197,7 +198,7 @@ class Training:
         classes = self.agreement.target.classes
         if classes is None:
             return [None]
-        return [1] if len(classes) == 2 else list(range(len(classes)))
+        return list(positives(len(classes)))
 
     def outcome(self, name: str, results: Sequence[Result], problem: Problem) -> dict[str, Any]:
         """How a method did, on the clients' own rows."""

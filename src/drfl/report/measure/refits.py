@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,13 +13,14 @@ from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.mixture import Mixture
 from drfl.models import Model
+from drfl.named_problems import NAMED_PROBLEMS, restated
 from drfl.problem import Problem
 from drfl.report.measure.sample import Fit, Sample, metrics, refit
 from drfl.tables import Number
 
 Json = dict[str, Any]
 
-METHODS = ("local", "pooled", "erm", "afl", "drfa", "wafl")
+METHODS = ("local", "pooled", *NAMED_PROBLEMS)
 FACTORS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 LEVEL = 0.9
 
@@ -44,40 +44,26 @@ def bootstrap(
 
 def comparisons(model: Model, data: Mapping[str, Sample], methods: Sequence[str]) -> Iterator[Json]:
     """Other methods on the same rows, by what their problems are."""
+    rows = [len(sample.y) for sample in data.values()]
     for method in methods:
         if method == "local":
             fits = {name: _alone(model, name, sample) for name, sample in data.items()}
         elif method == "pooled":
             fits = dict.fromkeys(data, _alone(model, "all", _together(data)))
         else:
-            fits = dict.fromkeys(data, refit(model, stated(method, model.problem, data), data))
+            fits = dict.fromkeys(data, refit(model, restated(model.problem, method, rows), data))
         scores = {n: metrics(model, fits[n].coef, fits[n].intercept, s) for n, s in data.items()}
         gap = max(result.gap for fit in fits.values() for result in fit.results)
         yield {"kind": "comparison", "method": method, "clients": scores, "gap": gap}
 
 
-def stated(method: str, problem: Problem, data: Mapping[str, Sample]) -> Problem:
-    """The problem of a method: erm trusts rows and weights, afl and drfa rows alone."""
-    certain = replace(problem.mixture, radius=0.0)
-    if method == "wafl":
-        radii = [problem.ball_of(name).radius for name in data]
-        ball = _resized(problem.ball_of(next(iter(data))), float(np.mean(radii)))
-        return _with(problem, ball, certain, shared_ball=len(data) > 1)
-    mixture = {
-        "erm": certain,
-        "afl": problem.mixture,
-        "drfa": replace(problem.mixture, radius=math.inf),
-    }[method]
-    return _with(with_radii(problem, 0.0), with_radii(problem, 0.0).ball, mixture)
-
-
 def with_radii(problem: Problem, factor: float) -> Problem:
     """The same problem with all radii multiplied."""
-    balls = problem.ball
-    if isinstance(balls, Ball):
-        return _with(problem, _resized(balls, factor * balls.radius), problem.mixture)
-    resized = {name: _resized(ball, factor * ball.radius) for name, ball in balls.items()}
-    return _with(problem, resized, problem.mixture)
+    if isinstance(problem.ball, Ball):
+        return replace(problem, ball=replace(problem.ball, radius=factor * problem.ball.radius))
+    balls = problem.ball.items()
+    scaled = {name: replace(ball, radius=factor * ball.radius) for name, ball in balls}
+    return replace(problem, ball=scaled)
 
 
 def noises(
@@ -126,8 +112,9 @@ def _noisy(
 
 def _alone(model: Model, name: str, sample: Sample) -> Fit:
     """ERM on the rows of one client."""
-    ball = _resized(_any_ball(model.problem), 0.0)
-    return refit(model, _with(model.problem, ball, Mixture()), {name: sample})
+    ball = _any_ball(model.problem)
+    one = replace(model.problem, ball=ball, mixture=Mixture(), shared_ball=False)
+    return refit(model, restated(one, "erm", [1]), {name: sample})
 
 
 def _together(data: Mapping[str, Sample]) -> Sample:
@@ -141,12 +128,3 @@ def _together(data: Mapping[str, Sample]) -> Sample:
 def _any_ball(problem: Problem) -> Ball:
     balls = problem.ball
     return balls if isinstance(balls, Ball) else next(iter(balls.values()))
-
-
-def _resized(ball: Ball, radius: float) -> Ball:
-    return Ball(radius, ball.norm, ball.label_cost, ball.support)
-
-
-def _with(problem: Problem, ball: Any, mixture: Mixture, shared_ball: bool = False) -> Problem:
-    intercept = problem.fit_intercept
-    return Problem(problem.loss, ball, mixture, fit_intercept=intercept, shared_ball=shared_ball)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import Client
+from drfl.metrics import class_metrics, number_metrics
 from drfl.models import Model
 from drfl.problem import Problem
 from drfl.result import Result
@@ -49,20 +51,12 @@ class Sample:
         )
 
 
-def signs(model: Model, k: int, y: Array) -> Array:
-    """The target of the k-th linear model."""
-    classes = model.target.classes
-    if classes is None:
-        return y
-    return np.where(y == (1 if len(classes) == 2 else k), 1.0, -1.0)
-
-
 def clients_of(model: Model, k: int, data: Mapping[str, Sample]) -> list[Client]:
     """The clients of the k-th linear model, scaled as in the training."""
     clients = []
     for name, sample in data.items():
         shift, scale = model.scaling(sample.X)
-        y = signs(model, k, sample.y)
+        y = model.target_of(k, sample.y)
         clients.append(
             Client(name, sample.X, y, sample_weight=sample.weight, shift=shift, scale=scale)
         )
@@ -93,24 +87,10 @@ def refit(model: Model, problem: Problem, data: Mapping[str, Sample], tol: float
 
 def metrics(model: Model, coef: Array, intercept: Array, sample: Sample) -> dict[str, float]:
     """How well linear models of scaled features predict, by the names that `drfl` uses."""
-    from sklearn.metrics import accuracy_score, recall_score, roc_auc_score  # late: slow to load
-
     shift, scale = model.scaling(sample.X)
     u = coef / scale
     z = np.asarray(sample.X @ u.T) + (intercept - u @ shift)
     if model.target.classes is None:
-        error = model.target.scale * (z[:, 0] - sample.y)
-        return {"mse": float(np.mean(error**2)), "mae": float(np.mean(np.abs(error)))}
-    present = np.unique(sample.y)
-    found = model.positions(z)
-    recall = recall_score(sample.y, found, labels=present, average="macro")
-    right = {
-        "accuracy": float(accuracy_score(sample.y, found)),
-        "balanced_accuracy": float(recall),
-    }
-    if len(present) < 2:
-        return right
-    if z.shape[1] == 1:
-        return right | {"auc": float(roc_auc_score(sample.y == 1, z[:, 0]))}
-    areas = [roc_auc_score(sample.y == k, z[:, int(k)]) for k in present]
-    return right | {"auc": float(np.mean(areas))}
+        return number_metrics(model.target.scale * (z[:, 0] - sample.y))
+    found = class_metrics(z, sample.y)
+    return {name: value for name, value in found.items() if not math.isnan(value)}

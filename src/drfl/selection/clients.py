@@ -11,11 +11,11 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.client import Party
 from drfl.estimators.table import Table
-from drfl.selection.parts import copy_name
+from drfl.selection.folds import copy_name
 
 
 @dataclass(frozen=True)
-class Roster:
+class Clients:
     """The clients of a selection, wherever their rows are.
 
     Attributes
@@ -44,7 +44,7 @@ class Roster:
         return [str(name) for name in self.names]
 
     @classmethod
-    def of(cls, table: Table, targets: Sequence[Array], *, named: bool) -> Roster:
+    def of(cls, table: Table, targets: Sequence[Array], *, named: bool) -> Clients:
         """The clients of a table, with the target of each of the K models."""
         table_rows = np.bincount(table.member, minlength=len(table.names))
         copies: Sequence[int | None] = [None] if len(targets) == 1 else range(len(targets))

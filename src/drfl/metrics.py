@@ -1,4 +1,4 @@
-"""How good predictions are."""
+"""How good predictions are: of scores (N, K) for classes, or of errors for numbers."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.models import Model
+from drfl.one_vs_rest import decided
 
-METRICS = ("accuracy", "balanced_accuracy", "auc", "mse", "mae")
-"""All that may be told."""
-
-
-def metric_names(model: Model) -> tuple[str, ...]:
-    """Those that fit a model."""
-    return METRICS[3:] if model.target.classes is None else METRICS[:3]
+METRICS: dict[str, tuple[str, ...]] = {
+    "classification": ("accuracy", "balanced_accuracy", "auc"),
+    "regression": ("mse", "mae"),
+}
+"""What is told of a model, by task."""
 
 
-def metrics(model: Model, scores: Array, y: Array) -> dict[str, float]:
-    """Of scores (N, K) for positions of classes, or for targets in their own units (N,)."""
-    if model.target.classes is None:
-        error = scores[:, 0] - y
-        return {"mse": float(np.mean(error**2)), "mae": float(np.mean(np.abs(error)))}
-    right = model.positions(scores) == y
-    present = [k for k in range(len(model.target.classes)) if (y == k).any()]
+def class_metrics(scores: Array, y: Array) -> dict[str, float]:
+    """Of scores (N, K) for rows whose classes are at the positions y (N,)."""
+    right = decided(scores) == y
+    present = np.unique(y).astype(int).tolist()
     return {
         "accuracy": float(right.mean()),
         "balanced_accuracy": float(np.mean([right[y == k].mean() for k in present])),
         "auc": _mean_auc(scores, y, present),
     }
+
+
+def number_metrics(error: Array) -> dict[str, float]:
+    """Of errors in the units of the target (N,)."""
+    return {"mse": float(np.mean(error**2)), "mae": float(np.mean(np.abs(error)))}
 
 
 def auc(scores: Array, positive: NDArray[np.bool_]) -> float:
@@ -50,7 +50,7 @@ def auc(scores: Array, positive: NDArray[np.bool_]) -> float:
 
 
 def _mean_auc(scores: Array, y: Array, present: list[int]) -> float:
-    """With more than two classes, the mean over each against the rest."""
+    """With more than two classes, the mean over each against the rest; NaN if there is one."""
     if scores.shape[1] == 1:
         return auc(scores[:, 0], y == 1)
     if len(present) < 2:

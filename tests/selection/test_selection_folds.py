@@ -11,8 +11,7 @@ from scipy import sparse
 from drfl import Ball, Client, Mixture, Policy, Problem, solve
 from drfl.client import Site
 from drfl.engines import SerialEngine
-from drfl.selection.parts import BALL, PART, Part, fold_numbers, on_parts
-from drfl.selection.window import Window
+from drfl.selection.folds import BALL, PART, FoldEngine, Part, fold_numbers, on_parts
 from drfl.solvers.bundle import Bundle
 from drfl.wire import Failure, Message
 
@@ -73,7 +72,7 @@ def test_a_run_through_a_window_is_a_run_on_the_training_rows(placed, form):
     problem = Problem("hinge", Ball(0.05, label_cost=0.7), Mixture("proportional", radius=0.3))
     engine = SerialEngine(debug=True)
     engine.start(clients, SHELL, on_parts(Bundle.handlers))
-    seen = solve(problem, clients, engine=Window(engine, parts), tol=1e-5)
+    seen = solve(problem, clients, engine=FoldEngine(engine, parts), tol=1e-5)
     alone = solve(problem, [training(c, parts[c.name]) for c in clients], tol=1e-5)
     np.testing.assert_array_equal(seen.coef, alone.coef)
     assert seen.objective == alone.objective
@@ -94,7 +93,7 @@ def disguised(client, form):
 def test_radius_and_label_cost_come_with_the_messages(placed):
     engine = SerialEngine()
     engine.start(placed, SHELL, on_parts(Bundle.handlers))
-    window = Window(engine, {c.name: Part(0, 1, 0) for c in placed})
+    window = FoldEngine(engine, {c.name: Part(0, 1, 0) for c in placed})
     balls = {c.name: Ball(0.1 * s, label_cost=1.0) for s, c in enumerate(placed)}
     seen = solve(Problem("hinge", balls), placed, engine=window)
     assert seen.objective == solve(Problem("hinge", balls), placed).objective

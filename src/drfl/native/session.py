@@ -1,4 +1,4 @@
-"""What the server halves share: introductions, evaluations, and the way of a round."""
+"""What the server halves share: introductions, evaluations, the way of a round, and its end."""
 
 from __future__ import annotations
 
@@ -11,15 +11,123 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.native import endings
+from drfl.mixture import Mixture
+from drfl.native.client import FACTS, VALUE, Arrays, Facts, Local
 from drfl.native.exchange import messages, usable
-from drfl.native.facts import FACTS, Facts
-from drfl.native.local import VALUE, Arrays, Local
-from drfl.native.report import Report
 from drfl.native.settings import Native
 from drfl.native.steps import StepSizes
 from drfl.problem import Problem
+from drfl.solvers.base import Session, Status, StatusKind
 from drfl.wire import Message, reply_kind
+
+
+def used_up(method: str, *, worse: bool) -> Status:
+    """All rounds were made; ``worse``: and the zero model was better."""
+    advice = "allow more rounds, or compare with solver='bundle'"
+    told = f"how far the optimum is, {method} cannot tell: {advice}"
+    if worse:
+        told = "the model is worse than the zero model: take shorter steps"
+    return Status(StatusKind.MAX_ROUNDS, f"all rounds were made; {told}")
+
+
+def settled(method: str, change: float, rounds: int) -> Status:
+    """The objective hardly changes any more."""
+    return Status(
+        StatusKind.STOPPED,
+        f"the objective changed by less than {change:.1e} (relative) in {rounds} rounds; how far "
+        f"the optimum is, {method} cannot tell",
+    )
+
+
+def diverged(factor: float) -> Status:
+    """The model became ever worse."""
+    return Status.failed(
+        f"the objective is {factor:.1e} times that of the zero model: take shorter steps"
+    )
+
+
+def unintroduced(missing: Sequence[str], rejected: Mapping[str, str]) -> Status:
+    """Some clients gave no usable first answer."""
+    reasons = [f"{name}: {rejected.get(name, 'no answer')}" for name in missing]
+    return Status.failed(f"no usable first answer from {'; '.join(reasons)}")
+
+
+def silent(rounds: int, rejected: Mapping[str, str]) -> Status:
+    """Nobody gives a usable answer any more."""
+    reasons = "".join(f"; {name}: {reason}" for name, reason in rejected.items())
+    return Status.failed(f"no usable answer in {rounds} rounds{reasons}")
+
+
+class Report(Session):
+    """The part of a session that is read; asking and answering is added below."""
+
+    at_zero: float = math.inf
+
+    def __init__(self, problem: Problem, names: Sequence[str], n_features: int) -> None:
+        self.problem, self.names = problem, tuple(names)
+        self.n, self.d = n_features, problem.dimension(n_features)
+        if problem.network is not None:
+            self.n = self.d  # the coefficients are the whole model
+        self.mixture: Mixture | None = None  # resolved when all are known
+        self.returned = np.zeros(self.d)
+        self.losses = np.full(len(names), np.nan)
+        self._objective = math.inf
+        self._rejected: dict[str, str] = {}
+        self._status: Status | None = None
+
+    @property
+    def mix(self) -> Mixture:
+        """The mixture with the weights of these clients."""
+        assert self.mixture is not None
+        return self.mixture
+
+    @property
+    def center(self) -> Array:
+        r""":math:`\hat q` (S,)."""
+        return self.mix.weights
+
+    @property
+    def status(self) -> Status | None:
+        return self._status
+
+    @property
+    def coef(self) -> Array:
+        return self.returned[: self.n]
+
+    @property
+    def intercept(self) -> float:
+        return float(self.returned[self.n :].sum())
+
+    @property
+    def objective(self) -> float:
+        return self._objective
+
+    @property
+    def lower_bound(self) -> float:
+        return 0.0  # no loss is negative; these methods prove no more
+
+    @property
+    def weights(self) -> Array:
+        known = self.mixture is not None
+        return self.mix.worst_weights(self.losses) if known else np.full(len(self.names), np.nan)
+
+    @property
+    def client_losses(self) -> Array:
+        return self.losses
+
+    @property
+    def client_multipliers(self) -> Array:
+        return np.zeros(len(self.names))  # nothing is transported
+
+    @property
+    def rejected(self) -> Mapping[str, str]:
+        return self._rejected
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        known = self.mixture is not None
+        return {"worst_loss": float(self.losses.max())} if known else {}
+
 
 PATIENCE = 3  # so many times first answers are asked for
 SILENCE = 10  # so many rounds without any usable answer end the run
@@ -163,9 +271,9 @@ class NativeSession(Report, Generic[M]):
         if rounds >= self.method.evaluate_every:
             self._before = (self.round, self._objective)
             if abs(before - self._objective) < self.method.stop_change * abs(before):
-                self._status = endings.settled(self.method.name, self.method.stop_change, rounds)
+                self._status = settled(self.method.name, self.method.stop_change, rounds)
         if self._objective > HOPELESS * self.at_zero > 0.0:
-            self._status = endings.diverged(self._objective / self.at_zero)
+            self._status = diverged(self._objective / self.at_zero)
 
     def _end(self) -> None:
         """Say why the run ends, if it does."""
@@ -173,12 +281,12 @@ class NativeSession(Report, Generic[M]):
             return
         if self.mixture is None and self.round >= PATIENCE:
             missing = [name for s, name in enumerate(self.names) if s not in self.known]
-            self._status = endings.unintroduced(missing, self._rejected)
+            self._status = unintroduced(missing, self._rejected)
         elif self._silent >= SILENCE:
-            self._status = endings.silent(self._silent, self._rejected)
+            self._status = silent(self._silent, self._rejected)
         elif self.round >= self.max_rounds:
             worse = self._objective > self.at_zero
-            self._status = endings.used_up(self.method.name, worse=worse)
+            self._status = used_up(self.method.name, worse=worse)
 
     def _read(self, replies: Mapping[str, Message]) -> dict[int, Arrays]:
         """The usable answers; a bad one counts as missing, with its reason."""

@@ -1,4 +1,4 @@
-r"""Each client splits its own rows: a client half that trains on a part of them.
+r"""Each client splits its own rows: an engine and a client half that train on a part of them.
 
 Every request of a method carries two arrays more: which part of the rows it is about, and the
 radius and label cost in force. So the clients are placed once, with all their rows, and every fold
@@ -8,15 +8,16 @@ and every grid point is a matter of messages.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drfl.ball import Ball
-from drfl.client import Checked, Client, Handler, RefusedError, Site
+from drfl.client import Checked, Client, Handler, Party, RefusedError, Site
+from drfl.engines import Answers, Engine
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.wire import Field, Message, WireError, validate_arrays
@@ -157,3 +158,40 @@ def _part_client(site: Site, part: Part) -> Client:
 def copy_name(name: str, copy: int | None) -> str:
     """What a client is called in one of several models that are trained in turns."""
     return name if copy is None else f"{name}/{copy}"
+
+
+class FoldEngine(Engine):
+    """Adds to every message which part of the rows it is about, and with which ball.
+
+    The clients are placed already, with all their rows and the handlers of `on_parts`; starting
+    and closing this engine moves nothing.
+
+    Parameters
+    ----------
+    engine : Engine
+        Where the clients are.
+    parts : mapping of str to Part
+        By client name.
+    """
+
+    name: ClassVar[str] = "folds"
+
+    def __init__(self, engine: Engine, parts: Mapping[str, Part]) -> None:
+        self.engine, self.parts = engine, parts
+        self._balls: dict[str, tuple[float, float]] = {}
+
+    def start(
+        self, clients: Sequence[Party], problem: Problem, handlers: Mapping[str, Handler]
+    ) -> None:
+        balls = {client.name: problem.ball_of(client.name) for client in clients}
+        self._balls = {name: (ball.radius, ball.label_cost) for name, ball in balls.items()}
+
+    def map(self, messages: Mapping[str, Message], deadline: float | None) -> Answers:
+        return self.engine.map({s: self._seen(s, m) for s, m in messages.items()}, deadline)
+
+    def _seen(self, name: str, message: Message) -> Message:
+        more = {PART: self.parts[name].array, BALL: np.array(self._balls[name])}
+        return Message(message.kind, message.round, {**message.arrays, **more})
+
+    def close(self) -> None:
+        self._balls = {}

@@ -1,0 +1,45 @@
+"""Several classes as linear models: one for two classes, else one for each against the rest.
+
+Scores are (N, K) with K models, that is one column for two classes; classes are positions 0, 1, ...
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.arrays import Array
+
+
+def positives(classes: int) -> list[int]:
+    """The class that +1 means, for every model."""
+    return [1] if classes == 2 else list(range(classes))
+
+
+def margin_target(codes: Array, positive: int) -> Array:
+    """+1 for rows of the class, -1 for the rest (N,)."""
+    return np.where(codes == positive, 1.0, -1.0)
+
+
+def decided(scores: Array) -> NDArray[np.intp]:
+    """The predicted classes (N,): the largest score; with one model, whether it is positive."""
+    if scores.shape[1] == 1:
+        return np.asarray(scores[:, 0] > 0.0, dtype=np.intp)
+    return np.asarray(scores.argmax(axis=1), dtype=np.intp)
+
+
+def probabilities(scores: Array) -> Array:
+    r"""Those of the classes, from log-odds: :math:`1/(1+e^{-z})`, divided by their sum.
+
+    Examples
+    --------
+    >>> probabilities(np.array([[0.0]])).tolist()
+    [[0.5, 0.5]]
+    """
+    if scores.shape[1] == 1:
+        scores = np.column_stack([-scores, scores])
+        return np.asarray(np.exp(-np.logaddexp(0.0, -scores)))
+    # Subtracting the largest logarithm keeps a row of tiny probabilities from being 0/0.
+    logs = -np.logaddexp(0.0, -scores)
+    odds = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True))

@@ -1,0 +1,257 @@
+"""Train on parts of the clients' rows, let them score what was held out, and follow a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from drfl._registry import lookup
+from drfl.arrays import Array
+from drfl.checks import number, whole
+from drfl.client import Party
+from drfl.engines import Engine, make_engine
+from drfl.estimators import checks
+from drfl.estimators.base import RobustModel
+from drfl.estimators.path import LOCAL, make_solver, solver_name
+from drfl.selection import scores
+from drfl.selection.clients import Clients
+from drfl.selection.folds import FoldEngine, Part, on_parts
+from drfl.selection.grid import Candidate, candidate, for_clients, grid_points
+from drfl.selection.path import Fit, follow
+from drfl.selection.progress import Progress
+from drfl.selection.rules import RULES, Evidence
+from drfl.selection.table import Choice, summarise
+from drfl.selection.warm import WarmBundle
+from drfl.solvers import Solver
+from drfl.solvers.bundle import Bundle
+from drfl.wire import Failure, WireError
+
+
+@dataclass(frozen=True)
+class Split:
+    """Train on some clients, score on some.
+
+    Attributes
+    ----------
+    trained, scored : tuple of int
+        The numbers of the clients.
+    parts : tuple of Part
+        How each client divides its rows.
+    """
+
+    trained: tuple[int, ...]
+    scored: tuple[int, ...]
+    parts: tuple[Part, ...]
+
+
+def folds_of_everyone(n_clients: int, folds: int, seed: int) -> list[Split]:
+    """Every client holds out one fold after the other."""
+    everyone, seeds = tuple(range(n_clients)), _seeds(n_clients, seed)
+    return [
+        Split(everyone, everyone, tuple(Part(fold, folds, s) for s in seeds))
+        for fold in range(folds)
+    ]
+
+
+def one_client_out(n_clients: int) -> list[Split]:
+    """Train on all clients but one and score on that one, with all their rows."""
+    everyone, whole = range(n_clients), tuple(Part(0, 1, 0) for _ in range(n_clients))
+    return [Split(tuple(s for s in everyone if s != out), (out,), whole) for out in everyone]
+
+
+def _seeds(n_clients: int, seed: int) -> list[int]:
+    return [int(s) for s in np.random.SeedSequence(seed).generate_state(n_clients)]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Clients placed once for candidates that differ in radii, label costs and weights alone.
+
+    Attributes
+    ----------
+    clients : Clients
+        Who takes part.
+    candidates : dict of int to Candidate
+        By number, in the order of the path.
+    noise : float
+        The standard deviation of the noise on held-out rows.
+    """
+
+    clients: Clients
+    candidates: Mapping[int, Candidate]
+    noise: float
+
+    def run(
+        self, splits: Sequence[Split], progress: Progress
+    ) -> tuple[Array, list[list[dict[int, Fit]]]]:
+        """Scores (points, splits, clients), NaN where none is, and fits by split and model."""
+        first = next(iter(self.candidates.values()))
+        found = np.full((len(self.candidates), len(splits), len(self.clients.names)), np.nan)
+        placed = self.clients.groups
+        fits: list[list[dict[int, Fit]]] = []
+        wish = first.choices.engine
+        with make_engine("serial" if wish is None else wish) as engine:
+            solver = self._solver()
+            handlers = {**on_parts(solver.handlers), **scores.HANDLERS}
+            engine.start([client for group in placed for client in group], first.shell, handlers)
+            for number, split in enumerate(splits):
+                solved = partial(progress.solved, number)
+                fits.append([self._path(group, split, solver, engine, solved) for group in placed])
+                self._score(placed, split, fits[-1], engine, found[:, number])
+                progress.scored(number)
+        return found, fits
+
+    def _solver(self) -> Solver:
+        """The local method where the estimator would take it, otherwise the bundle method."""
+        choices = next(iter(self.candidates.values())).choices
+        if solver_name(choices, named=self.clients.named) == LOCAL:
+            return make_solver(LOCAL, choices)
+        return WarmBundle(Bundle(curvature=choices.curvature))
+
+    def _path(
+        self,
+        clients: Sequence[Party],
+        split: Split,
+        solver: Solver,
+        engine: Engine,
+        solved: Callable[[int], object],
+    ) -> dict[int, Fit]:
+        some = [clients[s] for s in split.trained]
+        names = [client.name for client in some]
+        parts = {clients[s].name: split.parts[s] for s in split.trained}
+        problems = [
+            (number, candidate, for_clients(candidate.problem, self.clients, split.trained, names))
+            for number, candidate in self.candidates.items()
+        ]
+        if isinstance(solver, WarmBundle):
+            solver.forget()  # cuts of other rows
+        return follow(problems, some, solver, FoldEngine(engine, parts), solved)
+
+    def _score(
+        self,
+        placed: Sequence[Sequence[Party]],
+        split: Split,
+        fits: Sequence[Mapping[int, Fit]],
+        engine: Engine,
+        found: Array,
+    ) -> None:
+        """Ask the clients of a split for the scores of all its models, and add them up."""
+        results = [[fit[number].result for fit in fits] for number in self.candidates]
+        coef = np.array([[result.coef for result in models] for models in results])
+        intercept = np.array([[result.intercept for result in models] for models in results])
+        several = len(placed) > 1
+        messages = {
+            group[s].name: scores.request(
+                split.parts[s], coef, intercept, k if several else scores.EVERY_CLASS, self.noise
+            )
+            for k, group in enumerate(placed)
+            for s in split.scored
+        }
+        answers = engine.map(messages, None)
+        for name, failure in answers.failures.items():
+            why = Failure(failure).sentence
+            raise RuntimeError(f"client {name!r} gave no score: {why}")
+        for s in split.scored:
+            replies = [answers.replies[group[s].name] for group in placed]
+            try:
+                found[:, s] = sum(scores.read(reply, len(found)) for reply in replies)
+            except WireError as error:
+                raise RuntimeError(f"client {placed[0][s].name!r} gave no score: {error}") from None
+
+
+ERM = ("radius", "mixture_radius")
+"""With these parameters at 0 a problem is ERM."""
+
+
+def choose(
+    estimator: RobustModel,
+    clients: Clients,
+    *,
+    rule: str,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    folds: int = 5,
+    noise_scale: float | None = None,
+    random_state: Any = None,
+    verbose: int = 1,
+) -> Choice:
+    """What `select` finds out, on clients wherever they are."""
+    noise = checked_noise(rule, noise_scale)
+    folds, shown = whole("folds", folds), checks.verbose_of(verbose)
+    seed = checks.seed_of(random_state)
+    candidates = [candidate(estimator, p, clients) for p in grid_points(grid, clients.totals)]
+    erm = -1
+    if rule == "new_client":
+        erm = _with_erm(estimator, clients, candidates)
+    splits = _splits(rule, clients, folds, seed)
+    word = "client left out" if rule == "new_client" else "fold"
+    with Progress(shown, len(splits), word) as progress:
+        scores, fits = _run(candidates, Stage(clients, {}, noise), splits, progress)
+    points = summarise(candidates, clients, scores, fits, erm)
+    best, reason = RULES[rule](Evidence(points, [c.radius for c in candidates], noise, erm))
+    return Choice(tuple(points), candidates[best].params, reason)
+
+
+def _run(
+    candidates: Sequence[Candidate], whole: Stage, splits: Sequence[Split], progress: Progress
+) -> tuple[Array, list[list[Fit]]]:
+    """Scores (points, splits, clients) and every fit, by point; in stages of one shell each."""
+    scores = np.full((len(candidates), len(splits), len(whole.clients.names)), np.nan)
+    fits: list[list[Fit]] = [[] for _ in candidates]
+    waiting = dict(enumerate(candidates))
+    while waiting:
+        shell = next(iter(waiting.values())).shell
+        own = [k for k, point in waiting.items() if point.shell == shell]
+        own.sort(key=lambda k: candidates[k].order)
+        stage = replace(whole, candidates={k: waiting.pop(k) for k in own})
+        scores[own], found = stage.run(splits, progress)
+        for k in own:
+            fits[k] = [model[k] for split in found for model in split]
+    return scores, fits
+
+
+def _splits(rule: str, clients: Clients, folds: int, seed: int) -> list[Split]:
+    rows = clients.rows
+    if rule == "new_client":
+        if len(rows) < 2:
+            raise ValueError("rule='new_client' leaves one client out: name at least two clients")
+        return one_client_out(len(rows))
+    if folds < 2:
+        raise ValueError(f"folds must be at least 2, got {folds}")
+    least = int(np.argmin(rows))
+    if rows[least] < folds:
+        raise ValueError(
+            f"client {clients.labels[least]!r} cannot split n_samples = {rows[least]} different "
+            f"rows into {folds} folds: take fewer folds"
+        )
+    return folds_of_everyone(len(rows), folds, seed)
+
+
+def _with_erm(estimator: RobustModel, clients: Clients, candidates: list[Candidate]) -> int:
+    """The number of the grid point that is ERM, which is added if there is none."""
+    params = estimator.get_params(deep=False)
+    erm = candidate(estimator, {name: 0.0 for name in ERM if name in params}, clients)
+    for k, other in enumerate(candidates):
+        if other.key == erm.key:
+            return k
+    candidates.append(erm)
+    return len(candidates) - 1
+
+
+def checked_noise(rule: str, scale: Any) -> float:
+    """The deviation of the noise that a rule adds, 0 if it adds none."""
+    lookup("rule", rule, RULES)
+    if rule != "noise":
+        if scale is not None:
+            raise ValueError(
+                f"noise_scale is for rule='noise', not for rule={rule!r}: leave it out"
+            )
+        return 0.0
+    if scale is None:
+        raise ValueError(
+            "rule='noise' needs noise_scale: the standard deviation of the noise that you fear"
+        )
+    return number("noise_scale", scale, above=0.0)
