@@ -11,9 +11,10 @@ from drfl.client import Handler
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver
 from drfl.solvers.bundle import Bundle
-from drfl.solvers.local.desk import KIND, Desk
+from drfl.solvers.local.collect import KIND, RowCollector
+from drfl.solvers.local.gauge_cones import has_cone
 from drfl.solvers.local.lines import has_kernel
-from drfl.solvers.local.session import LocalSession
+from drfl.solvers.local.session import InteriorSession, LocalSession
 from drfl.supports import WholeSpace
 
 LARGEST = 2000  # more coefficients make the linear systems too dear
@@ -41,8 +42,8 @@ class Local(Solver):
     handlers: ClassVar[Mapping[str, Handler]] = Bundle.handlers
 
     def __post_init__(self) -> None:
-        # Each solver has a desk of its own: what a handler keeps must not be found by others.
-        object.__setattr__(self, "handlers", {**Bundle.handlers, KIND: Desk()})
+        # Each solver has a collector of its own: what a handler keeps is not for others to find.
+        object.__setattr__(self, "handlers", {**Bundle.handlers, KIND: RowCollector()})
 
     def start(
         self,
@@ -65,8 +66,9 @@ class Local(Solver):
         flips = problem.loss.task == "classification" and any(
             ball.radius > 0.0 and math.isfinite(ball.label_cost) for ball in balls
         )
-        known = has_kernel(problem.loss, flips=flips)
+        known = has_kernel(problem.loss, flips=flips) and has_cone(problem.norm)
         if not (known and any(ball.radius for ball in balls) and 0 < n_features <= LARGEST):
             return bundle()
-        desk = cast(Desk, self.handlers[KIND])
-        return LocalSession(problem, names, n_features, tol, desk, bundle)
+        collector = cast(RowCollector, self.handlers[KIND])
+        interior = InteriorSession(problem, names, n_features, tol, collector)
+        return LocalSession(interior, bundle)

@@ -6,9 +6,10 @@ The multipliers alpha of the rows' lines are the adversary; they give the lower 
 from __future__ import annotations
 
 import math
-from typing import Self
 
-from drfl.solvers.local.newton import Newton
+from drfl.arrays import Array
+from drfl.solvers.local.iterate import Iterate
+from drfl.solvers.local.newton import NewtonSystem
 
 CORRECTIONS = 3  # after the first one, each a solution with the same factor
 MANY = 1000  # rows from which on a factor is dear enough for them
@@ -18,11 +19,15 @@ NEAR = 0.999  # of the way to the boundary
 LEAST = 0.02  # of the products is aimed at, with curvature
 
 
-class Interior(Newton):
-    """The iterate and its iteration.
+class Interior:
+    """An iteration from a point that has been started or resumed.
 
     Attributes
     ----------
+    iterate : Iterate
+        Where it is.
+    values : (S,)
+        F_s as the method saw it before the last step.
     full, full_q : arrays
         The variables and weights where a whole step would have led.
     products : float
@@ -31,85 +36,71 @@ class Interior(Newton):
         The share of the first point's imbalance of slopes that is left.
     """
 
-    def start(self) -> None:
-        """Begin anew."""
-        super().start()
-        self._begin()
+    values: Array
+    full: Array
+    full_q: Array
 
-    def resume(self, other: Self, mu: float) -> None:
-        """Go on from another problem's point, with other rows whose products are mu."""
-        super().resume(other, mu)
-        self._begin()
-
-    def _begin(self) -> None:
-        self.unmet, self.products = 1.0, self.gap()
-        self.degree = sum(part.degree for part in self.all_parts)
+    def __init__(self, iterate: Iterate) -> None:
+        self.iterate, self.unmet, self.products = iterate, 1.0, iterate.gap()
+        self.degree = sum(part.degree for part in iterate.all_parts)
 
     def step(self) -> float:
         """One iteration; the length of the step, 0 if none is possible."""
-        mu = self.products / self.degree
-        self.assemble()
-        self.solve(0.0)
-        primal, dual = self._reach()
+        at, mu = self.iterate, self.products / self.degree
+        system = NewtonSystem(at)
+        self.values = system.values
+        system.solve(0.0)
+        primal, dual = _reach(at)
         primal, dual = min(primal, 1.0), min(dual, 1.0)
-        sigma = min((max(self.gap(primal, dual), 0.0) / self.products) ** 3, 1.0)
-        if self.tied:  # where equations are not linear, products must not run ahead of them
+        sigma = min((max(at.gap(primal, dual), 0.0) / self.products) ** 3, 1.0)
+        if at.tied:  # where equations are not linear, products must not run ahead of them
             sigma = max(sigma, LEAST)
-        for part in self.all_parts:
+        for part in at.all_parts:
             part.correct(primal * dual)
-        self.solve(sigma * mu)
-        primal, dual = self._recentred(sigma * mu)
+        system.solve(sigma * mu)
+        primal, dual = _recentred(system, sigma * mu)
         if not (math.isfinite(primal) and math.isfinite(dual)):
             return 0.0
-        self._update(primal, dual)
-        self.products = self.gap()
+        self.full, self.unmet = at.xi + system.dxi, (1.0 - dual) * self.unmet
+        self.full_q = at.q if at.weights is None else at.q + at.weights.dq
+        at.advance(system.dxi, system.dz, primal, dual)
+        self.products = at.gap()
         return min(primal, dual)
 
-    def _recentred(self, target: float) -> tuple[float, float]:
-        """Step lengths, after more corrections as long as these make them longer (Gondzio)."""
-        primal, dual = self._reach()
-        for _ in range(CORRECTIONS if len(self.z) >= MANY else 0):
-            if min(primal, dual) >= LONG:
-                break
-            kept = [part.second for part in self.all_parts]
-            longer = min(1.0, primal + LONGER), min(1.0, dual + LONGER)
-            for part in self.parts:
-                part.recentre(*longer, target)
-            for part in self.weight_parts:
-                part.recentre(*longer[::-1], target)
-            self.solve(target)
-            reached = self._reach()
-            if sum(reached) < primal + dual + WORTH:
-                for part, second in zip(self.all_parts, kept, strict=True):
-                    part.second = second
-                self.solve(target)
-                break
-            primal, dual = reached
-        return NEAR * primal, NEAR * dual
 
-    def _reach(self) -> tuple[float, float]:
-        """Step lengths to the boundary, or a little more than 1."""
-        primal, dual = math.inf, math.inf
-        for part in self.parts:
-            own = part.reach()
-            primal, dual = min(primal, own[0]), min(dual, own[1])
-        for part in self.weight_parts:
-            other = part.reach()
-            primal, dual = min(primal, other[1]), min(dual, other[0])
-        if self.tied:
-            primal = dual = min(primal, dual)
-        return min(1.0 / NEAR, primal), min(1.0 / NEAR, dual)
+def _recentred(system: NewtonSystem, target: float) -> tuple[float, float]:
+    """Step lengths, after more corrections as long as these make them longer (Gondzio)."""
+    at = system.point
+    primal, dual = _reach(at)
+    for _ in range(CORRECTIONS if len(at.z) >= MANY else 0):
+        if min(primal, dual) >= LONG:
+            break
+        kept = [part.second for part in at.all_parts]
+        longer = min(1.0, primal + LONGER), min(1.0, dual + LONGER)
+        for part in at.parts:
+            part.recentre(*longer, target)
+        for part in at.weight_parts:
+            part.recentre(*longer[::-1], target)
+        system.solve(target)
+        reached = _reach(at)
+        if sum(reached) < primal + dual + WORTH:
+            for part, second in zip(at.all_parts, kept, strict=True):
+                part.second = second
+            system.solve(target)
+            break
+        primal, dual = reached
+    return NEAR * primal, NEAR * dual
 
-    def _update(self, primal: float, dual: float) -> None:
-        self.full, self.unmet = self.xi + self.dxi, (1.0 - dual) * self.unmet
-        self.full_q = self.q if self.weights is None else self.q + self.weights.dq
-        self.xi = self.xi + primal * self.dxi
-        self.z = self.z + primal * self.dz
-        for part in self.parts:
-            part.update(primal, dual)
-        if self.weights is not None:
-            for cone in self.weights.parts:
-                cone.update(dual, primal)
-            self.weights.update(dual)
-            self.q = self.weights.q
-            self.P = self.stack.mass * self.stack.spread(self.q)
+
+def _reach(at: Iterate) -> tuple[float, float]:
+    """Step lengths to the boundary, or a little more than 1."""
+    primal, dual = math.inf, math.inf
+    for part in at.parts:
+        own = part.reach()
+        primal, dual = min(primal, own[0]), min(dual, own[1])
+    for part in at.weight_parts:
+        other = part.reach()
+        primal, dual = min(primal, other[1]), min(dual, other[0])
+    if at.tied:
+        primal = dual = min(primal, dual)
+    return min(1.0 / NEAR, primal), min(1.0 / NEAR, dual)

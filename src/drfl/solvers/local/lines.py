@@ -10,8 +10,8 @@ from drfl.arrays import Array
 from drfl.losses import Loss
 from drfl.solvers.local.entropy import Entropy
 from drfl.solvers.local.pieces import Pieces
+from drfl.solvers.local.program import Program
 from drfl.solvers.local.stack import Ints, Stack
-from drfl.solvers.local.terms import Terms
 
 Kernel = Pieces | Entropy
 LOGISTIC = ((0.0, 0.0), (-1.0, 0.0))  # the lines whose soft maximum `Entropy` is
@@ -24,32 +24,32 @@ def has_kernel(loss: Loss, *, flips: bool) -> bool:
     return bool(loss.pieces or loss.rounded) and (loss.flipped is not None or not flips)
 
 
-def make_kernels(terms: Terms, stack: Stack, flipping: Ints | None) -> tuple[Kernel, ...]:
+def make_kernels(program: Program, stack: Stack, flipping: Ints | None) -> tuple[Kernel, ...]:
     """The rows' losses.
 
     Parameters
     ----------
-    terms, stack
+    program, stack
         The problem and its rows.
     flipping : array, optional
         The rows that may flip, where that is not all of them.
     """
-    smooth = not terms.loss.pieces
-    if not (smooth and terms.flips):
-        return (Entropy(),) if terms.loss.soft else (_pieces(terms, stack),)
+    smooth = not program.loss.pieces
+    if not (smooth and program.flips):
+        return (Entropy(),) if program.loss.soft else (_pieces(program, stack),)
     flips = np.arange(len(stack.mass)) if flipping is None else flipping
-    if terms.loss.soft:
-        return (Entropy(), _pieces(terms, stack, flips))
+    if program.loss.soft:
+        return (Entropy(), _pieces(program, stack, flips))
     others = np.setdiff1d(np.arange(len(stack.mass)), flips, assume_unique=True)
-    return (_pieces(terms, stack, flips), _pieces(terms, stack, others, lines=2))
+    return (_pieces(program, stack, flips), _pieces(program, stack, others, lines=2))
 
 
-def curved(terms: Terms) -> int:
+def curved(program: Program) -> int:
     """How many of the lines have the curvature of a smooth loss between them."""
-    return len(terms.loss.rounded)
+    return len(program.loss.rounded)
 
 
-def line_table(terms: Terms, s: int) -> Array:
+def line_table(program: Program, s: int) -> Array:
     r"""The lines of a client's rows, (K, 3): slope in z, constant, slope in lambda.
 
     Flips are the last line: :math:`L(-z)-\kappa\lambda` may be replaced by the line it is on for
@@ -57,22 +57,24 @@ def line_table(terms: Terms, s: int) -> Array:
     :math:`\max(0, z-\kappa\lambda)` is added to it. For a client whose labels do not move it is
     the line 0, which is below every loss.
     """
-    loss = terms.loss
+    loss = program.loss
     lines = LOGISTIC[:1] if loss.soft else loss.pieces or loss.rounded
     table = [(a, c, 0.0) for a, c in lines]
-    if terms.flips:
-        kappa, flip = float(terms.kappa[s]), loss.flipped or (1.0, 0.0)
+    if program.flips:
+        kappa, flip = float(program.kappa[s]), loss.flipped or (1.0, 0.0)
         table.append((*flip, -kappa) if math.isfinite(kappa) else (0.0, 0.0, 0.0))
     return np.array(table)
 
 
-def _pieces(terms: Terms, stack: Stack, at: Ints | None = None, lines: int | None = None) -> Pieces:
+def _pieces(
+    program: Program, stack: Stack, at: Ints | None = None, lines: int | None = None
+) -> Pieces:
     """The lines of these rows, or the first so many of them."""
-    tables = [line_table(terms, s)[:lines] for s in range(len(terms.rho))]
-    if len(tables) == 1 or not terms.flips or lines is not None:
+    tables = [line_table(program, s)[:lines] for s in range(len(program.rho))]
+    if len(tables) == 1 or not program.flips or lines is not None:
         a, c, e = (tables[0][:, k : k + 1].copy() for k in range(3))
     else:
         client = stack.client if at is None else stack.client[at]
         whole = np.array(tables)[client]
         a, c, e = (np.ascontiguousarray(whole[:, :, k].T) for k in range(3))
-    return Pieces(a, c, e, curved(terms), at)
+    return Pieces(a, c, e, curved(program), at)

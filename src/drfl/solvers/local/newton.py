@@ -14,57 +14,58 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 
 from drfl.arrays import Array
 from drfl.solvers.local.cones import diagonal
+from drfl.solvers.local.iterate import Iterate, added
 from drfl.solvers.local.pieces import Pieces
-from drfl.solvers.local.point import Point, added
 from drfl.solvers.local.weights import Weights
 
 REGULAR = 1e-14  # what is added to the diagonal, relatively: columns may depend on each other
 
 
-class Newton(Point):
-    """A point that can compute its steps.
+class NewtonSystem:
+    """The system at a point, factored once; `solve` gives every part of the point its step.
 
     Attributes
     ----------
     values : (S,)
-        F_s as the method saw it when the system was made.
+        F_s as the method sees it there.
     dxi, dz : arrays
-        The step of the variables and of the margins; rows and cones know theirs.
+        The step of the variables and of the margins; rows, cones and weights know theirs.
     """
 
-    def assemble(self) -> None:
+    def __init__(self, point: Iterate) -> None:
         """The Hessian in xi, and how the losses answer to the weights."""
-        terms, stack, d = self.terms, self.stack, self.terms.d
-        lam = self.lam(self.xi)
-        for kernel in self.kernels:
-            z, P = self.gather(kernel, self.z), self.gather(kernel, self.P)
+        self.point, self.dxi, self.dz = point, np.zeros(0), np.zeros(0)
+        program, stack, d = point.program, point.stack, point.program.d
+        lam = point.lam(point.xi)
+        for kernel in point.kernels:
+            z, P = point.gather(kernel, point.z), point.gather(kernel, point.P)
             kernel.prepare()
-            kernel.measure(z, self.gather(kernel, lam), P)
-        h = added(self.scatter(kernel, kernel.hzz) for kernel in self.kernels)
-        self.bound.measure(self.xi)
-        self.links.second = np.zeros(len(self.links.s))
-        self.values, self.slopes = self.losses(), np.zeros(terms.size)
-        self.bound.gradient(self.slopes)
-        H = np.zeros((terms.size, terms.size))
+            kernel.measure(z, point.gather(kernel, lam), P)
+        h = added(point.scatter(kernel, kernel.hzz) for kernel in point.kernels)
+        point.cone.measure(point.xi)
+        point.links.second = np.zeros(len(point.links.s))
+        self.values, self.slopes = point.losses(), np.zeros(program.size)
+        point.cone.gradient(self.slopes)
+        H = np.zeros((program.size, program.size))
         H[:d, :d] = stack.gram(np.maximum(h, 0.0))
-        for kernel in self.kernels:
+        for kernel in point.kernels:
             if isinstance(kernel, Pieces) and kernel.flips:
                 self._add_flips(H, kernel)
-        self.bound.add_hessian(H)
-        self.links.prepare()
-        H += (self.Z.T * self.links.M) @ self.Z
+        point.cone.add_hessian(H)
+        point.links.prepare()
+        H += (point.Z.T * point.links.M) @ point.Z
         self.scale = 1.0 / np.sqrt(np.maximum(diagonal(H), 1e-300))
         H *= self.scale[:, None] * self.scale
         diagonal(H)[:] += REGULAR
         self.factor = _factor(H)
-        if self.weights is not None:
-            self._couple(self.weights)
+        if point.weights is not None:
+            self._couple(point.weights)
 
     def _add_flips(self, H: Array, kernel: Pieces) -> None:
-        d, index = self.terms.d, self.terms.index
-        cross = self.stack.client_products(self.scatter(kernel, kernel.hzl))
-        own = self.stack.sums(self.scatter(kernel, kernel.hll))
-        for s in self.terms.moving:
+        point, d, index = self.point, self.point.program.d, self.point.program.index
+        cross = point.stack.client_products(point.scatter(kernel, kernel.hzl))
+        own = point.stack.sums(point.scatter(kernel, kernel.hll))
+        for s in point.program.moving:
             k = index[s]
             H[:d, k] += cross[s]
             H[k, :d] += cross[s]
@@ -72,16 +73,17 @@ class Newton(Point):
 
     def _couple(self, weights: Weights) -> None:
         """J and B: how the clients' losses move with xi and with the weights."""
-        terms, stack, mass = self.terms, self.stack, self.stack.mass
-        S, own = stack.n_clients, terms.rho + self.fixed.pull
-        jz = added(self.scatter(kernel, kernel.jz) for kernel in self.kernels)
-        per_mass = added(self.scatter(kernel, kernel.per_mass) for kernel in self.kernels)
-        for kernel in self.kernels:
+        point = self.point
+        program, stack, mass = point.program, point.stack, point.stack.mass
+        S, own = stack.n_clients, program.rho + point.fixed.pull
+        jz = added(point.scatter(kernel, kernel.jz) for kernel in point.kernels)
+        per_mass = added(point.scatter(kernel, kernel.per_mass) for kernel in point.kernels)
+        for kernel in point.kernels:
             if isinstance(kernel, Pieces) and kernel.flips:
-                own = own + stack.sums(mass * self.scatter(kernel, kernel.jl))
-        J = np.zeros((S, terms.size))
-        J[:, : terms.d] = stack.client_products(mass * jz) + self.fixed.g
-        J[np.arange(S), terms.index] += own
+                own = own + stack.sums(mass * point.scatter(kernel, kernel.jl))
+        J = np.zeros((S, program.size))
+        J[:, : program.d] = stack.client_products(mass * jz) + point.fixed.g
+        J[np.arange(S), program.index] += own
         weights.prepare()
         self.J, self.HJ = J, self._back(J.T)
         inner = J @ self.HJ
@@ -95,45 +97,47 @@ class Newton(Point):
 
     def solve(self, target: float) -> None:
         """All steps towards products that equal the target."""
-        terms, stack, fixed, d = self.terms, self.stack, self.fixed, self.terms.d
-        rhs, own = -self.slopes, self.q * (terms.rho + fixed.pull)
-        for kernel in self.kernels:
+        point = self.point
+        program, stack, fixed, d = point.program, point.stack, point.fixed, point.program.d
+        rhs, own = -self.slopes, point.q * (program.rho + fixed.pull)
+        for kernel in point.kernels:
             kernel.aim(target)
             if isinstance(kernel, Pieces) and kernel.flips:
-                own = own + stack.sums(self.scatter(kernel, kernel.pull + kernel.gl))
-        pull = added(self.scatter(kernel, kernel.slope + kernel.gz) for kernel in self.kernels)
-        rhs[:d] -= stack.products(pull) + self.q @ fixed.g
-        rhs -= terms.places @ own
-        self.bound.aim(self.xi, target, rhs)
-        self.links.aim(self.Z @ self.xi - self.least, target)
-        rhs += self.Z.T @ (self.links.y + self.links.k)
+                own = own + stack.sums(point.scatter(kernel, kernel.pull + kernel.gl))
+        pull = added(point.scatter(kernel, kernel.slope + kernel.gz) for kernel in point.kernels)
+        rhs[:d] -= stack.products(pull) + point.q @ fixed.g
+        rhs -= program.places @ own
+        point.cone.aim(point.xi, target, rhs)
+        point.links.aim(point.Z @ point.xi - point.least, target)
+        rhs += point.Z.T @ (point.links.y + point.links.k)
         dxi = self._back(rhs)
-        if self.weights is not None:
-            dxi = self._with_weights(self.weights, dxi, target)
+        if point.weights is not None:
+            dxi = self._with_weights(point.weights, dxi, target)
         self._move(dxi)
 
     def _with_weights(self, weights: Weights, dxi: Array, target: float) -> Array:
-        rest, values = weights.aim(target), self.values
-        for kernel in self.kernels:
+        point, rest, values = self.point, weights.aim(target), self.values
+        for kernel in point.kernels:
             if isinstance(kernel, Pieces):
-                worth = self.scatter(kernel, kernel.gu)
-                values = values + self.stack.sums(self.stack.mass * worth)
+                worth = point.scatter(kernel, kernel.gu)
+                values = values + point.stack.sums(point.stack.mass * worth)
         weights.solve(rest + weights.E.T @ (values + self.J @ dxi))
         weights.move()
         return dxi - np.asarray(self.HJ @ weights.dq)
 
     def _move(self, dxi: Array) -> None:
         """Steps of the rows and the cones."""
-        self.dxi, self.dz = dxi, np.asarray(self.stack.A @ dxi[: self.terms.d])
+        point = self.point
+        self.dxi, self.dz = dxi, np.asarray(point.stack.A @ dxi[: point.program.d])
         dP: Array | float = 0.0
-        if self.weights is not None:
-            dP = self.stack.mass * self.stack.spread(self.weights.dq)
-        dlam = self.lam(dxi)
-        for kernel in self.kernels:
-            dz = self.gather(kernel, self.dz)
-            kernel.move(dz, self.gather(kernel, dlam), self.gather(kernel, dP))
-        self.bound.move(dxi)
-        self.links.move(self.Z @ dxi)
+        if point.weights is not None:
+            dP = point.stack.mass * point.stack.spread(point.weights.dq)
+        dlam = point.lam(dxi)
+        for kernel in point.kernels:
+            dz = point.gather(kernel, self.dz)
+            kernel.move(dz, point.gather(kernel, dlam), point.gather(kernel, dP))
+        point.cone.move(dxi)
+        point.links.move(point.Z @ dxi)
 
 
 def _factor(H: Array) -> Array:

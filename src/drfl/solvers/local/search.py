@@ -12,13 +12,22 @@ from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.solvers.base import relative_gap
-from drfl.solvers.local.certificate import Model, Whole
+from drfl.solvers.certificate.proof import weights_in
+from drfl.solvers.local.all_rows import AllRows, ExactModel
 from drfl.solvers.local.interior import Interior
-from drfl.solvers.local.minorants import fixed_minorants, row_minorants
-from drfl.solvers.local.samples import sample, strides, typical_size
-from drfl.solvers.local.selection import Selection, everything, select, select_flips
+from drfl.solvers.local.iterate import Iterate
+from drfl.solvers.local.lower_bound import lower_bound
+from drfl.solvers.local.program import make_program
+from drfl.solvers.local.samples import (
+    Sample,
+    everything,
+    select,
+    select_flips,
+    spread_rows,
+    strides,
+    typical_size,
+)
 from drfl.solvers.local.stack import stack
-from drfl.solvers.local.terms import make_terms
 
 PROMISING = 5.0  # a duality gap of so many tolerances is worth a proof
 LONGEST = 150  # iterations, after which rounding must be in the way
@@ -36,7 +45,7 @@ class Search:
 
     Attributes
     ----------
-    best : Model
+    best : ExactModel
         The best model so far.
     lower, at_zero : float
         What is proved of the optimum, and the objective at 0.
@@ -50,9 +59,9 @@ class Search:
         self.clients, self.tol = clients, tol
         n = clients[0].n_features
         sizes = np.array([rows.total for rows in clients])
-        self.terms = make_terms(problem, names, n, sizes, typical_size(clients))
-        self.whole = Whole(problem, names, clients)
-        self.best = self.whole.evaluate(self.terms, np.zeros(n), 0.0, self.whole.at_zero())
+        self.program = make_program(problem, names, n, sizes, typical_size(clients))
+        self.whole = AllRows(problem, names, clients)
+        self.best = self.whole.evaluate(self.program, np.zeros(n), 0.0, self.whole.at_zero())
         self.at_zero, self.lower = self.best.objective, 0.0
         self.promise, self.short = math.inf, 0
 
@@ -63,72 +72,83 @@ class Search:
 
     def iterations(self) -> Iterator[None]:
         """Iterate until the tolerance is proved or nothing helps any more."""
-        share, steps = 1.0, strides(self.terms, self.whole.size)
-        selection = everything(self.terms, self.whole, sample(self.terms, self.clients, steps[0]))
-        core = base = self._core(selection)
-        core.start()
+        share, steps = 1.0, strides(self.program, self.whole.size)
+        sample = everything(
+            self.program, self.whole, spread_rows(self.program, self.clients, steps[0])
+        )
+        core = base = self._start(sample)
         for before, stride in pairwise(steps):
             yield from self._roughly(core)
             base = core if core.unmet <= SOUND else base
             share = self._share(self.whole.size / before, stride == 1)
-            core, selection = self._next(base, stride, share)
+            core, sample = self._next(base, stride, share)
         while True:
-            yield from self._until_proved(core, selection)
-            if self.gap <= self.tol or selection.complete:
+            yield from self._until_proved(core, sample)
+            if self.gap <= self.tol or sample.complete:
                 return
             # Rows that were fixed wrongly may have left no way to balance, and led it astray.
             base, share = min(core, base, key=self._objective), min(1.0, 2.0 * share)
-            core, selection = self._next(base, 1, share)
+            core, sample = self._next(base, 1, share)
 
     # ------------------------------------------------------------------ samples
     def _share(self, seen: float, last: bool) -> float:
         """How many rows to leave free: margins are off by about sqrt(d / rows of the sample)."""
-        if not self.terms.loss.pieces:
+        if not self.program.loss.pieces:
             return FLIP_SHARES[last]
-        return max(LEAST_SHARE, UNSURE * math.sqrt(self.terms.d / seen))
+        return max(LEAST_SHARE, UNSURE * math.sqrt(self.program.d / seen))
 
-    def _core(self, selection: Selection) -> Interior:
-        terms = self.terms
+    def _start(self, sample: Sample) -> Interior:
+        """Begin anew with these rows."""
+        at = self._iterate(sample)
+        at.start()
+        return Interior(at)
+
+    def _iterate(self, sample: Sample) -> Iterate:
+        program = self.program
         chosen = stack(
             self.clients,
-            selection.active,
-            selection.factors.tolist(),
-            unit=terms.unit,
-            margin=terms.margin,
-            intercept=terms.d > terms.n,
+            sample.active,
+            sample.factors.tolist(),
+            unit=program.unit,
+            margin=program.margin,
+            intercept=program.d > program.n,
         )
-        return Interior(terms, chosen, selection.fixed, selection.flipping)
+        return Iterate(program, chosen, sample.fixed, sample.flipping)
 
-    def _next(self, core: Interior, stride: int, share: float) -> tuple[Interior, Selection]:
+    def _next(self, core: Interior, stride: int, share: float) -> tuple[Interior, Sample]:
         """The same problem with more rows, or with other ones fixed."""
-        terms, whole, samples = self.terms, self.whole, sample(self.terms, self.clients, stride)
-        smooth = not terms.loss.pieces
-        if share >= 1.0 or (smooth and not terms.flips):
-            selection, width = everything(terms, whole, samples), SMOOTH_WIDTH
+        program, whole, samples = (
+            self.program,
+            self.whole,
+            spread_rows(self.program, self.clients, stride),
+        )
+        smooth = not program.loss.pieces
+        if share >= 1.0 or (smooth and not program.flips):
+            sample, width = everything(program, whole, samples), SMOOTH_WIDTH
         else:
-            z, lam = whole.margins(*self._model(core.x)), core.xi[terms.index]
+            at = core.iterate
+            z, lam = whole.margins(*self._model(at.x)), at.xi[program.index]
             choose = select_flips if smooth else select
-            selection, width = choose(terms, whole, samples, z, lam, share)
-        following = self._core(selection)
-        if selection.complete and not smooth:
-            following.start()  # other choices of rows were in vain
-        else:
-            following.resume(core, WARM * width / sum(len(some) for some in samples))
-        return following, selection
+            sample, width = choose(program, whole, samples, z, lam, share)
+        if sample.complete and not smooth:
+            return self._start(sample), sample  # other choices of rows were in vain
+        following = self._iterate(sample)
+        following.resume(core.iterate, WARM * width / sum(len(some) for some in samples))
+        return Interior(following), sample
 
     def _model(self, x: Array) -> tuple[Array, float]:
-        terms = self.terms
-        return x[: terms.n] / terms.unit, float(x[terms.n]) if terms.d > terms.n else 0.0
+        program = self.program
+        return x[: program.n] / program.unit, float(x[program.n]) if program.d > program.n else 0.0
 
-    def _evaluate(self, x: Array) -> Model | None:
+    def _evaluate(self, x: Array) -> ExactModel | None:
         """The exact objective; None at a model so far away that margins overflow."""
         w, b = self._model(x)
         with np.errstate(all="ignore"):
             z = self.whole.margins(w, b)
-        return self.whole.evaluate(self.terms, w, b, z) if np.isfinite(z).all() else None
+        return self.whole.evaluate(self.program, w, b, z) if np.isfinite(z).all() else None
 
     def _objective(self, core: Interior) -> float:
-        model = self._evaluate(core.x)
+        model = self._evaluate(core.iterate.x)
         return math.inf if model is None else model.objective
 
     # ------------------------------------------------------------------ iterations
@@ -143,43 +163,37 @@ class Search:
         if self.short == STUCK or not (length > 0.0 and math.isfinite(core.products)):
             self.short = 0
             return False
-        value = abs(float(core.q @ core.values))
+        value = abs(float(core.iterate.q @ core.values))
         self.promise = core.products / max(value, 1e-3 * self.at_zero)
         return True
 
     def _roughly(self, core: Interior) -> Iterator[None]:
-        enough = ROUGH if self.terms.loss.pieces else SMOOTHLY
+        enough = ROUGH if self.program.loss.pieces else SMOOTHLY
         while self._step(core) and (self.promise > enough or core.unmet > enough):
             yield
 
-    def _until_proved(self, core: Interior, selection: Selection) -> Iterator[None]:
+    def _until_proved(self, core: Interior, sample: Sample) -> Iterator[None]:
         """Iterate until the proof; if none succeeds, wrong rows are fixed, or rounding stops it."""
-        patience, far = (4, 1e-2) if selection.complete else (2, 1.0)
+        patience, far = (4, 1e-2) if sample.complete else (2, 1.0)
         for _ in range(LONGEST):
             if patience == 0 or self.gap <= self.tol or not self._step(core):
                 return
             if self.promise <= PROMISING * self.tol:
                 before = self.gap
-                self._prove(core, selection)
+                self._prove(core, sample)
                 patience -= self.promise <= far * self.tol and self.gap > 0.5 * before
             yield
 
-    def _prove(self, core: Interior, selection: Selection) -> None:
+    def _prove(self, core: Interior, sample: Sample) -> None:
         """Both bounds at the present point."""
-        terms, whole = self.terms, self.whole
+        server, at = self.program.server, core.iterate
         # With curvature a whole step is better than the part of it that stays in the interior.
-        x, q = (core.full, core.full_q) if core.tied else (core.x, core.q)
-        model = self._evaluate(x[: terms.d])
+        x, q = (core.full, core.full_q) if at.tied else (at.x, at.q)
+        model = self._evaluate(x[: self.program.d])
         if model is not None and model.objective < self.best.objective:
             self.best = model
-        if not (terms.certain or np.isfinite(q).all()):
+        if not (server.certain or np.isfinite(q).all()):
             return
-        q = terms.mixture.weights if terms.certain else np.maximum(terms.mixture.pull(q), 0.0)
-        minorants = fixed_minorants(terms, whole, selection, q)
-        at = np.concatenate([some + whole.starts[s] for s, some in enumerate(selection.active)])
-        own = row_minorants(core, q)
-        for target, values in zip(
-            (minorants.constant, minorants.slope, minorants.pull), own, strict=True
-        ):
-            target[at] += values  # a flip for good adds to the logistic loss of a row
-        self.lower = max(self.lower, whole.lower_bound(terms, minorants))
+        q = server.mixture.weights if server.certain else weights_in(server, q)
+        proved = lower_bound(self.program, self.whole, core, sample, q)
+        self.lower = max(self.lower, proved)

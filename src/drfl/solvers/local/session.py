@@ -11,9 +11,10 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Status
-from drfl.solvers.local.desk import Desk
+from drfl.solvers.local.all_rows import ExactModel
+from drfl.solvers.local.collect import RowCollector
+from drfl.solvers.local.program import make_program
 from drfl.solvers.local.search import Search
-from drfl.solvers.local.terms import make_terms
 from drfl.wire import Message
 
 TEN, FEW_ROWS = 10, 5000  # so many iterations make a round up to so many rows
@@ -25,20 +26,14 @@ MANY_ROWS = 3_000_000
 MANY_SMOOTH_ROWS = 20_000
 
 
-class LocalSession(Session):
+class InteriorSession(Session):
     """In round 1 the clients hand their rows over; rounds are iterations without messages.
 
-    With few rows ten iterations make a round.
-
-    Parameters
+    Attributes
     ----------
-    problem, names, n_features, tol
-        As `drfl.solvers.Solver.start` gets them.
-    desk : Desk
-        Where the rows arrive.
-    other : callable
-        Makes the session of a method that takes over if the rows are too many for this one, or if
-        rounding keeps it from its tolerance.
+    gave_up : bool
+        Whether another method has to go on: the rows are too many for this one, or rounding keeps
+        it from its tolerance.
     """
 
     def __init__(
@@ -47,163 +42,185 @@ class LocalSession(Session):
         names: Sequence[str],
         n_features: int,
         tol: float,
-        desk: Desk,
-        other: Callable[[], Session],
+        collector: RowCollector,
     ) -> None:
         self.problem, self.names, self.n, self.tol = problem, names, n_features, tol
-        self.desk, self.number = desk, desk.open()
-        self._make_other, self.handed_over = other, False
-        self.round, self.replayed = 0, 0
+        self.collector, self.number = collector, collector.open()
+        self.round, self.replayed, self.gave_up = 0, 0, False
+        self.best, self.lower = ExactModel.unknown(n_features, len(names)), -math.inf
         self.search: Search | None = None
-        self.other: Session  # once it has taken over
-        self._iterations: Iterator[None]
+        self._iterations: Iterator[None] = iter(())
+        self._at_zero = self._expected = math.inf
         self._status: Status | None = None
 
     def propose(self) -> dict[str, Message]:
-        """Only the rows are asked for, unless the other method has taken over."""
-        if self.handed_over:
-            return self.other.propose()
         return self.recall() if self.round == 0 else {}
 
     def recall(self) -> dict[str, Message]:
-        if self.handed_over:
-            return self.other.recall()
-        return {name: self.desk.message(self.number, self.round) for name in self.names}
+        return {name: self.collector.message(self.number, self.round) for name in self.names}
 
     def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
-        """One iteration, and what a resumed run has to make up for."""
+        """One iteration, or ten with few rows, and what a resumed run has to make up for."""
         self.round += 1
-        if self.handed_over:
-            self.other.absorb(replies, failures)
-            return
         if failures:
             reasons = "; ".join(f"{name}: {why}" for name, why in failures.items())
             self._status = Status.failed(f"rows are missing ({reasons})")
-            return
-        if self.round == 1 and self._too_many([self.desk.count(r) for r in replies.values()]):
-            self._hand_over()
-            return
-        if self.search is None and not self._begin():
+        elif self.round == 1 and self._too_many(replies):
+            self._give_up()
+        elif self.search is None and not self._begin():
             self.replayed += 1
-            return
-        for _ in range((1 + self.replayed) * self._at_once):
-            self._iterate()
-        self.replayed = 0
+        else:
+            self._iterate(1 + self.replayed)
+            self.replayed = 0
 
-    @property
-    def _at_once(self) -> int:
-        """Iterations of a round: where they take a millisecond, a round should do more than one."""
-        assert self.search is not None
-        return TEN if self.search.whole.size <= FEW_ROWS else 1
+    def _too_many(self, replies: Mapping[str, Message]) -> bool:
+        """Whether so many rows are better left to another method."""
+        counts = [self.collector.count(reply) for reply in replies.values()]
+        sizes = np.array(counts, dtype=float)
+        program = make_program(self.problem, self.names, self.n, sizes, 1.0)
+        smooth_flips = program.flips and not program.loss.kinks
+        least = MANY_SMOOTH_ROWS if smooth_flips else math.inf
+        return min(counts) >= least or sum(counts) >= MANY_ROWS
+
+    def _give_up(self) -> None:
+        self.collector.close(self.number)
+        self.gave_up = True
 
     def _begin(self) -> bool:
         """Take the rows if they are all there; answers read from a checkpoint bring none."""
-        met = self.desk.met(self.number)
+        met = self.collector.met(self.number)
         if any(name not in met for name in self.names):
             return False
         rows = [met[name] for name in self.names]
-        self.desk.close(self.number)
+        self.collector.close(self.number)
         self.search = Search(self.problem, self.names, rows, self.tol)
         self._iterations = self.search.iterations()
         return True
 
-    def _too_many(self, counts: Sequence[int]) -> bool:
-        """Whether so many rows are better left to the other method."""
-        terms = make_terms(self.problem, self.names, self.n, np.array(counts, dtype=float), 1.0)
-        smooth_flips = terms.flips and not terms.loss.kinks
-        least = MANY_SMOOTH_ROWS if smooth_flips else math.inf
-        return min(counts) >= least or sum(counts) >= MANY_ROWS
-
-    def _hand_over(self) -> None:
-        self.desk.close(self.number)
-        self.handed_over, self.other = True, self._make_other()
-
-    def _iterate(self) -> None:
+    def _iterate(self, rounds: int) -> None:
         assert self.search is not None
-        if self.search.gap <= self.tol:
-            self._status = Status.certified(self.search.gap)
-        elif not self.handed_over:
-            if next(self._iterations, self) is self:
-                self._hand_over()
-            if self.search.gap <= self.tol:
-                self._status = Status.certified(self.search.gap)
+        search = self.search
+        # Where an iteration takes a millisecond, a round should do more than one.
+        for _ in range(rounds * (TEN if search.whole.size <= FEW_ROWS else 1)):
+            if search.gap > self.tol and next(self._iterations, self) is self:
+                self.gave_up = search.gap > self.tol
+                break
+        if search.gap <= self.tol:
+            self._status = Status.certified(search.gap)
+        self.best, self.lower, self._at_zero = search.best, search.lower, search.at_zero
+        self._expected = search.promise
 
     # ------------------------------------------------------------------ what everyone reads
     @property
-    def _theirs(self) -> bool:
-        """Whether the other method's model is the better one."""
-        return self.handed_over and self.other.gap <= self.gap_here
-
-    @property
-    def gap_here(self) -> float:
-        """What the interior-point method has proved."""
-        return math.inf if self.search is None else self.search.gap
-
-    @property
     def status(self) -> Status | None:
-        return self.other.status if self.handed_over else self._status
+        return self._status
 
     @property
     def coef(self) -> Array:
-        if self._theirs:
-            return self.other.coef
-        return np.zeros(self.n) if self.search is None else self.search.best.w
+        return self.best.w
 
     @property
     def intercept(self) -> float:
-        if self._theirs:
-            return self.other.intercept
-        return 0.0 if self.search is None else self.search.best.b
+        return self.best.b
 
     @property
     def objective(self) -> float:
-        if self._theirs:
-            return self.other.objective
-        return math.inf if self.search is None else self.search.best.objective
+        return self.best.objective
 
     @property
     def lower_bound(self) -> float:
-        if self._theirs:
-            return self.other.lower_bound
-        return -math.inf if self.search is None else self.search.lower
+        return self.lower
 
     @property
     def at_zero(self) -> float:
-        if self._theirs:
-            return self.other.at_zero
-        return math.inf if self.search is None else self.search.at_zero
+        return self._at_zero
 
     @property
     def weights(self) -> Array:
-        if self._theirs:
-            return self.other.weights
-        if self.search is None:
-            return self._unknown
-        return self.search.terms.mixture.worst_weights(self.search.best.losses)
+        return self.best.weights
 
     @property
     def client_losses(self) -> Array:
-        if self._theirs:
-            return self.other.client_losses
-        return self._unknown if self.search is None else self.search.best.losses
+        return self.best.losses
 
     @property
     def client_multipliers(self) -> Array:
-        if self._theirs:
-            return self.other.client_multipliers
-        return self._unknown if self.search is None else self.search.best.multipliers
-
-    @property
-    def _unknown(self) -> Array:
-        return np.full(len(self.names), math.nan)
-
-    @property
-    def rejected(self) -> Mapping[str, str]:
-        return self.other.rejected if self.handed_over else {}
+        return self.best.multipliers
 
     @property
     def info(self) -> Mapping[str, Any]:
-        if self.handed_over:
-            return {"method": "bundle", **self.other.info}
-        expected = math.inf if self.search is None else self.search.promise
-        return {"method": "interior point", "expected_gap": expected}
+        return {"method": "interior point", "expected_gap": self._expected}
+
+
+class LocalSession(Session):
+    """The interior-point method, and the method that takes over if it gives up.
+
+    Attributes
+    ----------
+    running : Session
+        Whose rounds they are.
+    """
+
+    def __init__(self, interior: InteriorSession, other: Callable[[], Session]) -> None:
+        self.interior, self._make_other = interior, other
+        self.running: Session = interior
+
+    def propose(self) -> dict[str, Message]:
+        return self.running.propose()
+
+    def recall(self) -> dict[str, Message]:
+        return self.running.recall()
+
+    def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
+        self.running.absorb(replies, failures)
+        if self.running is self.interior and self.interior.gave_up:
+            self.running = self._make_other()
+
+    @property
+    def status(self) -> Status | None:
+        return self.running.status
+
+    @property
+    def rejected(self) -> Mapping[str, str]:
+        return self.running.rejected
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        return {"method": "bundle", **self.running.info}
+
+    @property
+    def shown(self) -> Session:
+        """Whose model is the better one."""
+        return min(self.running, self.interior, key=lambda session: session.gap)
+
+    @property
+    def coef(self) -> Array:
+        return self.shown.coef
+
+    @property
+    def intercept(self) -> float:
+        return self.shown.intercept
+
+    @property
+    def objective(self) -> float:
+        return self.shown.objective
+
+    @property
+    def lower_bound(self) -> float:
+        return self.shown.lower_bound
+
+    @property
+    def at_zero(self) -> float:
+        return self.shown.at_zero
+
+    @property
+    def weights(self) -> Array:
+        return self.shown.weights
+
+    @property
+    def client_losses(self) -> Array:
+        return self.shown.client_losses
+
+    @property
+    def client_multipliers(self) -> Array:
+        return self.shown.client_multipliers

@@ -7,9 +7,10 @@ import pytest
 
 import drfl
 from drfl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Pinball, SmoothHinge
-from drfl.solvers.local.certificate import Minorants
+from drfl.solvers.certificate.proof import aggregate, pay_by_gauge
 from drfl.solvers.local.cones import Orthant, SecondOrder, reach
 from drfl.solvers.local.entropy import Entropy
+from drfl.solvers.local.lower_bound import RowMinorants
 from drfl.solvers.local.pieces import Pieces
 from drfl.solvers.local.search import Search
 from kit.cases import Case
@@ -46,18 +47,19 @@ def test_any_multipliers_prove_something_true(loss, norm, label_cost):
     core_of = _capture(search)
     for _ in range(6):
         next(steps, None)
-        core, selection = core_of()
-        for kernel in core.kernels:
+        core, sample = core_of()
+        at = core.iterate
+        for kernel in at.kernels:
             if isinstance(kernel, Entropy):
                 kernel.full = np.clip(
                     kernel.share + 0.2 * rng.normal(size=kernel.share.shape), 0, 1
                 )
             else:
                 kernel.alpha = kernel.alpha * rng.exponential(size=kernel.alpha.shape)
-        core.q = core.full_q = np.abs(core.q + 0.3 * rng.normal(size=len(core.q)))
-        core.full = core.xi
+        at.q = core.full_q = np.abs(at.q + 0.3 * rng.normal(size=len(at.q)))
+        core.full = at.xi
         search.lower = 0.0
-        search._prove(core, selection)
+        search._prove(core, sample)
         bounds.append(search.lower)
     least = min(case.exact(x) for x in models(case, rng))
     least = min(least, case.solve(solver="local").objective)
@@ -68,13 +70,13 @@ def test_any_multipliers_prove_something_true(loss, norm, label_cost):
 def _capture(search):
     """The last core of a search and its rows."""
     made = []
-    original = search._core
+    original = search._start
 
-    def keep(selection):
-        made[:] = [original(selection), selection]
+    def keep(sample):
+        made[:] = [original(sample), sample]
         return made[0]
 
-    search._core = keep
+    search._start = keep
     return lambda: made
 
 
@@ -82,12 +84,12 @@ def test_minorants_out_of_balance_are_lowered_until_they_hold():
     """Slopes all on one side say nothing with an intercept, and little without."""
     case = make(Hinge(), "l1", math.inf, seed=0)
     search = Search(case.problem, case.names, [c.rows for c in case.clients()], 1e-6)
-    size, terms = search.whole.size, search.terms
+    server, q = search.program.server, np.array([0.5, 0.5])
     y = np.concatenate([y for _, y in case.data])
     mass = np.concatenate([np.full(len(y), 0.5 / len(y)) for _, y in case.data])
     slope = np.where(y > 0.0, -mass, 0.0)
-    rows = Minorants(np.array([0.5, 0.5]), -slope, slope, np.zeros(size))
-    assert search.whole.lower_bound(terms, rows) == pytest.approx(0.0, abs=1e-12)
+    rows = RowMinorants(search.program, search.whole, -slope, slope, 0.0 * slope)
+    assert pay_by_gauge(server, aggregate(server, rows, q)) == pytest.approx(0.0, abs=1e-12)
 
 
 # ---------------------------------------------------------------------------- the parts

@@ -6,15 +6,64 @@ asked for, gradients are those of the Lagrangian :math:`-\langle y,\zeta(w,t)\ra
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.solvers.local.bound import Bound
+from drfl.gauges import DualNorm, Gauge
+from drfl.norms import L1, L2, LInf, Norm
 from drfl.solvers.local.cones import Orthant, SecondOrder, diagonal
 from drfl.solvers.local.pieces import Pieces
 
 
-class LargestEntry(Bound):
+class GaugeCone(ABC):
+    """The constraint, with its interior point; the first n variables are w, number ``t`` is t."""
+
+    def __init__(self, n: int, t: int) -> None:
+        self.n, self.t = n, t
+
+    @abstractmethod
+    def start(self, x: Array, price: float) -> None:
+        """An interior point at which t is worth about ``price``."""
+
+    @abstractmethod
+    def gradient(self, out: Array) -> None:
+        """Add the gradient."""
+
+    @abstractmethod
+    def add_hessian(self, H: Array) -> None:
+        """Take the scaling of the present point and add the curvature."""
+
+    def measure(self, x: Array) -> None:
+        """Forget the corrections of the last step."""
+        for part in self.parts:
+            part.second = np.zeros(part.s.shape)
+
+    def loosen(self, x: Array, by: float) -> None:
+        """Move t, and the slacks with it, away from the bound."""
+        x[self.t] += by
+        self._widen(by)
+
+    @abstractmethod
+    def _widen(self, by: float) -> None:
+        """Let the slacks follow t."""
+
+    @abstractmethod
+    def aim(self, x: Array, target: float, rhs: Array) -> None:
+        """Set the goal of the step and add its part of the right-hand side."""
+
+    @abstractmethod
+    def move(self, dx: Array) -> None:
+        """The step that goes with dx."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Orthant | SecondOrder | Pieces, ...]:
+        """The cones, which know gaps and step lengths."""
+
+
+class LargestEntry(GaugeCone):
     r"""Ground norm l1: :math:`t-w\ge0,\ t+w\ge0`."""
 
     def start(self, x: Array, price: float) -> None:
@@ -58,7 +107,7 @@ class LargestEntry(Bound):
         cone.y = np.maximum(cone.y, 0.1 * float((cone.s * cone.y).mean()) / cone.s)
 
 
-class EuclideanNorm(Bound):
+class EuclideanNorm(GaugeCone):
     """Ground norm l2: (t, w) in the second-order cone."""
 
     def start(self, x: Array, price: float) -> None:
@@ -101,7 +150,7 @@ class EuclideanNorm(Bound):
         self.cone = SecondOrder(s, np.append(price, -price * s[1:] / s[0]))
 
 
-class SumOfEntries(Bound):
+class SumOfEntries(GaugeCone):
     r"""Ground norm linf: :math:`\sum_j|w_j|\le t`.
 
     The absolute values are `Pieces` with the lines :math:`\pm w_j`; their common mass is the
@@ -166,4 +215,19 @@ class SumOfEntries(Bound):
         self.total.s = self.total.s + 0.5 * by
 
 
-BOUNDS: dict[str, type[Bound]] = {"l1": LargestEntry, "l2": EuclideanNorm, "linf": SumOfEntries}
+CONES: dict[type[Norm], type[GaugeCone]] = {
+    L1: LargestEntry,
+    L2: EuclideanNorm,
+    LInf: SumOfEntries,
+}
+
+
+def has_cone(norm: Norm) -> bool:
+    """Whether this method knows the dual norm as a cone."""
+    return type(norm) in CONES
+
+
+def make_cone(gauge: Gauge, t: int) -> GaugeCone:
+    """The cone of a gauge; ``t`` is the number of the variable that bounds it."""
+    assert isinstance(gauge, DualNorm)
+    return CONES[type(gauge.norm)](gauge.n, t)

@@ -26,12 +26,12 @@ def stages(monkeypatch):
     """How many rows the method sees, stage by stage."""
     seen = []
 
-    class Watched(search.Interior):
-        def __init__(self, terms, stack, *rest):
-            super().__init__(terms, stack, *rest)
+    class Watched(search.Iterate):
+        def __init__(self, program, stack, *rest):
+            super().__init__(program, stack, *rest)
             seen.append(len(stack.mass))
 
-    monkeypatch.setattr(search, "Interior", Watched)
+    monkeypatch.setattr(search, "Iterate", Watched)
     return seen
 
 

@@ -16,7 +16,7 @@ from drfl.wire import Message
 KIND = "local_meet"
 
 
-class Desk:
+class RowCollector:
     """The handler of the first message: it keeps a reference to the rows, and copies nothing.
 
     It cannot leave the process, so that an engine with other processes refuses it at its start.

@@ -1,10 +1,10 @@
-"""What the interior-point method has to know of the problem, in its own units."""
+"""The problem as the interior-point method sees it: its variables and their units."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.losses import Loss
 from drfl.mixture import Mixture
-from drfl.norms import Norm
 from drfl.problem import Problem
+from drfl.solvers.certificate.server import ServerProblem, server_problem
 
 
 @dataclass(frozen=True)
-class Terms:
+class Program:
     r"""The variables are :math:`\xi=(w, b, t, \lambda_1, \dots)` in units of ``unit``.
 
     Client s pays :math:`\rho_s\lambda_s` with :math:`\lambda_s\ge\max(\|w\|_*,\mathrm{floor}_s)`.
@@ -26,28 +26,39 @@ class Terms:
 
     Attributes
     ----------
-    n, d : int
-        Coefficients, and with the intercept.
-    rho : (S,)
-        What a client pays for its multiplier; in regression the Lipschitz constant is in it.
+    server : ServerProblem
+        Radii and floors, with features in these units.
     kappa : (S,)
         What a flip costs; infinite where labels do not move.
-    floor : (S,)
-        1 / kappa in regression.
     index : (S,)
         Which variable is the client's multiplier.
     """
 
     loss: Loss
-    norm: Norm
-    mixture: Mixture
-    n: int
-    d: int
-    rho: Array
+    server: ServerProblem
     kappa: Array
-    floor: Array
     index: NDArray[np.intp]
     unit: float
+
+    @property
+    def n(self) -> int:
+        """Coefficients."""
+        return self.server.n
+
+    @property
+    def d(self) -> int:
+        """Coefficients and intercept."""
+        return self.server.dimension
+
+    @property
+    def rho(self) -> Array:
+        """What a client pays for its multiplier (S,)."""
+        return self.server.rho
+
+    @property
+    def mixture(self) -> Mixture:
+        """The weights of the clients."""
+        return self.server.mixture
 
     @property
     def t(self) -> int:
@@ -82,27 +93,11 @@ class Terms:
         return places
 
     @property
-    def certain(self) -> bool:
-        """Whether the weights are known."""
-        return len(self.rho) == 1 or self.mixture.radius == 0.0
-
-    @cached_property
-    def price(self) -> float:
-        r""":math:`f\ge\mathrm{price}\,\|w\|_*` everywhere."""
-        return self.mixture.support(self.rho)
-
-    @cached_property
-    def least(self) -> float:
-        """f is at least this everywhere, because of the floors."""
-        paid = self.rho > 0.0  # elsewhere the floor may be infinite
-        return self.mixture.support(self.rho * np.where(paid, self.floor, 0.0))
-
-    @property
     def links(self) -> tuple[Array, Array]:
         """What ties the multipliers: Z xi >= z, their own variables above t and the floors."""
         rows: list[tuple[int, int, float]] = []
         for s in range(len(self.rho)):
-            own, floor = int(self.index[s]), float(self.floor[s])
+            own, floor = int(self.index[s]), float(self.server.floor[s])
             if own != self.t:
                 rows.append((own, self.t, 0.0))
             if floor > 0.0 and self.rho[s] > 0.0:
@@ -116,35 +111,20 @@ class Terms:
         return Z, z
 
 
-def make_terms(problem: Problem, names: Sequence[str], n: int, sizes: Array, unit: float) -> Terms:
-    """The terms of a problem whose features are about ``unit``."""
-    balls = [problem.ball_of(name) for name in names]
-    loss = problem.loss
-    rho = np.array([ball.radius for ball in balls]) * loss.lipschitz
-    cost = np.array([ball.label_cost for ball in balls])
-    mixture = problem.mixture.resolve(sizes)
-    if mixture.radius == 0.0:  # who has no weight pays nothing
-        rho[mixture.weights == 0.0] = 0.0
+def make_program(
+    problem: Problem, names: Sequence[str], n: int, sizes: Array, unit: float
+) -> Program:
+    """The program of a problem whose features are about ``unit``."""
+    d, margin = n + problem.fit_intercept, problem.loss.task == "classification"
+    server = server_problem(problem, names, d, sizes)
+    rho, cost = server.rho, np.array([problem.ball_of(name).label_cost for name in names])
+    if server.mixture.radius == 0.0:  # who has no weight pays nothing
+        rho = np.where(server.mixture.weights == 0.0, 0.0, rho)
     cost[rho == 0.0] = math.inf
-    d = n + problem.fit_intercept
-    if loss.task == "classification":
-        kappa, floor = cost, np.zeros_like(cost)
-        own = np.isfinite(cost)
-    else:
-        kappa, floor = np.full_like(cost, math.inf), 1.0 / cost
-        own = (rho > 0.0) & (np.ptp(floor[rho > 0.0]) > 0.0 if (rho > 0.0).any() else False)
-    index = np.full(len(balls), d, dtype=np.intp)
-    if len(balls) > 1:  # a single one can be t itself
+    kappa, floor = (cost, 0.0 * rho) if margin else (np.full_like(cost, math.inf), 1.0 / cost)
+    own = np.isfinite(cost) if margin else (rho > 0.0) & (len(np.unique(floor[rho > 0.0])) > 1)
+    index = np.full(len(names), d, dtype=np.intp)
+    if len(names) > 1:  # a single one can be t itself
         index[own] = d + 1 + np.arange(np.count_nonzero(own))
-    return Terms(
-        loss=loss,
-        norm=problem.norm,
-        mixture=mixture,
-        n=n,
-        d=d,
-        rho=rho / unit,
-        kappa=kappa / unit,
-        floor=floor * unit,
-        index=index,
-        unit=unit,
-    )
+    server = replace(server, rho=rho / unit, floor=floor * unit)
+    return Program(problem.loss, server, kappa / unit, index, unit)

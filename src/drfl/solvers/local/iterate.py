@@ -1,4 +1,4 @@
-"""A point of the interior-point method: variables, rows and cones, and where it begins."""
+"""Where the interior-point method is: variables, rows and cones, and where it begins."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable
 from copy import deepcopy
 from functools import reduce
 from operator import add
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.solvers.local.bounds import BOUNDS
 from drfl.solvers.local.cones import Orthant, SecondOrder, diagonal
 from drfl.solvers.local.entropy import Entropy
-from drfl.solvers.local.fixed import Fixed
+from drfl.solvers.local.gauge_cones import make_cone
 from drfl.solvers.local.lines import Kernel, make_kernels
+from drfl.solvers.local.program import Program
+from drfl.solvers.local.samples import Fixed
 from drfl.solvers.local.stack import Ints, Stack
-from drfl.solvers.local.terms import Terms
 from drfl.solvers.local.weights import Weights
 from drfl.worst_case.whole_space import flip_gain
 
@@ -35,7 +35,7 @@ def added(values: Iterable[Array]) -> Array:
     return reduce(add, values)
 
 
-class Point:
+class Iterate:
     """The state of the method.
 
     Attributes
@@ -44,41 +44,45 @@ class Point:
         The variables (w, b, t, lambda) and the weights.
     z, P : arrays
         Margins and masses of the rows.
+    kernels, cone, links, weights
+        The rows' losses, the gauge, what ties the multipliers, and the weights (None: known),
+        each with its slacks and multipliers.
+    tied : bool
+        Whether primal and dual steps have the same length: losses with curvature tie them.
     """
 
     def __init__(
-        self, terms: Terms, stack: Stack, fixed: Fixed, flipping: Ints | None = None
+        self, program: Program, stack: Stack, fixed: Fixed, flipping: Ints | None = None
     ) -> None:
-        self.terms, self.stack, self.fixed = terms, stack, fixed
-        self.kernels = make_kernels(terms, stack, flipping)
-        self.bound = BOUNDS[terms.norm.name](terms.n, terms.t)
-        self.Z, self.least = terms.links
-        self.weights = None if terms.certain else Weights(terms.mixture)
-        self.q = terms.mixture.weights if self.weights is None else self.weights.q
-        # A loss with curvature ties primal and dual steps to each other.
+        self.program, self.stack, self.fixed = program, stack, fixed
+        self.kernels = make_kernels(program, stack, flipping)
+        self.cone = make_cone(program.server.gauge, program.t)
+        self.Z, self.least = program.links
+        self.weights = None if program.server.certain else Weights(program.mixture)
+        self.q = program.mixture.weights if self.weights is None else self.weights.q
         self.tied = any(isinstance(k, Entropy) or k.curved for k in self.kernels)
-        self.xi = np.zeros(terms.size)
+        self.xi = np.zeros(program.size)
         self.z, self.P = np.zeros(len(stack.mass)), stack.mass
         self.links: Orthant
 
     # ------------------------------------------------------------------ where it begins
     def start(self) -> None:
         """An interior point at 0, or at a least-squares fit if that is better."""
-        terms, xi = self.terms, self.xi
+        program, xi = self.program, self.xi
         self._set_rows()
-        room, price = self._room(), float(self.q @ terms.rho)
+        room, price = self._room(), float(self.q @ program.rho)
         guess = self._least_squares()
-        norm = terms.norm.dual(guess[: terms.n])
+        norm = program.server.gauge.value(guess)
         fitted = self._loss(self.stack.margins(guess)) + price * norm < self._loss(self.z)
         if fitted:
-            xi[: terms.d] = guess
+            xi[: program.d] = guess
             self.z, t = self.stack.margins(guess), ROOM * norm
         else:  # t as far from its bound as the rows from theirs
-            usual = 2 * terms.n * room / (3.0 * len(self.z) * max(price, 1e-300))
+            usual = 2 * program.n * room / (3.0 * len(self.z) * max(price, 1e-300))
             t = max(1.0, min(usual, FARTHEST))
-        xi[terms.t :] = t + float(terms.floor.max())
-        xi[terms.t + 1 :] *= 2.0
-        if fitted and terms.flips:
+        xi[program.t :] = t + float(program.server.floor.max())
+        xi[program.t + 1 :] *= 2.0
+        if fitted and program.flips:
             self._raise_to_flips()
         lam, mu = self.lam(xi), WARM * room * float(self.P.mean())
         for kernel in self.kernels:
@@ -87,18 +91,18 @@ class Point:
                 kernel.centre(z, self.gather(kernel, lam), P, mu)
             else:
                 kernel.start(z, self.gather(kernel, lam), P, room)
-        self.bound.start(xi, max(price, 1e-12 * room))
-        slack = np.maximum(self.Z @ xi - self.least, 1e-3 * xi[terms.t])
+        self.cone.start(xi, max(price, 1e-12 * room))
+        slack = np.maximum(self.Z @ xi - self.least, 1e-3 * xi[program.t])
         self.links = Orthant(slack, mu / slack)
         if self.weights is not None:
             self.weights.start(0.1 * room if fitted else room)
 
-    def resume(self, other: Self, mu: float) -> None:
+    def resume(self, other: Iterate, mu: float) -> None:
         """Go on from another problem's point, with other rows whose products are mu."""
         self.xi, self.q = other.xi.copy(), other.q
         # The other one may be needed again.
-        self.bound, self.links, self.weights = deepcopy((other.bound, other.links, other.weights))
-        self.bound.loosen(self.xi, LOOSER * float(self.xi[self.terms.t]))
+        self.cone, self.links, self.weights = deepcopy((other.cone, other.links, other.weights))
+        self.cone.loosen(self.xi, LOOSER * float(self.xi[self.program.t]))
         self._set_rows()
         lam = self.lam(self.xi)
         for kernel in self.kernels:
@@ -111,42 +115,42 @@ class Point:
 
     def _room(self) -> float:
         """How far apart the lines of a row are, typically."""
-        if self.terms.margin:
+        if self.program.margin:
             return 1.0
-        return max(float(np.abs(self.z) @ self.P), 1e-6) * self.terms.loss.lipschitz
+        return max(float(np.abs(self.z) @ self.P), 1e-6) * self.program.loss.lipschitz
 
     def _loss(self, z: Array) -> float:
-        return float(self.P @ self.terms.loss.value(z))
+        return float(self.P @ self.program.loss.value(z))
 
     def _least_squares(self) -> Array:
         """The model whose margins are nearest to 1, or whose residuals are smallest."""
-        stack, d = self.stack, self.terms.d
+        stack, d = self.stack, self.program.d
         H = stack.gram(self.P)
         diagonal(H)[:] += RIDGE * np.trace(H) / d + 1e-300
-        target = stack.offset + 1.0 if self.terms.margin else stack.offset
+        target = stack.offset + 1.0 if self.program.margin else stack.offset
         return np.asarray(np.linalg.solve(H, stack.products(self.P * target)), dtype=np.float64)
 
     def _raise_to_flips(self) -> None:
         """Multipliers at which about as many rows flip as the radius allows."""
-        terms, gain = self.terms, flip_gain(self.terms.loss, self.z)
-        for s in np.flatnonzero(np.isfinite(terms.kappa) & (self.stack.sizes > 0)):
+        program, gain = self.program, flip_gain(self.program.loss, self.z)
+        for s in np.flatnonzero(np.isfinite(program.kappa) & (self.stack.sizes > 0)):
             own = gain[slice(*self.stack.starts[s : s + 2])]
-            k = min(int(len(own) * terms.rho[s] / terms.kappa[s]), len(own) - 1)
+            k = min(int(len(own) * program.rho[s] / program.kappa[s]), len(own) - 1)
             level = 1.1 * float(np.partition(own, len(own) - 1 - k)[len(own) - 1 - k])
             xi = self.xi
-            xi[terms.index[s]] = max(0.6 * xi[terms.index[s]], level / terms.kappa[s])
-        self.xi[terms.t + 1 :] = np.maximum(self.xi[terms.t + 1 :], 1.1 * self.xi[terms.t])
+            xi[program.index[s]] = max(0.6 * xi[program.index[s]], level / program.kappa[s])
+        self.xi[program.t + 1 :] = np.maximum(self.xi[program.t + 1 :], 1.1 * self.xi[program.t])
 
     # ------------------------------------------------------------------ what is where
     @property
     def x(self) -> Array:
         """(w, b)."""
-        return self.xi[: self.terms.d]
+        return self.xi[: self.program.d]
 
     @property
     def parts(self) -> list[Part]:
         """Where slacks move with xi and multipliers with alpha."""
-        return [*self.kernels, *self.bound.parts, self.links]
+        return [*self.kernels, *self.cone.parts, self.links]
 
     @property
     def weight_parts(self) -> tuple[Orthant | SecondOrder, ...]:
@@ -165,7 +169,7 @@ class Point:
 
     def lam(self, xi: Array) -> Array | float:
         """Every row's multiplier."""
-        return self.stack.spread(xi[self.terms.index]) if self.terms.flips else 0.0
+        return self.stack.spread(xi[self.program.index]) if self.program.flips else 0.0
 
     def gather(self, kernel: Kernel, values: Values) -> Values:
         """The values of a kernel's rows."""
@@ -183,10 +187,23 @@ class Point:
 
     def losses(self) -> Array:
         """F_s as the method sees it."""
-        terms, fixed, lam = self.terms, self.fixed, self.xi[self.terms.index]
+        program, fixed, lam = self.program, self.fixed, self.xi[self.program.index]
         worth = added(
             self.scatter(kernel, kernel.values(self.gather(kernel, self.z)))
             for kernel in self.kernels
         )
         rows = self.stack.sums(self.stack.mass * worth)
-        return rows + terms.rho * lam + fixed.constant + fixed.g @ self.x + fixed.pull * lam
+        return rows + program.rho * lam + fixed.constant + fixed.g @ self.x + fixed.pull * lam
+
+    def advance(self, dxi: Array, dz: Array, primal: float, dual: float) -> None:
+        """Go so far along the step that all parts know."""
+        self.xi = self.xi + primal * dxi
+        self.z = self.z + primal * dz
+        for part in self.parts:
+            part.update(primal, dual)
+        if self.weights is not None:
+            for cone in self.weights.parts:
+                cone.update(dual, primal)
+            self.weights.update(dual)
+            self.q = self.weights.q
+            self.P = self.stack.mass * self.stack.spread(self.q)
