@@ -44,6 +44,7 @@ CASES = {  # sites, features, curvature, the overhead that is aimed at
 }
 ROWS, START, NAMED = 400, 20.0, 15.0
 TRAINING = {
+    "keep_cuts": True,
     "target": "y",
     "loss": "logistic",
     "radius": 0.01,

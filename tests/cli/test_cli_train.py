@@ -24,7 +24,8 @@ def test_three_files_give_a_certified_model(trained):
     assert (run / "checkpoint").is_dir()
     kinds = [record["kind"] for record in records_of(run)]
     assert kinds[:4] == ["start", "settings", "preflight", "problem"]
-    assert kinds[4:-1] == ["round"] * model.certificates[0].rounds
+    assert kinds[4:-4] == ["round"] * model.certificates[0].rounds
+    assert kinds[-4:-1] == ["messages"] * 3
     assert kinds[-1] == "result"
 
 
@@ -68,7 +69,8 @@ def test_quiet_says_nothing_and_json_one_object_per_line(files):
     said = drfl("train", *THREE, "--out", "Q", "--quiet", cwd=files)
     assert (said.out, said.err) == ("", "")
     said = drfl("train", *THREE, "--out", "J", "--json", cwd=files)
-    assert said.err == ""
+    assert said.err.startswith("drfl: warning: WITHOUT A GUARD: ")
+    assert said.err.count("\n") == 1
     kinds = [record["kind"] for record in said.records]
     assert kinds[0] == "start"
     assert kinds[-1] == "result"

@@ -30,7 +30,14 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     group = parser.add_argument_group("settings, as in a settings file")
     for name, field in FIELDS.items():
-        group.add_argument(f"--{name.replace('_', '-')}", dest=f"set_{name}", help=field.help)
+        alone: dict[str, Any] = {"nargs": "?", "const": "true"} if field.default is False else {}
+        group.add_argument(
+            f"--{name.replace('_', '-')}",
+            dest=f"set_{name}",
+            metavar=name.upper(),
+            help=field.help,
+            **alone,
+        )
 
 
 def run(options: argparse.Namespace) -> int:

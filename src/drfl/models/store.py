@@ -17,9 +17,9 @@ LARGEST = 1_000_000_000
 """A larger file is not read."""
 
 
-def write_model(model: Model, path: str | os.PathLike[str]) -> None:
+def write_model(model: Model, path: str | os.PathLike[str], *, mode: int | None = None) -> None:
     """Write a model file; whoever reads it sees the old one or the whole new one."""
-    write_json(Path(path), to_plain(model))
+    write_json(Path(path), to_plain(model), mode=mode)
 
 
 def read_model(path: str | os.PathLike[str]) -> Model:

@@ -22,10 +22,10 @@ from drfl.problem import to_json
 from drfl.report.evidence import Json
 from drfl.report.measure import Plan, Sample, measured
 from drfl.report.measure.sample import metrics
-from drfl.report.run import messages_of, units_of
+from drfl.report.run import units_of
 from drfl.result import Record, Result
 from drfl.selection import Selection
-from drfl.wire import Tally
+from drfl.training.run_folder import message_facts
 
 
 def records_of(estimator: Any, X: Any, y: Any, clients: Any, plan: Plan) -> list[Json]:
@@ -141,10 +141,8 @@ def _rounds(fitted: Any) -> list[Json]:
 
 
 def _messages(fitted: Any) -> list[Json]:
-    tally = Tally()
-    for result in _results(fitted):
-        tally.extend(result.sent)
-    return messages_of(tally.sent)
+    sent = message_facts(_results(fitted))
+    return [to_json({"kind": "messages", **entry}) for entry in sent]
 
 
 def _facts(record: Record) -> Json:

@@ -8,16 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from drfl.checkpoint import Checkpoint
 from drfl.files import write_text
 from drfl.models import Model, ModelError, read_model
-from drfl.problem import to_json
 from drfl.report.evidence import Evidence, Json, read_records, sentence
 from drfl.report.measure import Plan, Sample, measured
 from drfl.report.page import page
 from drfl.report.questions import QUESTIONS
 from drfl.report.suppression import Groups
-from drfl.wire import Sent, Tally
 
 
 def write(
@@ -53,7 +50,6 @@ def write(
         # With a selection, the problem in the records is the one before it.
         records = [record for record in records if record["kind"] != "problem"]
         records += [{"kind": "problem", **model.problem.to_dict()}, *units_of(model)]
-    records += _messages(folder / "checkpoint")
     if data and model is not None:
         known = {record["kind"] for record in records}
         methods = {str(r.get("method")) for r in records if r["kind"] == "comparison"}
@@ -88,21 +84,3 @@ def _model(folder: Path) -> Model | None:
         return read_model(folder / "model.json")
     except ModelError:
         return None  # the records have its coefficients, of scaled columns
-
-
-def _messages(folder: Path) -> list[Json]:
-    """What the clients answered, by client and kind; counted from the checkpoints of the run."""
-    tally = Tally()
-    for path in sorted(folder.glob("model-*")):
-        try:
-            rounds = list(Checkpoint(path, {}).rounds())
-        except (OSError, ValueError):
-            continue  # absent, of another version or damaged: then the sizes alone are known
-        for entry in rounds:
-            tally.add(entry.answers.replies)
-    return messages_of(tally.sent)
-
-
-def messages_of(sent: Iterable[Sent]) -> list[Json]:
-    """Records of what clients have sent."""
-    return [to_json({"kind": "messages", **asdict(entry)}) for entry in sent]

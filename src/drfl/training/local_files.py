@@ -75,8 +75,8 @@ def guards(settings: Settings, folder: RunFolder) -> dict[str, Guard | None]:
     found: dict[str, Guard | None] = {}
     for name in settings.clients:
         ledger = folder.ledgers / f"{quote(name, safe=' ')}.ledger"
-        # All ledgers are begun before the first round, and no round may be without.
-        if (folder.checkpoint / "model-0").exists() and not ledger.exists():
+        # All ledgers are begun before a run is written down, and none may be without.
+        if folder.config.exists() and not ledger.exists():
             raise ValueError(
                 f"the ledger {ledger} of client {name!r} is gone: put it back, a run cannot go on "
                 "with a new one"

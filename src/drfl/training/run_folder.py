@@ -5,20 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from drfl.files import write_json, write_text
+from drfl.files import PRIVATE, write_json, write_text
 from drfl.models import Model
 from drfl.problem import to_json
 from drfl.result import Record, Result
 from drfl.training.agreement import Agreement
 from drfl.training.settings import FREE, Settings, read_settings, to_toml
+from drfl.wire import Tally
+
+FOLDER = 0o700
+"""The mode of a folder that only its owner enters."""
 
 
 class RunFolder:
-    """Where a run keeps what it knows.
+    """Where a run keeps what it knows; only its owner reads it.
 
     Parameters
     ----------
@@ -52,7 +57,32 @@ class RunFolder:
         """Write the settings down; the paths of the files are made absolute."""
         files = settings.clients.items()
         absolute = {name: None if file is None else file.resolve() for name, file in files}
-        write_text(self.config, to_toml(Settings(absolute, settings.values)))
+        write_text(self.config, to_toml(Settings(absolute, settings.values)), mode=PRIVATE)
+
+    def close_to_others(self) -> None:
+        """Let nobody but the owner in: what clients answered, and what follows from it, is here.
+
+        A folder that holds other things than a run is left as it is; the files of the run in it
+        are closed all the same.
+        """
+        for folder in (self.path, self.checkpoint):
+            folder.mkdir(parents=True, exist_ok=True)
+        known = {self.config, self.model, self.records, self.checkpoint, self.ledgers}
+        known |= {self.path / "report.html"}
+        if set(self.path.iterdir()) <= known:
+            self.path.chmod(FOLDER)
+        self.checkpoint.chmod(FOLDER)
+
+    def cuts(self, k: int) -> Path:
+        """The answers of every round of the k-th linear model: where a resumed run begins."""
+        return self.checkpoint / f"model-{k}"
+
+    def forget_cuts(self) -> bool:
+        """Delete the answers of all rounds; whether there were any."""
+        found = list(self.checkpoint.glob("model-*"))
+        for path in found:
+            path.unlink()
+        return bool(found)
 
     @classmethod
     def find(cls, path: str) -> RunFolder:
@@ -71,7 +101,7 @@ class RunFolder:
         path = self.checkpoint / "identity.json"
         now = json.loads(json.dumps(to_json(_identity(settings))))
         if not path.exists():
-            write_json(path, now)
+            write_json(path, now, mode=PRIVATE)
             return
         try:
             then = json.loads(path.read_text(encoding="utf-8"))
@@ -100,7 +130,7 @@ class RunFolder:
 
     def remember(self, name: str, value: Any) -> None:
         """Keep something for a resumed run."""
-        write_json(self.checkpoint / f"{name}.json", to_json(value), indent=None)
+        write_json(self.checkpoint / f"{name}.json", to_json(value), indent=None, mode=PRIVATE)
 
 
 def _identity(settings: Settings) -> dict[str, Any]:
@@ -143,7 +173,7 @@ class Records:
         self.all = records
         assert self.path is not None
         text = "".join(json.dumps(to_json(r), allow_nan=False) + "\n" for r in records)
-        write_text(self.path, text)
+        write_text(self.path, text, mode=PRIVATE)
 
 
 def preflight_facts(agreement: Agreement) -> dict[str, Any]:
@@ -200,6 +230,14 @@ def result_facts(model: Model, results: Sequence[Result]) -> dict[str, Any]:
             for result in results
         ],
     }
+
+
+def message_facts(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """What the clients sent, by client and kind of message, over all linear models."""
+    tally = Tally()
+    for result in results:
+        tally.extend(result.sent)
+    return [asdict(sent) for sent in tally.sent]
 
 
 def costs(results: Sequence[Result]) -> dict[str, Any]:

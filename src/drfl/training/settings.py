@@ -45,11 +45,14 @@ FIELDS: dict[str, Field] = {
     "noise_scale": Field(None, read.number, "of the selection by the rule noise"),
     "compare": Field((), read.texts, "other methods to train beside: erm,afl,drfa,wafl,..."),
     "guard": Field(None, read.whole, "what leaves a client tells of at least so many rows: 5"),
+    "keep_cuts": Field(
+        False, read.flag, "whether a certified run keeps the clients' answers: true, false"
+    ),
     "seed": Field(0, read.whole, "of all that is drawn at random"),
 }
 """Every setting but the clients."""
 
-FREE = ("max_rounds", "engine", "compare")
+FREE = ("max_rounds", "engine", "compare", "keep_cuts")
 """What may change when a run is resumed."""
 
 

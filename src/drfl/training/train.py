@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from drfl.client import Party
+from drfl.files import PRIVATE
 from drfl.models import Certificate, ClientPart, Model, write_model
 from drfl.one_vs_rest import positives
 from drfl.problem import Problem
@@ -28,12 +29,17 @@ from drfl.training.run_folder import (
     Records,
     RunFolder,
     costs,
+    message_facts,
     preflight_facts,
     result_facts,
     round_facts,
 )
 from drfl.training.settings import Settings
 
+WITHOUT_GUARD = (
+    "WITHOUT A GUARD: what the clients send is exact, and whoever sees it can work out some of "
+    "their rows; --guard 5 prevents that"
+)
 DONE = (StatusKind.CERTIFIED, StatusKind.LOCAL)
 
 
@@ -94,6 +100,7 @@ def train(
         folder.check_identity(settings)
     training = Training(settings, folder, listener, Records(), federation)
     training.prepare()
+    folder.close_to_others()
     if fresh:
         folder.create(settings)
         folder.check_identity(settings)
@@ -109,7 +116,10 @@ def train(
         return Outcome(None, results, training.records)
     model = training.finish(results)
     training.compare(settings["compare"])
-    return Outcome(model, results, training.records)
+    outcome = Outcome(model, results, training.records)
+    if outcome.proved and not settings["keep_cuts"]:
+        folder.forget_cuts()  # they tell of rows, and nothing is left to resume
+    return outcome
 
 
 @dataclass
@@ -150,6 +160,8 @@ class Training:
         if any(agreement.guards.values()):
             self._check_guards()
             self.listener.say(line)
+        else:
+            self.listener.warn(WITHOUT_GUARD)
         self.record("start", **self._versions(), seed=self.settings["seed"], guard=line)
         self.record("settings", **self.settings.all())
         self.record("preflight", **preflight_facts(agreement))
@@ -167,7 +179,7 @@ class Training:
                     self.problem,
                     solver,
                     self.federation.place(self.agreement, positive),
-                    checkpoint=self.folder.checkpoint / f"model-{k}",
+                    checkpoint=self.folder.cuts(k),
                     model=k,
                     prefix=prefix,
                 )
@@ -212,15 +224,17 @@ class Training:
         """Write the model, and the records with the history of all rounds."""
         model = make_model(self.agreement, results, self.problem)
         outcome = self.outcome("drfl", results, self.problem)
+        for sent in message_facts(results):
+            self.record("messages", **sent)
         self.record("result", **outcome, **result_facts(model, results))
-        write_model(model, self.folder.model)
+        write_model(model, self.folder.model, mode=PRIVATE)
         rounds = [
             {"kind": "round", "model": k, **round_facts(record)}
             for k, result in enumerate(results)
             for record in result.history
         ]
         others = [record for record in self.records.all if record["kind"] != "round"]
-        at = next(k for k, record in enumerate(others) if record["kind"] == "result")
+        at = next(k for k, record in enumerate(others) if record["kind"] in ("messages", "result"))
         self.records.rewrite([*others[:at], *rounds, *others[at:]])
         return model
 
