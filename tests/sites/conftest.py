@@ -1,7 +1,8 @@
 """A project that is written once."""
 
 import pytest
-from sites_kit import write_project
+
+from kit.real_sites import write_project
 
 
 @pytest.fixture(scope="session")

@@ -5,9 +5,9 @@ import sys
 import threading
 
 import pytest
-from sites_kit import Program, drfl_sites, hospitals, real_sites
 
 from drfl.sites.processes import wait_until
+from kit.real_sites import Program, drfl_sites, hospitals, real_sites
 
 pytestmark = [
     pytest.mark.slow,

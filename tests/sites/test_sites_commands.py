@@ -6,11 +6,11 @@ import sys
 
 import numpy as np
 import pytest
-from sites_kit import Program, drfl_sites, hospitals, real_sites
 
 from drfl.models import read_model
 from drfl.sites.processes import wait_until
 from drfl.sites.session import connect
+from kit.real_sites import Program, drfl_sites, hospitals, real_sites
 
 pytestmark = pytest.mark.slow
 

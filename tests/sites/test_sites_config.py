@@ -6,7 +6,6 @@ import stat
 import sys
 
 import pytest
-from sites_kit import PATIENTS, write_project
 
 from drfl.cli.main import run
 from drfl.sites.audit import audit_lines, read_ledger
@@ -16,6 +15,7 @@ from drfl.sites.kit import Kit
 from drfl.sites.order import read_order
 from drfl.sites.project import read_project
 from drfl.sites.serving import own_settings
+from kit.real_sites import PATIENTS, write_project
 
 GOOD = """\
 project = "heart"

@@ -25,7 +25,7 @@ from nvflare.private.fed.server.server_commands import AppCommandProcessor, Serv
 from nvflare.private.fed.server.server_engine import ServerEngine
 from nvflare.private.fed.server.server_json_config import ServerJsonConfigurator
 
-from drfl.sites import flare
+from drfl.sites.flare import app as flare
 from drfl.sites.job import CLIENT_CONFIG, server_config
 from drfl.sites.link import CallError, Question
 from drfl.wire import Failure, Message, decode, encode
@@ -55,7 +55,7 @@ def test_the_server_knows_how_often_sites_ask_for_tasks():
 
 
 def test_the_server_object_has_one_main_function():
-    assert [name for name, _ in ServerApp(flare.Coordinator("{}")).mains] == ["run"]
+    assert [name for name, _ in ServerApp(flare.ServerApp("{}")).mains] == ["run"]
 
 
 def test_the_site_object_publishes_one_method_with_fixed_arguments():
@@ -69,7 +69,7 @@ def test_the_site_object_publishes_one_method_with_fixed_arguments():
 
 def interface():
     """What a site tells the server of its object."""
-    return ClientApp(flare.Hospital()).get_collab_interface()
+    return ClientApp(flare.SiteApp()).get_collab_interface()
 
 
 # ---------------------------------------------------------------------------- a call, at the site
@@ -86,7 +86,7 @@ class Stub:
 
 def called(arguments, caller="server", method="answer"):
     """What FLARE makes of a call that has come over the network."""
-    app = ClientApp(flare.Hospital())
+    app = ClientApp(flare.SiteApp())
     app.name = "north"
     app.obj._gate = Stub()
     headers = {
@@ -140,7 +140,7 @@ def test_arguments_of_another_type_are_refused(wrong):
 
 def test_a_site_without_settings_refuses_alone(monkeypatch, capsys):
     monkeypatch.delenv(flare.SETTINGS, raising=False)
-    hospital = flare.Hospital()
+    hospital = flare.SiteApp()
     assert "drfl: " in capsys.readouterr().err
     monkeypatch.setattr(flare, "collab", SimpleNamespace(caller="server"))
     reply = decode(hospital.answer(1, 0, encode(Message("hello", 0)), 1.0))
@@ -150,7 +150,7 @@ def test_a_site_without_settings_refuses_alone(monkeypatch, capsys):
 
 # ---------------------------------------------------------------------------- a call, at the server
 def proxies(monkeypatch, backend):
-    app = ServerApp(flare.Coordinator("{}"))
+    app = ServerApp(flare.ServerApp("{}"))
     proxy = Proxy(app, "north", "north", backend, interface()[""])
     proxy.add_child("client", Proxy(app, "north.client", "", backend, interface()["client"]))
     monkeypatch.setattr(flare, "collab", SimpleNamespace(clients=[proxy]))

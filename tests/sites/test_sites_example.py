@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from sites_kit import flare_processes
 
 from drfl.models import read_model
+from kit.real_sites import flare_processes
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-hospitals" / "run"
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from sites_kit import Program, drfl_sites, real_sites
 
 from drfl.datasets import load_heart
+from kit.real_sites import Program, drfl_sites, real_sites
 
 NAMES = ("north", "south", "west")
 TRAINING = {"tol": 1e-9, "label_cost": 1.0, "radius": 0.05}
@@ -98,11 +98,11 @@ class Sites:
     # ------------------------------------------------------------------ processes of a site
     def parent(self, name):
         """FLARE's process at a site."""
-        return descendants(self.started.sites[name].process.pid, "drfl.sites.start")
+        return descendants(self.started.sites[name].process.pid, "flare.start site")
 
     def job(self, name):
         """The process of the present job."""
-        return descendants(self.started.sites[name].process.pid, "worker_process")
+        return descendants(self.started.sites[name].process.pid, "flare.start job")
 
     def child(self, name):
         """The process that computes."""
@@ -301,7 +301,7 @@ def test_the_server_is_killed_and_restarted(sites):
     jobs = len(sites.answered())
     run = sites.begin("server")
     sites.in_the_middle(jobs)
-    descendants(sites.started.server.process.pid, "drfl.sites.start").kill()
+    descendants(sites.started.server.process.pid, "flare.start server").kill()
     sites.started.server.end()
     sites.behave()
     sites.started.serve()

@@ -5,7 +5,6 @@ import zipfile
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sites_kit import write_project
 
 from drfl.sites.certificates import DAYS, Authority
 from drfl.sites.handshake import UnreachableError, check_own, shake_hands
@@ -15,6 +14,7 @@ from drfl.sites.hardening import (
 from drfl.sites.kit import Kit
 from drfl.sites.processes import Flare, Lock
 from drfl.sites.requests import approve_request, make_request
+from kit.real_sites import write_project
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from drfl.files import write_json
+from drfl.sites.flare.launcher import JobLauncher
 from drfl.sites.hardening import (
     LOGGING,
     OTHER_ROLES,
@@ -38,11 +39,18 @@ def test_resources_name_the_components_of_flare(layout, tmp_path):
     for ours, whose in ((server_resources(tmp_path), "localhost"), (site_resources(), "north")):
         usual = theirs(whose, "resources.json.default", "local")
         paths = {c["id"]: c["path"] for c in usual["components"] if c["id"] not in dropped}
+        if whose == "north":
+            assert paths["process_launcher"] == named(JobLauncher.__base__)
+            paths["process_launcher"] = named(JobLauncher)
         assert {c["id"]: c["path"] for c in ours["components"]} == paths
         assert ours["class_list_enforcement_mode"] == "enforce"
         assert ours["allow_log_streaming"] is False
     assert "/tmp/nvflare" not in json.dumps(server_resources(tmp_path / "state"))
     assert set(LOGGING["handlers"]) == {"logFileHandler"}
+
+
+def named(kind):
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def provisioned(folder, project):

@@ -1,31 +1,27 @@
 """Who gets in, and what is refused: certificates, code, commands, copies. Real processes."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-from contextlib import contextmanager, suppress
 
 import pytest
-from sites_kit import (
-    PATIENTS,
-    Program,
-    drfl_sites,
-    flare_processes,
-    real_sites,
-    write_project,
-)
 
 from drfl.files import write_json
 from drfl.sites.handshake import EntryError, shake_hands
-from drfl.sites.hardening import ORG
 from drfl.sites.job import CLIENT_CONFIG
 from drfl.sites.kit import Kit
 from drfl.sites.processes import wait_until
 from drfl.sites.session import connect
-from drfl.sites.start import MODULES
 from drfl.sites.submission import make_order, write_job
+from kit.real_sites import (
+    PATIENTS,
+    Program,
+    drfl_sites,
+    flare_processes,
+    flare_server,
+    flare_site,
+    real_sites,
+    write_project,
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,49 +47,6 @@ def copied(kit, folder, **changes):
     path = copy / "kit.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     return copy
-
-
-@contextmanager
-def flare_site(kit, name):
-    """FLARE's own client on a kit, without drfl's checks; its log."""
-    kit.harden()
-    log = kit.flare / "log.txt"
-    log.write_text("")
-    with flare(MODULES["site"], kit.flare, [f"uid={name}"]):
-        yield log
-
-
-@contextmanager
-def flare_server(layout):
-    """FLARE's own server, without drfl's rules."""
-    with flare(MODULES["server"], layout.server, [], DRFL_SITES_STATE=str(layout.checkpoints)):
-        project = layout.project
-        startup = layout.coordinator / "startup"
-
-        def up():
-            with suppress(EntryError):
-                shake_hands(startup, project["host"], project["port"])
-                return True
-
-        assert wait_until(up, 60.0)
-        yield
-
-
-@contextmanager
-def flare(module, folder, more, **environment):
-    settings = ["secure_train=true", *more, f"org={ORG}", "config_folder=config"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", module[0], "-m", folder, "-s", module[1], "--set", *settings],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, **environment},
-    )
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
 
 
 def connected(started):

@@ -57,10 +57,13 @@ def _ask(message: dict[str, Any]) -> bool:
 
 
 def audit(options: argparse.Namespace) -> int:
-    """Print what has left."""
-    from drfl.sites.audit import audit_lines
+    """Print what has left, and what was refused."""
+    from drfl.sites.audit import audit_lines, refusal_lines
     from drfl.sites.kit import Kit
 
-    for line in audit_lines(Kit.find(options.kit).state / "messages.jsonl", every=options.all):
+    state = Kit.find(options.kit).state
+    for line in audit_lines(state / "messages.jsonl", every=options.all):
+        print(printable(line))
+    for line in refusal_lines(state / "refused.jsonl"):
         print(printable(line))
     return OK

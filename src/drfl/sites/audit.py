@@ -1,4 +1,4 @@
-"""What has left a site, by its own ledger of messages."""
+"""What has left a site, and what it has refused, by its own ledgers."""
 
 from __future__ import annotations
 
@@ -36,8 +36,23 @@ def audit_lines(path: Path, *, every: bool) -> Iterator[str]:
     yield f"{len(entries)} messages have left; each one: --all"
 
 
-def read_ledger(path: Path) -> Iterator[dict[str, Any]]:
-    """Every message that has left, in order; a line that a crash cut off has not left."""
+def refusal_lines(path: Path) -> Iterator[str]:
+    """What was asked of a site in vain."""
+    yield from map(refusal_line, read_ledger(path, REFUSAL))
+
+
+def refusal_line(entry: dict[str, Any]) -> str:
+    """One refusal in a sentence."""
+    times = "" if entry["times"] == 1 else f", {entry['times']} times so far"
+    return f"{entry['time']}  refused: {entry['what']} from {entry['origin']}{times}"
+
+
+MESSAGE, REFUSAL = ("time", "job", "kind", "bytes"), ("time", "origin", "what", "times")
+"""What every line of a ledger has, of messages and of refusals."""
+
+
+def read_ledger(path: Path, keys: tuple[str, ...] = MESSAGE) -> Iterator[dict[str, Any]]:
+    """Every line, in order; one that a crash cut off does not count: the message has not left."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     except FileNotFoundError:
@@ -45,7 +60,7 @@ def read_ledger(path: Path) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
             entry = json.loads(line)
-            missing = [key for key in ("time", "job", "kind", "bytes") if key not in entry]
+            missing = [key for key in keys if key not in entry]
         except (ValueError, TypeError):
             if number == len(lines) and not line.endswith("\n"):
                 return

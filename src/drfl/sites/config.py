@@ -55,6 +55,11 @@ class SiteSettings:
         return self.state / "messages.jsonl"
 
     @property
+    def refused(self) -> Path:
+        """What was asked in vain, one JSON object per line."""
+        return self.state / "refused.jsonl"
+
+    @property
     def guard_ledger(self) -> Path:
         """What the guard remembers."""
         return self.state / "guard.ledger"

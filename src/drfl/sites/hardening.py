@@ -16,8 +16,8 @@ ROLE = "project_admin"
 RUNTIME = {
     "controller": "nvflare.collab.runtime.controller.CollabController",
     "executor": "nvflare.collab.runtime.executor.CollabExecutor",
-    "server": "drfl.sites.flare.Coordinator",
-    "site": "drfl.sites.flare.Hospital",
+    "server": "drfl.sites.flare.app.ServerApp",
+    "site": "drfl.sites.flare.app.SiteApp",
 }
 """Every class that a job may name."""
 
@@ -122,10 +122,7 @@ def site_resources() -> dict[str, Any]:
                 "resource_consumer",
                 "nvflare.app_common.resource_consumers.gpu_resource_consumer.GPUResourceConsumer",
             ),
-            _component(
-                "process_launcher",
-                "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher",
-            ),
+            _component("process_launcher", "drfl.sites.flare.launcher.JobLauncher"),
         ],
     }
 

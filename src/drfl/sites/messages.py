@@ -1,4 +1,4 @@
-"""The ledger of a site: what has left it, one JSON object per line, on disk before it leaves."""
+"""The ledgers of a site: what has left it, on disk before it leaves, and what it has refused."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -39,21 +40,14 @@ class MessageLedger:
 
     def write(self, message: Message) -> None:
         """Write a message down; the line is on the disk when this returns."""
-        line = json.dumps(self.entry(message), allow_nan=False) + "\n"
-        # One write of one line, by one process at a time: lines are never torn apart.
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            os.write(descriptor, line.encode())
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _append(self.path, self.entry(message))
 
     def entry(self, message: Message) -> dict[str, Any]:
         """What is said of a message."""
         failure = Failure.of(message)
         told = {"kind": message.kind} if failure is None else {"kind": "failure", "code": failure}
         return {
-            "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}Z",
+            "time": _now(),
             "job": self.job,
             **told,
             "round": message.round,
@@ -79,3 +73,47 @@ def _text(array: NDArray[np.uint8]) -> str | None:
     except ValueError:
         return None
     return text
+
+
+SENDERS, LONGEST = 1000, 100
+"""So many kinds of refusals are told apart, by so many letters of what the sender wrote."""
+
+
+class Refusals:
+    """Writes down what others have asked in vain: the first time, the tenth, the hundredth ...
+
+    Parameters
+    ----------
+    path : Path
+        The file; it grows, but not at the will of whoever asks a million times.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._times: dict[tuple[str, str], int] = {}
+        self._lock = Lock()
+
+    def write(self, origin: str, what: str) -> None:
+        """Somebody has asked for something."""
+        key = origin[:LONGEST], what[:LONGEST]
+        with self._lock:
+            if key not in self._times and len(self._times) >= SENDERS:
+                key = "many", "many things"
+            times = self._times[key] = self._times.get(key, 0) + 1
+            if str(times).strip("0") == "1":
+                entry = {"time": _now(), "origin": key[0], "what": key[1], "times": times}
+                _append(self.path, entry)
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}Z"
+
+
+def _append(path: Path, entry: dict[str, Any]) -> None:
+    """One write of one line: lines are never torn apart."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(descriptor, (json.dumps(entry, allow_nan=False) + "\n").encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

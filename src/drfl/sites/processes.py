@@ -88,7 +88,15 @@ class Flare:
         self._known: dict[int, Any] = {}
         with console.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-u", "-m", "drfl.sites.start", kind, str(folder.resolve()), name],
+                [
+                    sys.executable,
+                    "-u",
+                    "-m",
+                    "drfl.sites.flare.start",
+                    kind,
+                    str(folder.resolve()),
+                    name,
+                ],
                 # It ends when this closes, that is, also when this process is killed.
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -132,6 +140,30 @@ class Flare:
         if self.process.stdin is not None:
             self.process.stdin.close()
         self.lock.release()
+
+
+class Tail:
+    """What others append to a file from now on.
+
+    Parameters
+    ----------
+    path : Path
+        The file; it may not exist yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read = path.stat().st_size if path.exists() else 0
+
+    def lines(self) -> list[str]:
+        """The lines that are new and complete."""
+        if not self.path.exists() or self.path.stat().st_size <= self._read:
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self._read)
+            whole, _, _ = file.read().rpartition(b"\n")
+        self._read += len(whole) + 1 if whole else 0
+        return whole.decode("utf-8", "replace").splitlines()
 
 
 def _require_plain(folder: Path) -> None:

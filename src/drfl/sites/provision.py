@@ -28,6 +28,7 @@ class Layout:
         self.server, self.coordinator = self.folder / "server", self.folder / "coordinator"
         self.state = self.folder / "state"
         self.checkpoints = self.state / "checkpoints"
+        self.refused = self.state / "refused.jsonl"
         self.kits, self.job = self.folder / "kits", self.folder / "job"
 
     def kit(self, name: str) -> Path:

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from drfl.sites.audit import refusal_line
 from drfl.sites.config import SITE, SiteSettings, site_settings
 from drfl.sites.handshake import EntryError, UnreachableError, check_own, shake_hands
 from drfl.sites.hardening import OUTCOME_WAIT
 from drfl.sites.kit import Kit
-from drfl.sites.processes import Flare, Lock, wait_until
+from drfl.sites.processes import Flare, Lock, Tail, wait_until
 from drfl.sites.provision import Layout
 from drfl.training.progress import Listener
 from drfl.training.settings import read_toml, toml_value
@@ -33,6 +34,7 @@ def serve(layout: Layout, voice: Listener) -> bool:
     layout.harden()
     environment = {
         "DRFL_SITES_STATE": str(layout.checkpoints.resolve()),
+        "DRFL_SITES_REFUSED": str(layout.refused.resolve()),
         "NVFLARE_SECURE_LOGGING": "true",
         "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": str(OUTCOME_WAIT),
     }
@@ -46,7 +48,10 @@ def serve(layout: Layout, voice: Listener) -> bool:
         wait_until(up, STARTING)
         if flare.running():
             voice.say(f"serving {project['project']} at {project['host']}:{project['port']}")
+        refusals = Tail(layout.refused)
         while flare.running():
+            for line in refusals.lines():
+                voice.warn(refusal_line(json.loads(line)))
             time.sleep(0.5)
         return (layout.server / SHUT_DOWN).exists()
     finally:
@@ -95,7 +100,11 @@ def join(kit: Kit, data: Path | None, voice: Listener, ask: Ask, *, wait: float 
     kit.check()
     _greet(kit, voice, wait)
     _forget(settings.approvals)
-    environment = {"DRFL_SITE_SETTINGS": str(path), "NVFLARE_SECURE_LOGGING": "true"}
+    environment = {
+        "DRFL_SITE_SETTINGS": str(path),
+        "DRFL_SITES_REFUSED": str(settings.refused.resolve()),
+        "NVFLARE_SECURE_LOGGING": "true",
+    }
     flare = Flare("site", kit.flare, kit.name, environment, lock)
     try:
         registered = f"Successfully registered client:{kit.name}"
@@ -161,17 +170,14 @@ def _greet(kit: Kit, voice: Listener, wait: float) -> None:
 
 def _attend(flare: Flare, settings: SiteSettings, voice: Listener, ask: Ask) -> None:
     """Show the people here what concerns them, until it ends."""
-    trouble = settings.state / "errors.log"
-    read = trouble.stat().st_size if trouble.exists() else 0
+    troubles, refusals = Tail(settings.state / "errors.log"), Tail(settings.refused)
     while flare.running():
-        if trouble.exists() and trouble.stat().st_size > read:
-            with trouble.open(encoding="utf-8", errors="replace") as file:
-                file.seek(read)
-                # A traceback is for the file; its first line is a sentence.
-                lines = [line for line in file.read().splitlines() if line[:2] == "20"]
-                read = file.tell()
-            for line in lines:
+        for line in troubles.lines():
+            # A traceback is for the file; its first line is a sentence.
+            if line[:2] == "20":
                 voice.warn(line)
+        for line in refusals.lines():
+            voice.warn(refusal_line(json.loads(line)))
         for question in sorted(settings.approvals.glob("*.asked.json")):
             answer = question.with_name(question.name.removesuffix(".asked.json") + ".answer")
             if not answer.exists():

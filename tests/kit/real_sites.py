@@ -6,13 +6,17 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import psutil
 
 from drfl.datasets import load_heart, partition
+from drfl.sites.flare.start import MODULES
+from drfl.sites.handshake import EntryError, shake_hands
+from drfl.sites.hardening import ORG
+from drfl.sites.processes import wait_until
 from drfl.sites.project import read_project
 from drfl.sites.provision import Layout
 from drfl.training.settings import toml_value
@@ -129,8 +133,8 @@ def real_sites(folder, data, *, settings=None, environment=None, **project):
     ----------
     folder : Path
         Where to work.
-    data : dict of str to str
-        The CSV text of every site.
+    data : dict of str to str or None
+        The CSV text of every site; None: it has a kit, and nobody starts it.
     settings : dict of str to dict, optional
         The own settings of a site.
     environment : dict of str to dict, optional
@@ -144,6 +148,8 @@ def real_sites(folder, data, *, settings=None, environment=None, **project):
     try:
         started.serve()
         for name, text in data.items():
+            if text is None:
+                continue
             (folder / f"{name}.csv").write_text(text, encoding="utf-8")
             started.configure(name, **(settings or {}).get(name, {}))
             started.join(name)
@@ -201,3 +207,59 @@ class Started:
         for program in [*self.sites.values(), self.server]:
             if program is not None:
                 program.stop()
+
+
+OUR_LAUNCHER = "drfl.sites.flare.launcher.JobLauncher"
+FLARES_LAUNCHER = "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher"
+
+
+@contextmanager
+def flare_site(kit, name, **environment):
+    """FLARE's own client on a kit, without drfl's checks; its log."""
+    kit.harden()
+    resources = kit.flare / "local" / "resources.json"
+    resources.write_text(resources.read_text().replace(OUR_LAUNCHER, FLARES_LAUNCHER))
+    log = kit.flare / "log.txt"
+    log.write_text("")
+    with flare(MODULES["site"], kit.flare, [f"uid={name}"], **environment):
+        yield log
+
+
+@contextmanager
+def flare_server(layout, **environment):
+    """FLARE's own server, without drfl's checks."""
+    environment["DRFL_SITES_STATE"] = str(layout.checkpoints)
+    with flare(MODULES["server"], layout.server, [], **environment):
+        project = layout.project
+        startup = layout.coordinator / "startup"
+
+        def up():
+            with suppress(EntryError):
+                shake_hands(startup, project["host"], project["port"])
+                return True
+
+        assert wait_until(up, 60.0)
+        yield
+
+
+@contextmanager
+def flare(module, folder, more, **environment):
+    settings = ["secure_train=true", *more, f"org={ORG}", "config_folder=config"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", module[0], "-m", folder, "-s", module[1], "--set", *settings],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **environment},
+    )
+    try:
+        yield
+    finally:
+        family = [
+            psutil.Process(process.pid),
+            *psutil.Process(process.pid).children(recursive=True),
+        ]
+        for member in family:
+            with suppress(psutil.NoSuchProcess):
+                member.kill()
+        process.wait()

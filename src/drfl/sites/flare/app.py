@@ -1,8 +1,8 @@
-"""NVIDIA FLARE's Collab API, and nothing else: the one file to change when that API does.
+"""The two classes that a job names, by FLARE's Collab API.
 
-A job names two classes: `Coordinator` runs in the server's job process and has the main function,
-`Hospital` lives in the job process of every site. Between them travel whole numbers, seconds and
-`bytes`; what is in the bytes is checked by `drfl.wire` before anything else looks at it.
+`ServerApp` runs in the server's job process and has the main function, `SiteApp` lives in the job
+process of every site. Between them travel whole numbers, seconds and `bytes`; what is in the bytes
+is checked by `drfl.wire` before anything else looks at it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SETTINGS = "DRFL_SITE_SETTINGS"
 """The environment variable with the path of a site's own settings."""
 
 
-class Hospital:
+class SiteApp:
     """The object at a site: it takes nothing from the job but the job's identity."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Hospital:
             self._gate.close()
 
 
-class Coordinator:
+class ServerApp:
     """The object at the server.
 
     Parameters

@@ -1,0 +1,1 @@
+"""NVIDIA FLARE: its words, files and processes, and what of it is refused; nowhere else."""
