@@ -15,17 +15,23 @@ FOLDER = Path(os.environ["ROGUE"])
 
 
 def listen():
+    begun = set()
     while True:
         for path in sorted(FOLDER.glob("*.order.json")):
-            answer = path.with_name(path.name.replace(".order.", ".answer."))
-            if not answer.exists():
-                order = json.loads(path.read_text("utf-8"))
-                cell = own_cell(order["me"])
-                if cell is not None:
-                    found = carried_out(cell, order)
-                    answer.with_suffix(".part").write_text(json.dumps(found), "utf-8")
-                    answer.with_suffix(".part").rename(answer)
+            order = json.loads(path.read_text("utf-8"))
+            cell = None if path in begun else own_cell(order["me"])
+            if cell is not None:
+                begun.add(path)
+                threading.Thread(target=obey, args=(path, cell, order), daemon=True).start()
         time.sleep(0.1)
+
+
+def obey(path, cell, order):
+    answer = path.with_name(path.name.replace(".order.", ".answer."))
+    if not answer.exists():
+        part = answer.with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps(carried_out(cell, order)), "utf-8")
+        part.rename(answer)
 
 
 def own_cell(name):
