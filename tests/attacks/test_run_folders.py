@@ -6,9 +6,9 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from kit.program import drfl, write_csv
 
 from drfl.checkpoint import Checkpoint
+from kit.program import drfl, write_csv
 
 N, NAMES = 60, ("age", "dose", "lab")
 
@@ -63,9 +63,7 @@ def recovered(rows, told):
     for *x, label in rows.tolist():
         y = 2.0 * label - 1.0
         row = y * np.array([*x, 1.0])
-        found += any(
-            np.allclose(sign * t[1:], row, atol=1e-6) for t in told for sign in (-1, 1)
-        )
+        found += any(np.allclose(sign * t[1:], row, atol=1e-6) for t in told for sign in (-1, 1))
     return found
 
 

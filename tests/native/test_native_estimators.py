@@ -171,7 +171,7 @@ def test_the_random_state_is_the_seed():
 
 
 def test_a_bad_setting_is_refused_when_fitted():
-    with pytest.raises(ValueError, match="local_steps must be at least 1"):
+    with pytest.raises(ValueError, match="local_steps must be a whole number >= 1"):
         fitted("FedAvgClassifier", local_steps=0)
     with pytest.raises(TypeError, match="unexpected keyword"):
         native.FedAvgClassifier(mu=1.0)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from drfl.native.afl import AFL
 from drfl.native.drfa import DRFA
+from drfl.native.dual_admm import DualADMM
 from drfl.native.fedadmm import FedADMM
 from drfl.native.fedavg import FedAvg
 from drfl.native.fedprox import FedProx
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 METHODS: dict[str, type[Native]] = {
     method.name: method
-    for method in (FedAvg, FedProx, Scaffold, QFFL, AFL, DRFA, WAFL, FedADMM, ScaffPD)
+    for method in (FedAvg, FedProx, Scaffold, QFFL, AFL, DRFA, WAFL, FedADMM, ScaffPD, DualADMM)
 }
 """All of them by name."""
 
@@ -57,6 +58,7 @@ __all__ = [
     "AFLRegressor",
     "DRFAClassifier",
     "DRFARegressor",
+    "DualADMM",
     "FedADMM",
     "FedADMMClassifier",
     "FedADMMRegressor",

@@ -64,7 +64,7 @@ class FedADMMSession(NativeSession["FedADMM"]):
     """Keeps every client's model and multiplier."""
 
     def begin(self) -> None:
-        self.own = np.zeros((len(self.names), self.d))
+        self.own = np.tile(self.x, (len(self.names), 1))
         self.dual = np.zeros((len(self.names), self.d))
         scale = self.steps.smoothness or self.steps.steepness
         usual = PENALTY * scale if scale > 0.0 else 1.0

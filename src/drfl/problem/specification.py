@@ -80,8 +80,9 @@ class Problem:
         **loss_params: Any,
     ) -> None:
         set_field = object.__setattr__  # the record is frozen
+        known = isinstance(loss, RowLoss) and not loss_params
+        set_field(self, "loss", loss if known else make_loss(loss, **loss_params))  # type: ignore[arg-type]
         set_field(self, "ball", _checked_ball(ball))
-        set_field(self, "loss", _checked_loss(loss, loss_params, self.ball))
         set_field(self, "mixture", _instance("mixture", mixture, Mixture))
         set_field(self, "fit_intercept", _instance("fit_intercept", fit_intercept, bool))
         set_field(self, "shared_ball", _instance("shared_ball", shared_ball, bool))
@@ -90,7 +91,10 @@ class Problem:
         if self.shared_ball and self.balls[0].radius == 0.0:
             set_field(self, "shared_ball", False)  # nothing is moved: there is no multiplier
         for each in self.balls:
-            oracle_class(self.loss, each)  # what has no closed form is refused here
+            if self.network is not None:
+                self.network.check_ball(each)
+            else:
+                oracle_class(self.loss, each)  # what has no closed form is refused here
         if self.shared_ball:
             _require_finite_way(self.balls[0], self.loss)
 
@@ -157,21 +161,6 @@ class Problem:
             fit_intercept=data["fit_intercept"],
             shared_ball=data["shared_ball"],
         )
-
-
-def _checked_loss(
-    loss: str | Loss | RowLoss, params: dict[str, Any], ball: Ball | Mapping[str, Ball]
-) -> Loss | RowLoss:
-    balls = [ball] if isinstance(ball, Ball) else list(ball.values())
-    if isinstance(loss, RowLoss):
-        for one in balls:
-            loss.check_ball(one)
-        return loss
-    if any(one.order != 1.0 for one in balls):
-        raise ValueError(
-            "losses of a score take balls of order 1; orders 2 and inf are for networks"
-        )
-    return make_loss(loss, **params)
 
 
 def _checked_ball(ball: Ball | Mapping[str, Ball]) -> Ball | dict[str, Ball]:

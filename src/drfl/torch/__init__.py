@@ -11,8 +11,19 @@ except ImportError as error:
 
 from drfl.torch.bounds import lipschitz
 from drfl.torch.client import Interval, NetworkLoss
+from drfl.torch.estimators import TorchClassifier, TorchRegressor
 from drfl.torch.model import MODULES, Model, from_dict, register
 
 del _torch
 
-__all__ = ["MODULES", "Interval", "Model", "NetworkLoss", "from_dict", "lipschitz", "register"]
+__all__ = [
+    "MODULES",
+    "Interval",
+    "Model",
+    "NetworkLoss",
+    "TorchClassifier",
+    "TorchRegressor",
+    "from_dict",
+    "lipschitz",
+    "register",
+]

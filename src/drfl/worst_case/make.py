@@ -28,6 +28,8 @@ def make_oracle(rows: Rows, loss: Loss, ball: Ball) -> Oracle:
 
 def oracle_class(loss: Loss, ball: Ball) -> type[Oracle]:
     """The class of oracle for a pair of loss and ball, or a sentence that names what exists."""
+    if ball.order != 1.0:
+        raise ValueError("losses of a score take balls of order 1; other orders are for networks")
     _require_unit_slopes(loss, ball)
     if isinstance(ball.support, WholeSpace):
         return WholeSpaceOracle
