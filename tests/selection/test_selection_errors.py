@@ -89,7 +89,7 @@ class Mute(SerialEngine):
 
 @pytest.mark.parametrize(
     ("bad", "why"),
-    [(False, "its policy does not allow the answer"), (True, "array 'score' must have shape")],
+    [(False, "its policy, guard or rows do not"), (True, "array 'score' must have shape")],
 )
 def test_a_client_without_a_score_ends_the_selection(bad, why):
     model = DRFLClassifier(engine=Mute(bad), tol=1e-2)

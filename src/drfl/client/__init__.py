@@ -5,11 +5,10 @@ message into a reply through a table of handlers, the client halves of a method.
 what a server knows of a client elsewhere.
 """
 
-from drfl.client.party import Client, Party, Policy, RemoteClient, at_hand
+from drfl.client.party import Client, Party, Policy, RefusedError, RemoteClient, at_hand
 from drfl.client.site import (
     Checked,
     Handler,
-    RefusedError,
     Site,
     WithheldError,
     code_of,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
+from drfl import checks
 from drfl.privacy import Guard, Ledger
 from drfl.rows import Rows
+
+
+class RefusedError(Exception):
+    """Raised when the client's policy or guard does not allow the answer."""
 
 
 class Party:
@@ -44,21 +49,46 @@ class Policy:
         Whether it answers with cuts made of the server's multipliers.
     min_rows : int
         With fewer rows it does not take part.
+    allow_columns, allow_targets, allow_losses : frozenset of str or None
+        The columns that may be used, those that may be predicted, and the losses, by name; None:
+        all. Others are not read, or refused where the question arrives.
     """
 
     curvature: bool = True
     groups: bool = True
     dual_cuts: bool = True
     min_rows: int = 1
+    allow_columns: frozenset[str] | None = None
+    allow_targets: frozenset[str] | None = None
+    allow_losses: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         for name in ("curvature", "groups", "dual_cuts"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} of a policy must be True or False")
-        if isinstance(self.min_rows, bool) or not isinstance(self.min_rows, int):
-            raise TypeError("min_rows of a policy must be a whole number")
-        if self.min_rows < 1:
-            raise ValueError(f"min_rows of a policy must be at least 1, got {self.min_rows}")
+            checks.flag(f"{name} of a policy", getattr(self, name))
+        checks.whole("min_rows of a policy", self.min_rows, least=1)
+        for name in ("allow_columns", "allow_targets", "allow_losses"):
+            allowed = getattr(self, name)
+            if isinstance(allowed, str):
+                raise TypeError(f"{name} of a policy must be a set of names or None")
+            if allowed is not None:
+                object.__setattr__(self, name, frozenset(allowed))
+
+    def require(
+        self, *, target: str | None = None, columns: Iterable[str] = (), loss: str | None = None
+    ) -> None:
+        """Raise `RefusedError` for a question about what is not allowed."""
+        if target is not None and self.allow_targets is not None:
+            self._require("the target", [target], self.allow_targets)
+        if self.allow_columns is not None:
+            self._require("the column", columns, self.allow_columns)
+        if loss is not None and self.allow_losses is not None:
+            self._require("the loss", [loss], self.allow_losses)
+
+    @staticmethod
+    def _require(what: str, names: Iterable[str], allowed: frozenset[str]) -> None:
+        for name in names:
+            if name not in allowed:
+                raise RefusedError(f"{what} {name!r} is not among those that are allowed here")
 
 
 class Client(Party):

@@ -8,16 +8,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from drfl.client.party import Client
+from drfl.client.party import Client, RefusedError
 from drfl.differentiable import ClientLoss
 from drfl.privacy import SpentError, require_answerable
 from drfl.problem import Problem
 from drfl.wire import Failure, Message, Schema, WireError, validate, validate_arrays
 from drfl.worst_case import make_oracle
-
-
-class RefusedError(Exception):
-    """Raised by a handler when the client's policy does not allow the answer."""
 
 
 class WithheldError(Exception):
@@ -87,7 +83,7 @@ class Site:
         except Exception as error:
             if self.debug:
                 raise
-            return code_of(error).message(message.round)
+            return code_of(error, guarded=self.guard is not None).message(message.round)
 
     def _reply(self, message: Message, arrays: Mapping[str, NDArray[Any]]) -> Message:
         try:
@@ -150,8 +146,14 @@ def row_shaped(
     return [name for name, array in arrays.items() if n_rows in array.shape]
 
 
-def code_of(error: Exception) -> Failure:
-    """What may be told of an error: nothing that it says."""
+def code_of(error: Exception, *, guarded: bool = False) -> Failure:
+    """What may be told of an error: nothing that it says.
+
+    With a guard, not even which of several things was wrong with the rows: whatever depends on
+    them has one code.
+    """
+    if guarded:
+        return Failure.BAD_REQUEST if isinstance(error, WireError) else Failure.REFUSED
     for kind, code in {
         RefusedError: Failure.REFUSED,
         SpentError: Failure.REFUSED,

@@ -11,15 +11,19 @@ from numpy.typing import NDArray
 
 from drfl._registry import listed
 from drfl.arrays import Array
+from drfl.client import RefusedError
 from drfl.privacy import merge_categories
 from drfl.privacy.refusals import require_columns, require_counts, require_two
-from drfl.tables import OTHER, Number, Reading, TableError, encoded, read_table
+from drfl.tables import OTHER, Category, Number, Reading, TableError, encoded, read_table
 from drfl.tables.encode import refuse_missing
-from drfl.tables.encoding import Encoding, few_values, target_values
+from drfl.tables.encoding import Encoding, Target, few_values, target_values
 from drfl.tables.errors import shown
 from drfl.tables.moments import Moments, moments_of
 from drfl.tables.reading import LEVELS
 from drfl.training.data_request import DataRequest
+
+FARTHEST = 10.0
+"""With a guard, how far the agreed units may be from a client's own."""
 
 RARE = 5
 """A value that fewer rows of a client hold is not named to anybody."""
@@ -38,6 +42,8 @@ class ClientFile:
         Of the client's guard; 0: it has none.
     names : mapping of str to str
         What columns are called in the file, where that differs from what others call them.
+    allowed : frozenset of str or None
+        The columns that may be used beside the target; others are not read. None: all.
 
     Attributes
     ----------
@@ -50,10 +56,17 @@ class ClientFile:
     """
 
     def __init__(
-        self, path: Path, request: DataRequest, k: int, names: Mapping[str, str] | None = None
+        self,
+        path: Path,
+        request: DataRequest,
+        k: int,
+        names: Mapping[str, str] | None = None,
+        *,
+        allowed: frozenset[str] | None = None,
     ) -> None:
         text, leave = frozenset(request.categorical), frozenset(request.exclude)
-        table = read_table(path, Reading(text, leave, names=names or {}))
+        only = None if allowed is None else allowed | {request.target}
+        table = read_table(path, Reading(text, leave, only, names or {}))
         self.table, self.request, self.k = table, request, k
         if request.target not in table.columns:
             raise TableError(
@@ -125,6 +138,83 @@ class ClientFile:
                 shift += [0.0] * len(column.levels)
                 scale += [1.0] * len(column.levels)
         return np.array(shift), np.array(scale)
+
+    def require_agreed(self, encoding: Encoding) -> None:
+        r"""Refuse an encoding that cannot have come of what this client told in the preflight.
+
+        The target, the columns and their kinds, the treatment of numbers and gaps must be those of
+        the request; categories must name what was named here and merge what was not. With a guard
+        the units must be near the client's own: from an agreement of all clients with weights
+        :math:`n_s/N` follow :math:`\sigma\ge\sqrt{n_s/N}\,\sigma_s` and
+        :math:`|\mu-\mu_s|\le\sqrt{N/n_s}\,\sigma`, here with :math:`N/n_s` at most 100.
+        """
+        request = self.request
+        asked = (request.target, request.scale, request.missing)
+        if (encoding.target.name, encoding.scale, encoding.missing) != asked:
+            raise RefusedError("a binding speaks of other data than the preflight")
+        self._require_target(encoding.target)
+        columns = {column.name: column for column in encoding.columns}
+        told = [] if self.table.sparse else self._told()
+        if not set(told) <= set(columns) or not (
+            self.table.sparse or set(columns) <= set(self.names)
+        ):
+            raise RefusedError("a binding has other columns than the preflight")
+        for name in set(columns) & set(self.names):
+            column = columns[name]
+            if isinstance(column, Number) == self.table.is_text(name):
+                raise RefusedError("a binding takes numbers for text, or text for numbers")
+            if isinstance(column, Number):
+                at = self.numbers.index(name)
+                mean, deviation = self.moments.mean[at], self.moments.deviation[at]
+                self._require_units(column, float(mean), float(deviation))
+            else:
+                self._require_levels(column)
+
+    def _told(self) -> list[str]:
+        """Columns that are not the same in all rows here, and so cannot have been left out."""
+        varied = dict(zip(self.numbers, (self.moments.deviation > 0.0).tolist(), strict=True))
+        return [
+            name
+            for name in self.names
+            if varied.get(name, False) or (self.table.is_text(name) and self._varies(name))
+        ]
+
+    def _varies(self, name: str) -> bool:
+        told = self._levels(name)
+        return bool(len(told["values"]) + told["other"] > 1)
+
+    def _require_target(self, target: Target) -> None:
+        facts = self._target_facts()
+        if target.classes is None:
+            if facts["kind"] != "number":
+                raise RefusedError("a binding takes labels for numbers")
+            count, total, squares = facts["moments"]
+            number = Number(target.name, target.shift, target.scale)
+            mean, deviation = total / max(count, 1.0), float(np.sqrt(squares / max(count, 1.0)))
+            self._require_units(number, mean, deviation)
+        elif facts["values"] is None or not {v for v, _ in facts["values"]} <= set(target.classes):
+            raise RefusedError("a binding has other classes than the preflight")
+
+    def _require_units(self, column: Number, mean: float, deviation: float) -> None:
+        if self.request.scale != "federated":
+            if (column.shift, column.scale) != (0.0, 1.0):
+                raise RefusedError("a binding scales what is not to be scaled")
+        elif self.k and not (
+            column.scale >= deviation / FARTHEST
+            and abs(column.shift - mean) <= FARTHEST * max(column.scale, deviation)
+        ):
+            raise RefusedError(f"the units of column {column.name!r} are far from those here")
+        filled = self.request.missing == "mean" and column.name != self.request.target
+        if (column.fill is not None) != filled:
+            raise RefusedError("a binding fills gaps in another way than was asked")
+
+    def _require_levels(self, column: Category) -> None:
+        rare = self._rare(column.name)
+        named = set(self._counts(column.name)) - rare - {OTHER}
+        if not named <= {column.reference, *column.levels}:
+            raise RefusedError("a binding leaves out categories that were named")
+        if rare and not column.other:
+            raise RefusedError("a binding does not merge categories that are rare here")
 
     @property
     def n_rows(self) -> int:

@@ -89,7 +89,7 @@ class Station:
             return self.handle(message, seat)
         except Exception as error:
             logger.error("%s: no answer to %r: %s", self.name, message.kind, error)
-            return _code(error).message(message.round)
+            return self._code(error).message(message.round)
 
     def handle(self, message: Message, seat: int = 0) -> Message:
         """Reply; what is wrong with the file, the problem or the message raises."""
@@ -118,19 +118,24 @@ class Station:
         With a guard the answer is in its ledger before it leaves.
         """
         self._forget()
+        self.policy.require(target=request.target)
         k = 0 if self.guard is None else self.guard.k
-        self.file = file = ClientFile(self.path, request, k, self.columns)
+        allowed = self.policy.allow_columns
+        file = ClientFile(self.path, request, k, self.columns, allowed=allowed)
         facts, m = file.facts(), file.moments
         told: dict[str, NDArray[Any]] = {"facts": text_array(facts)}
         told |= {"count": m.count, "sum": m.sum, "squares": m.squares}
         if self.guard is None:
+            self.file = file
             return told
         require_sizes(self.path, facts, m, self.guard.k)
         self.ledger = self.guard.begin(file_key(self.path, file.keep), file.n_rows)
         for name, present in file.present().items():
             what = f"{self.path}: column {name!r} without its gaps"
             self.ledger.declare(np.where(present, 1.0, 0.0), what)
-        return release_sums(self.ledger, PREFLIGHT, request.to_bytes().tobytes(), told)
+        told = release_sums(self.ledger, PREFLIGHT, request.to_bytes().tobytes(), told)
+        self.file = file  # from here on the preflight is accepted, and a binding may come
+        return told
 
     def client(self, encoding: Encoding, positive: int | None, *, folds: bool = False) -> Client:
         """The client with its rows as agreed upon, or as a selection divides them.
@@ -182,12 +187,13 @@ class Station:
 
     def _bind(self, binding: Binding, seat: int) -> None:
         encoding, classes = binding.encoding, binding.encoding.target.classes
-        self._looked()
+        self.policy.require(loss=binding.problem.loss.name)
+        self._looked().require_agreed(encoding)
         if self.guard is not None and classes is not None and len(classes) > 2:
             raise ValueError("a guard knows two classes or a numeric target")
         client = self.client(encoding, binding.positive, folds=binding.folds)
         if client.n_features != len(encoding.features):
-            raise WireError("the encoding of a binding does not fit the file")
+            raise RefusedError("the encoding of a binding does not fit the file")
         self._sites[seat] = Site(client, binding.problem)
 
     def _knows(self, model: Model) -> bool:
@@ -197,12 +203,26 @@ class Station:
 
     def _rows(self, model: Model) -> FileRows:
         """The rows that a model needs, without reading the file again if they are at hand."""
+        names = [column.name for column in model.columns]
+        loss = model.problem.loss.name
+        self.policy.require(target=model.target.name, columns=names, loss=loss)
         if not self._knows(model):
             return read_rows(model, self.path, target=True, names=self.columns)
         file = self._looked()
         X, y = file.rows(model.encoding)
         keep = np.ones(file.table.n_rows, dtype=bool) if file.keep is None else file.keep
         return FileRows(file.table, X, keep, y)
+
+    def _code(self, error: Exception) -> Failure:
+        if self.guard is None and isinstance(error, TableError):
+            return Failure.FILE
+        if (
+            self.guard is None
+            and isinstance(error, ValueError)
+            and not isinstance(error, WireError)
+        ):
+            return Failure.UNFIT
+        return code_of(error, guarded=self.guard is not None)
 
     def _guarded(self, model: Model) -> Client | None:
         if self.guard is None:
@@ -222,14 +242,6 @@ def _sorted(name: str, X: Any, y: Array) -> tuple[Any, Array, Array | None]:
     ones, member = np.ones(len(y)), np.zeros(len(y), dtype=np.intp)
     rows = sorted_table(Table(X, y, ones, member, np.array([name])))
     return rows.X, rows.y, None if bool((rows.weight == 1.0).all()) else rows.weight
-
-
-def _code(error: Exception) -> Failure:
-    if isinstance(error, TableError):
-        return Failure.FILE
-    if isinstance(error, ValueError) and not isinstance(error, WireError):
-        return Failure.UNFIT
-    return code_of(error)
 
 
 def handlers_of(message: Message) -> Mapping[str, Handler]:

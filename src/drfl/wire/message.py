@@ -151,7 +151,7 @@ class Failure(StrEnum):
 _SENTENCES = {
     Failure.UNKNOWN_KIND: "it does not know this kind of message",
     Failure.BAD_REQUEST: "the message it got was not of the agreed form",
-    Failure.REFUSED: "its policy does not allow the answer",
+    Failure.REFUSED: "its policy, guard or rows do not allow it: why is said there, not here",
     Failure.FILE: "its file cannot be used: why is said there, not here",
     Failure.UNFIT: "the problem does not fit its rows: why is said there, not here",
     Failure.MEMORY: "it ran out of memory",
