@@ -49,7 +49,7 @@ def known() -> dict[str, dict[str, str]]:
     from drfl.losses import LOSSES
     from drfl.norms import NORMS
     from drfl.solvers import SOLVERS, solver_class
-    from drfl.training.problems import EXACT, NATIVE
+    from drfl.training.problems import EXACT, native_methods
     from drfl.training.settings import RULES
 
     tasks = {"classification": "for classes", "regression": "for numbers"}
@@ -59,7 +59,10 @@ def known() -> dict[str, dict[str, str]]:
         "solvers": {name: PROVE.get(name) or _first_line(solver_class(name)) for name in SOLVERS},
         "methods": {
             **{name: f"{text} (exact, with a proof)" for name, text in EXACT.items()},
-            **{name: f"the iterations of {kind}, nothing proved" for name, kind in NATIVE.items()},
+            **{
+                name: f"the iterations of {kind.name}, nothing proved"
+                for name, kind in native_methods().items()
+            },
         },
         "rules": RULES,
     }

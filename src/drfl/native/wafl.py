@@ -14,7 +14,7 @@ step options are those of the local steps. Labels stay.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,6 +29,7 @@ from drfl.native.client import NUMBER, REQUEST, Arrays, LinearLoss, Local, check
 from drfl.native.fedavg import REPLIES, FedAvgSession, step
 from drfl.native.session import NativeSession
 from drfl.native.settings import LocalMethod
+from drfl.problem import Problem
 from drfl.wire import Message, Schema, WireError
 
 NEWTON_STEPS = 60
@@ -58,11 +59,18 @@ def penalised(loss: Loss, z: Array, a: float) -> tuple[Array, Array]:
         v = -_quadratic(1.0 - z, a, 1.0)
     elif isinstance(loss, Huber):
         v = np.where(z < 0.0, -1.0, 1.0) * _quadratic(np.abs(z), a, loss.epsilon)
-    elif isinstance(loss, Logistic):
-        v = -_logistic(z, a)
     else:
-        raise ValueError(f"the supremum of {loss.name} is not known in closed form")
+        v = -_logistic(z, a)
     return v * z - loss.conjugate(v) + 0.5 * a * v * v, v
+
+
+def require_closed(loss: Loss) -> None:
+    """Refuse a loss whose supremum has no closed form here."""
+    if not (loss.pieces or isinstance(loss, SmoothHinge | Huber | Logistic)):
+        raise ValueError(
+            f"the supremum of {loss.name} at a quadratic price is not known in closed form: take "
+            "a piecewise-linear loss, smooth_hinge, huber or logistic, or another method"
+        )
 
 
 def _quadratic(r: Array, a: float, most: float) -> Array:
@@ -166,3 +174,8 @@ class WAFL(LocalMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.number("gamma", self.gamma, above=0.0)
+
+    def refuse(self, problem: Problem, names: Sequence[str]) -> None:
+        super().refuse(problem, names)
+        if problem.network is None:
+            require_closed(problem.loss)

@@ -21,7 +21,7 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 # What describes a support: the names are those of its attributes and of its constructor.
-_SUPPORTS: dict[str, tuple[type[Support], tuple[str, ...]]] = {
+SUPPORTS: dict[str, tuple[type[Support], tuple[str, ...]]] = {
     "whole_space": (WholeSpace, ()),
     "box": (Box, ("low", "high", "y_low", "y_high")),
     "polyhedron": (Polyhedron, ("C", "d")),
@@ -81,7 +81,7 @@ def ball_to_dict(ball: Ball) -> Json:
 
 
 def _support_to_dict(support: Support) -> Json:
-    for name, (kind, fields) in _SUPPORTS.items():
+    for name, (kind, fields) in SUPPORTS.items():
         if type(support) is kind:
             return {"name": name} | {field: to_json(getattr(support, field)) for field in fields}
     raise ValueError(f"the support {support.name!r} cannot be written down")
@@ -93,7 +93,7 @@ def ball_from_dict(data: Any) -> Ball:
     if isinstance(data, dict) and "order" in data:
         own.append("order")
     require_keys("a ball", data, own)
-    kind, fields = lookup("support", _field("a support", data["support"], "name"), _SUPPORTS)
+    kind, fields = lookup("support", _field("a support", data["support"], "name"), SUPPORTS)
     require_keys("a support", data["support"], ["name", *fields])
     return _built(
         "a ball",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from drfl.supports import Box
 from drfl.tables import Number
 from drfl.training.agreement import Agreement
 from drfl.training.settings import RULES, Settings
+
+if TYPE_CHECKING:
+    from drfl.native.settings import Native
 
 AUTO_RADIUS = 0.1
 """The radius "auto" is this over the root of N_s, as for the estimators."""
@@ -140,32 +143,24 @@ def _support(bounds: Mapping[str, tuple[float, float]], agreement: Agreement) ->
 EXACT = {name: problem.text for name, problem in NAMED_PROBLEMS.items()}
 """Problems solved to a proved optimum."""
 
-NATIVE = {
-    "fedavg": "fedavg",
-    "fedprox": "fedprox",
-    "scaffold": "scaffold",
-    "qffl": "qffl",
-    "fedadmm": "fedadmm",
-    "scaff_pd": "scaff_pd",
-    "afl_steps": "afl",
-    "drfa_steps": "drfa",
-    "wafl_steps": "wafl",
-}
-"""The methods' own iterations, by the name in `drfl.native`; they prove nothing."""
+
+def native_methods() -> dict[str, type[Native]]:
+    """The methods' own iterations, which prove nothing; "_steps" tells them from exact ones."""
+    from drfl.native import METHODS
+
+    return {f"{name}_steps" if name in EXACT else name: kind for name, kind in METHODS.items()}
 
 
 def known_methods() -> list[str]:
     """Every name."""
-    return [*EXACT, *NATIVE]
+    return [*EXACT, *native_methods()]
 
 
 def stated(name: str, problem: Problem, rows: Sequence[int], seed: int) -> tuple[Problem, Solver]:
     """The problem and the solver of a method, for clients with so many rows."""
     if name in EXACT:
         return restated(problem, name, rows), make_solver("bundle")
-    from drfl.native import METHODS
-
-    method = METHODS[NATIVE[name]]
+    method = native_methods()[name]
     return restated(problem, method.problem, rows), method(seed=seed)
 
 

@@ -12,6 +12,7 @@ rows per price; the search needs ten to thirty.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.losses import Loss
 from drfl.norms import L2
-from drfl.supports import Box, Polyhedron
+from drfl.supports import Box, Polyhedron, Support
 from drfl.worst_case.box_moves import BoxMoves, GreedyMoves
 from drfl.worst_case.escape import Atoms, describe
 from drfl.worst_case.floor import Floor, find_floor, let_escape
@@ -174,7 +175,40 @@ def settled_by_labels(oracle: Oracle, w: Array, b: float) -> WorstCase | None:
 
 def make_moves(loss: Loss, ball: Ball, w: Array) -> Moves:
     """The moves of a pair that the table of pairs admits."""
-    if isinstance(ball.support, Box):
-        return BoxMoves(loss, ball, w) if loss.pieces else GreedyMoves(loss, ball, w)
-    assert isinstance(ball.support, Polyhedron)
-    return (ConeMoves if isinstance(ball.norm, L2) else VertexMoves)(loss, ball, w)
+    return moves_class(loss, ball)(loss, ball, w)
+
+
+def moves_class(loss: Loss, ball: Ball) -> type[Moves]:
+    """The class of moves in a support, or a sentence that says which pairs there are."""
+    kind = type(ball.support)
+    if kind not in MOVES:
+        raise ValueError(f"nobody knows the moves in a {ball.support.name}: add it to MOVES")
+    return MOVES[kind](loss, ball)
+
+
+def _in_box(loss: Loss, ball: Ball) -> type[Moves]:
+    if loss.pieces:
+        return BoxMoves
+    if ball.norm.name == "l1":
+        return GreedyMoves
+    raise ValueError(
+        f"{loss.name} on a box is solved with the l1 norm only, not {ball.norm.name}: use "
+        "norm='l1', the whole space, or a piecewise-linear loss (hinge, epsilon_insensitive, "
+        "pinball)"
+    )
+
+
+def _in_polyhedron(loss: Loss, ball: Ball) -> type[Moves]:
+    if loss.pieces:
+        return ConeMoves if isinstance(ball.norm, L2) else VertexMoves
+    raise ValueError(
+        f"{loss.name} on a polyhedron is not solved: polyhedra take hinge, epsilon_insensitive and "
+        f"pinball; {loss.name} takes the whole space or, with norm='l1', a box"
+    )
+
+
+MOVES: dict[type[Support], Callable[[Loss, Ball], type[Moves]]] = {
+    Box: _in_box,
+    Polyhedron: _in_polyhedron,
+}
+"""Who says which moves a loss has in a kind of support; pairs without any are a ValueError."""

@@ -9,9 +9,9 @@ import numpy as np
 from drfl.ball import Ball
 from drfl.losses import Loss
 from drfl.rows import Rows
-from drfl.supports import Box, Polyhedron, WholeSpace
+from drfl.supports import Box, WholeSpace
 from drfl.worst_case.enclose import enclose
-from drfl.worst_case.gains import GainOracle
+from drfl.worst_case.gains import GainOracle, moves_class
 from drfl.worst_case.l1_box import L1BoxOracle
 from drfl.worst_case.oracle import Oracle
 from drfl.worst_case.whole_space import WholeSpaceOracle
@@ -33,24 +33,11 @@ def oracle_class(loss: Loss, ball: Ball) -> type[Oracle]:
     _require_unit_slopes(loss, ball)
     if isinstance(ball.support, WholeSpace):
         return WholeSpaceOracle
-    if isinstance(ball.support, Box):
-        if ball.norm.name == "l1":
-            clips = bool(loss.pieces) and not (_is_uneven(loss) and _is_half_open(ball.support))
-            return L1BoxOracle if clips else GainOracle
-        if loss.pieces:
-            return GainOracle
-        raise ValueError(
-            f"{loss.name} on a box is solved with the l1 norm only, not {ball.norm.name}: use "
-            "norm='l1', the whole space, or a piecewise-linear loss (hinge, epsilon_insensitive, "
-            "pinball)"
-        )
-    if isinstance(ball.support, Polyhedron) and loss.pieces:
-        return GainOracle
-    raise ValueError(
-        f"{loss.name} on a {ball.support.name} is not solved: polyhedra take hinge, "
-        f"epsilon_insensitive and pinball; {loss.name} takes the whole space or, with norm='l1', "
-        "a box"
-    )
+    moves_class(loss, ball)
+    if isinstance(ball.support, Box) and ball.norm.name == "l1" and loss.pieces:
+        half_open = _is_uneven(loss) and _is_half_open(ball.support)
+        return GainOracle if half_open else L1BoxOracle
+    return GainOracle
 
 
 def _require_unit_slopes(loss: Loss, ball: Ball) -> None:

@@ -1,0 +1,265 @@
+"""Extensions written from the pages alone, registered, and driven through every door.
+
+The code blocks of ``docs/adding-*.md`` make a loss, a norm, a support, a solver, a method and an
+engine; nothing else is known of them here than their names.
+"""
+
+import contextlib
+import json
+import sys
+import warnings
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import drfl
+from drfl import baselines, native
+from drfl.cli.main import run
+from drfl.engines import ENGINES, SerialEngine
+from drfl.losses import LOSSES, make_loss
+from drfl.native import METHODS
+from drfl.norms import NORMS
+from drfl.privacy import Guard
+from drfl.problem import SUPPORTS
+from drfl.solvers import SOLVERS
+from drfl.supports import Support
+from drfl.worst_case.gains import MOVES
+from kit.pages import ROOT, blocks, run_python
+from kit.program import write_csv
+
+RNG = np.random.default_rng(0)
+CLIENTS = np.arange(90) % 3
+X = RNG.normal(size=(90, 3)) + 0.2 * CLIENTS[:, None]
+SCORE = X @ [1.0, -1.0, 0.5] + 0.4 * RNG.normal(size=90)
+LABELS = np.where(SCORE > 0.0, 1, -1)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """What the pages make, each page a module that others can import."""
+    folder, made = tmp_path_factory.mktemp("pages"), {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        # The page of the support registers it as well: that is undone at the end.
+        tables = [dict(table) for table in (MOVES, SUPPORTS)]
+        for page in sorted(ROOT.glob("docs/adding-*.md")):
+            module = ModuleType(page.stem.replace("-", "_"))
+            patch.setitem(sys.modules, module.__name__, module)
+            for block in blocks(page, "python"):
+                if not block.is_script:
+                    run_python(page, block, vars(module), folder)
+            made |= {
+                name: thing for name, thing in vars(module).items() if not name.startswith("_")
+            }
+        yield made
+        for table, before in zip((MOVES, SUPPORTS), tables, strict=True):
+            table.clear()
+            table.update(before)
+
+
+@pytest.fixture
+def registered(written, monkeypatch):
+    """The names that the pages give them."""
+    norm = written["LargestInUnits"](np.array([1.0, 0.5, 2.0]))
+    monkeypatch.setitem(LOSSES, "log_cosh", written["LogCosh"])
+    monkeypatch.setitem(NORMS, "largest_in_units", norm)
+    monkeypatch.setitem(SOLVERS, "kelley", "adding_a_solver:Kelley")
+    monkeypatch.setitem(METHODS, "momentum", written["Momentum"])
+    monkeypatch.setitem(ENGINES, "threads", written["ThreadsEngine"])
+    return written
+
+
+def clients_of(y, rows=X):
+    return [drfl.Client(f"c{s}", rows[s == CLIENTS], y[s == CLIENTS]) for s in range(3)]
+
+
+REGRESSORS = [drfl.DRFLRegressor, *(getattr(baselines, n) for n in baselines.__all__ if "Re" in n)]
+NATIVE = [getattr(native, n) for n in native.__all__ if n.endswith("Regressor")]
+
+
+# ---------------------------------------------------------------------------- the loss
+@pytest.mark.parametrize("estimator", [*REGRESSORS, *NATIVE], ids=lambda e: e.__name__)
+def test_a_loss_in_every_estimator(registered, estimator):
+    rounds = {"max_rounds": 5} if estimator in NATIVE else {}
+    model = estimator(loss="log_cosh", **rounds)
+    if estimator.__module__.startswith("drfl.native") and "WAFL" in estimator.__name__:
+        with pytest.raises(ValueError, match="supremum of log_cosh at a quadratic"):
+            model.fit(X, SCORE, clients=CLIENTS)
+        return
+    with _short_of_its_tolerance(estimator in NATIVE):
+        model.fit(X, SCORE, clients=CLIENTS)
+    assert np.isfinite(model.predict(X)).all()
+    if estimator not in NATIVE:
+        assert model.status_.kind in ("certified", "local")
+
+
+@contextlib.contextmanager
+def _short_of_its_tolerance(expected):
+    """Where a few rounds are enough for the test, a warning that they were few is expected."""
+    with warnings.catch_warnings():
+        if expected:
+            warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.mark.parametrize("solver", ["bundle", "local", "admm", "ad_lpmm", "kelley"])
+def test_a_loss_in_every_solver(registered, solver):
+    problem = drfl.Problem("log_cosh", drfl.Ball(0.05), drfl.Mixture(radius=0.2))
+    best = drfl.solve(problem, clients_of(SCORE), tol=1e-7)
+    result = drfl.solve(problem, clients_of(SCORE), solver=solver, tol=1e-3, max_rounds=150)
+    assert best.status.kind == "certified"
+    assert result.lower_bound <= best.objective * (1.0 + 1e-9)
+    assert best.lower_bound <= result.objective <= best.objective * 1.01
+
+
+def test_a_loss_on_supports(registered):
+    box = drfl.Ball(0.05, "l1", support=drfl.Box(X.min(axis=0), X.max(axis=0)))
+    result = drfl.solve(drfl.Problem("log_cosh", box), clients_of(SCORE), tol=1e-5)
+    assert result.status.kind in ("certified", "local")
+    for ball in (
+        drfl.Ball(0.05, "l2", support=drfl.Box(X.min(axis=0), X.max(axis=0))),
+        drfl.Ball(0.05, "l1", support=drfl.Polyhedron(np.eye(4), [9.0] * 4)),
+    ):
+        with pytest.raises(ValueError, match="log_cosh on a"):
+            drfl.Problem("log_cosh", ball)
+
+
+def test_a_loss_is_selected_with(registered):
+    model = drfl.DRFLRegressor(loss="log_cosh", tol=1e-4)
+    chosen = drfl.select(model, X, SCORE, CLIENTS, grid={"radius": [0.01, 0.1]}, folds=2, verbose=0)
+    assert chosen.best_params["radius"] in (0.01, 0.1)
+
+
+def test_a_guard_says_which_losses_it_knows(registered, monkeypatch):
+    problem = drfl.Problem(registered["LogCosh"](), drfl.Ball(0.05))
+    guarded = drfl.Client("a", X, SCORE, guard=Guard(k=5))
+    monkeypatch.delitem(LOSSES, "log_cosh")
+    with pytest.raises(ValueError, match=r"a guard knows the losses .*, not 'log_cosh'"):
+        drfl.solve(problem, [guarded])
+
+
+# ---------------------------------------------------------------------------- norm and support
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+@pytest.mark.parametrize("solver", ["bundle", "local"])
+def test_a_norm_with_every_loss(registered, loss, solver):
+    y = LABELS if make_loss(loss).task == "classification" else SCORE
+    ball = drfl.Ball(0.05, "largest_in_units", 2.0)
+    problem = drfl.Problem(loss, ball, drfl.Mixture(radius=0.2))
+    result = drfl.solve(problem, clients_of(y), solver=solver, tol=1e-4, max_rounds=100)
+    assert result.status.kind == "certified"
+    # In units, the norm is linf.
+    units = NORMS["largest_in_units"].units
+    same = drfl.Problem(loss, drfl.Ball(0.05, "linf", 2.0), drfl.Mixture(radius=0.2))
+    other = drfl.solve(same, clients_of(y, X / units), tol=1e-4)
+    assert result.lower_bound <= other.objective * (1.0 + 1e-9)
+    assert other.lower_bound <= result.objective * (1.0 + 1e-9)
+
+
+def test_a_norm_in_estimators_and_problems(registered):
+    model = drfl.DRFLClassifier(loss="hinge", norm="largest_in_units", radius=0.05)
+    assert model.fit(X, LABELS, clients=CLIENTS).status_.kind == "certified"
+    problem = drfl.Problem("hinge", drfl.Ball(0.05, "largest_in_units"))
+    assert drfl.Problem.from_dict(json.loads(json.dumps(problem.to_dict()))) == problem
+
+
+def test_a_support_in_solve_and_estimators(registered):
+    shares = RNG.dirichlet(np.ones(4), size=90)[:, :3]
+    same = drfl.Polyhedron(np.vstack([-np.eye(3), np.ones(3)]), [0.0, 0.0, 0.0, 1.0])
+    support: Support = registered["Shares"]()
+    objectives = []
+    for kind in (support, same):
+        problem = drfl.Problem("hinge", drfl.Ball(0.02, support=kind))
+        result = drfl.solve(problem, clients_of(LABELS, shares), tol=1e-3)
+        assert result.status.kind in ("certified", "local")
+        objectives.append(result.objective)
+        assert drfl.Problem.from_dict(problem.to_dict()) == problem
+    assert objectives[0] == pytest.approx(objectives[1], rel=2e-3)
+    model = drfl.DRFLClassifier(loss="hinge", radius=0.02, support=support, tol=1e-3)
+    model.fit(shares, LABELS, clients=CLIENTS)
+    with pytest.raises(ValueError, match="shares take hinge and the l1 norm, not logistic"):
+        drfl.Problem("logistic", drfl.Ball(0.02, support=support))
+
+
+def test_a_support_without_moves_is_refused_before_any_work(registered):
+    class Unknown(registered["Shares"]):
+        name = "unknown set"
+
+    with pytest.raises(ValueError, match="nobody knows the moves in a unknown set"):
+        drfl.Problem("hinge", drfl.Ball(0.02, support=Unknown()))
+
+
+# ---------------------------------------------------------------------------- server and carrier
+@pytest.mark.parametrize("engine", ["serial", "threads", SerialEngine(debug=True)], ids=str)
+@pytest.mark.parametrize("name", ["bundle", "kelley", "momentum"])
+def test_solver_method_and_engine_by_name(registered, name, engine):
+    solver = METHODS[name](local_steps=1) if name in METHODS else name
+    problem = drfl.Problem("hinge") if name in METHODS else drfl.Problem("hinge", drfl.Ball(0.05))
+    results = [
+        drfl.solve(problem, clients_of(LABELS), solver=solver, engine=e, tol=1e-3, max_rounds=40)
+        for e in ("serial", engine)
+    ]
+    assert results[0].coef.tobytes() == results[1].coef.tobytes()
+
+
+def test_a_solver_and_an_engine_in_estimators(registered):
+    with _short_of_its_tolerance(expected=True):
+        model = drfl.DRFLClassifier(
+            loss="hinge", radius=0.05, solver="kelley", engine="threads", tol=1e-3
+        ).fit(X, LABELS, clients=CLIENTS)
+    assert model.status_.kind == "local"
+
+
+# ---------------------------------------------------------------------------- the program
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for s in range(3):
+        rows = np.column_stack([X, SCORE])[s == CLIENTS].tolist()
+        write_csv(tmp_path / f"c{s}.csv", ["a", "b", "c", "score"], rows)
+        rows = [[*x, "yes" if t > 0 else "no"] for x, t in zip(X, LABELS, strict=True)]
+        kept = [row for row, s_ in zip(rows, CLIENTS, strict=True) if s_ == s]
+        write_csv(tmp_path / f"k{s}.csv", ["a", "b", "c", "kind"], kept)
+    return [f"--client=c{s}.csv" for s in range(3)], [f"--client=k{s}.csv" for s in range(3)]
+
+
+TRAININGS = {
+    "loss": (0, ["--loss", "log_cosh"]),
+    "norm": (1, ["--norm", "largest_in_units", "--radius", "0.05"]),
+    "solver": (1, ["--solver", "kelley", "--radius", "0.05", "--tol", "1e-3"]),
+    "engine": (1, ["--engine", "threads"]),
+    "method": (1, ["--compare", "momentum"]),
+    "select": (0, ["--loss", "log_cosh", "--select", "one_se", "--folds", "2"]),
+}
+
+
+@pytest.mark.parametrize("what", TRAININGS)
+def test_the_verbs_of_the_program(registered, files, what, capsys):
+    which, options = TRAININGS[what]
+    target = ["score", "kind"][which]
+    names = [part.removeprefix("--client=") for part in files[which]]
+    steps = [
+        ["train", *files[which], "--target", target, *options, "--out", "RUN"],
+        ["predict", "RUN/model.json", names[0], "--out", "predictions.csv"],
+    ]
+    if what in ("loss", "norm"):  # those that the model itself is made of
+        steps = [
+            ["init", *names, "--target", target, "--out", "drfl.toml"],
+            *steps,
+            ["train", "--resume", "RUN"],
+            ["evaluate", "RUN/model.json", names[0]],
+            ["explain", "RUN/model.json", *names],
+            ["report", "RUN"],
+        ]
+    for step in steps:
+        code = run(step)
+        said = capsys.readouterr()
+        assert code == 0, (step, said.err)
+
+
+def test_the_program_lists_what_was_added(registered, capsys):
+    assert run(["list"]) == 0
+    said = capsys.readouterr().out
+    for name in ("log_cosh", "largest_in_units", "kelley", "momentum"):
+        assert name in said
+    assert "Cutting planes in the region |x_j| <= region" in said
