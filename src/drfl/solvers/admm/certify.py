@@ -17,7 +17,7 @@ from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.solvers.admm.lower_bound import LowerBound
 from drfl.solvers.base import relative_gap
-from drfl.solvers.bundle.checks import read_reply, require_consistent
+from drfl.solvers.bundle.checks import Limits, read_reply, require_consistent, require_possible
 from drfl.solvers.bundle.messages import KIND, Reply, Request
 from drfl.solvers.bundle.points import Point, Points
 from drfl.solvers.certificate.cuts import Pool
@@ -44,6 +44,7 @@ class Certifier:
         self.problem, self.names, self.n = problem, tuple(names), n_features
         self.dimension = n_features + problem.fit_intercept + problem.shared_ball
         self.lifted = lifted(problem, names, n_features)
+        self.limits = [Limits.of(problem, name) for name in names]
         self.introductions: dict[int, Reply] = {}
         self.upper, self.at_zero = math.inf, math.nan
         self.points: dict[int, Point] = {}
@@ -104,15 +105,17 @@ class Certifier:
         assert asked is not None
         support = own.pop("support", None)
         reply = read_reply(Message(reply_kind(KIND), 0, own), 0, asked, self.lifted)
+        if support is not None:
+            if support.shape != reply.rows.shape[2:]:
+                raise WireError("its supporting cut is not of the form of its other cuts")
+            reply = replace(reply, rows=np.vstack([reply.rows, support[None, None]]))
         if self.begun:
-            require_consistent(reply, s, asked, self.evaluated)
+            first, limits = self.introductions[s], self.limits[s]
+            require_possible(reply, s, asked, first, limits, self.evaluated)
+            require_consistent(reply, s, asked, first, limits, self.evaluated)
         elif reply.about is None:
             raise WireError("its introduction is missing")
-        if support is None:
-            return reply
-        if support.shape != reply.rows.shape[2:]:
-            raise WireError("its supporting cut is not of the form of its other cuts")
-        return replace(reply, rows=np.vstack([reply.rows, support[None, None]]))
+        return reply
 
     def take(self, replies: Mapping[int, Reply]) -> None:
         """Cuts and values of an evaluation; a point counts once every client has evaluated it."""

@@ -7,19 +7,28 @@ above one of its values, here or at a point points before, proves that something
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.norms import NORMS
+from drfl.problem import Problem
 from drfl.solvers.bundle.curvature import unpack_factor, unpack_sketch, unpack_triangle
 from drfl.solvers.bundle.messages import KIND, REPLY, Reply, Request
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.certificate.anchors import AnchorBox
+from drfl.solvers.certificate.cuts import Pool
+from drfl.solvers.certificate.server import ServerProblem
+from drfl.supports import WholeSpace
 from drfl.wire import Message, WireError, reply_kind, validate
 
 SLACK = 1e-7  # rounding, relatively
+DIGITS = 1e-11  # rounding of a sum, relative to its largest term
+COARSE = 1e-2  # what the rounding of a guard may add to a slope, relative to the largest
+LARGEST = 1e100  # a number beyond has no business here
 ROUNDING = 1e-9  # of shares, which add up to 1
 INDEFINITE = 1e-4  # relative: what float32 may do to a positive semidefinite matrix
 
@@ -31,6 +40,9 @@ def read_reply(message: Message, round: int, asked: Request, lifted: int) -> Rep
     sizes = {"P": len(asked.points), "d": asked.points.shape[1]}
     found = validate(message, reply_kind(KIND), round, REPLY, sizes)
     arrays, d = message.arrays, found["d"]
+    for name, array in arrays.items():
+        if float(np.abs(array).max(initial=0.0)) > LARGEST:
+            raise WireError(f"array {name!r} has numbers beyond {LARGEST:g}")
     if found["G"] not in (1, asked.groups):
         raise WireError(f"cuts of {found['G']} groups were not asked for")
     if not 0 <= found["c"] - 1 - d - lifted <= 1:
@@ -137,29 +149,204 @@ def _double(array: NDArray[Any] | None) -> Array | None:
     return None if array is None else array.astype(np.float64)
 
 
-def require_consistent(reply: Reply, s: int, asked: Request, points: Points) -> None:
-    """Refuse a reply that contradicts itself or what the client said before."""
-    terms = points.terms
+# ---------------------------------------------------------------------- can it be true?
+@dataclass(frozen=True)
+class Limits:
+    """What a client's answers cannot exceed, whatever its rows are.
+
+    Attributes
+    ----------
+    lipschitz : float
+        Of the loss.
+    at_zero, multiplier_at_zero : float or None, float
+        F and its multiplier at x = 0; None: the client has to tell (regression).
+    label_cost : float
+        The price of a label; infinity: none moves.
+    columns : (n,) or None
+        Root mean squares of the columns, if they are known from elsewhere.
+    move : float
+        By how much rows move on average within a support; 0 on the whole space, where the norm
+        of w stands for it.
+    """
+
+    lipschitz: float
+    at_zero: float | None
+    label_cost: float
+    multiplier_at_zero: float = 0.0
+    columns: Array | None = None
+    move: float = 0.0
+
+    @classmethod
+    def of(cls, problem: Problem, name: str, columns: Sequence[float] | None = None) -> Limits:
+        """The limits of one client."""
+        loss, ball = problem.loss, problem.ball_of(name)
+        margin, move = loss.task == "classification", 0.0
+        if not isinstance(ball.support, WholeSpace):
+            # In a shared ball one client's rows may move by more than the radius.
+            usual = ball.norm.name in NORMS and not problem.shared_ball
+            move = ball.radius if usual else np.inf
+        return cls(
+            lipschitz=loss.lipschitz,
+            at_zero=float(loss.value(np.zeros(1))[0]) if margin else None,
+            label_cost=ball.label_cost if margin and ball.radius > 0.0 else np.inf,
+            columns=None if columns is None else np.asarray(columns, dtype=np.float64),
+            move=move,
+        )
+
+    def told(self, value: float, multiplier: float) -> Limits:
+        """With what a client told at x = 0, where that was not known."""
+        if self.at_zero is not None:
+            return self
+        return replace(self, at_zero=value, multiplier_at_zero=multiplier)
+
+
+def require_possible(
+    reply: Reply, s: int, asked: Request, first: Reply, limits: Limits, points: Points
+) -> None:
+    """Refuse what no rows could give; ``first`` is the client's introduction."""
+    server = points.terms
+    for x, value in zip(asked.points, reply.values, strict=True):
+        if limits.at_zero is not None and not x.any():
+            _require_value_at_zero(float(value), limits.at_zero, guarded=first.guarded)
+    for k, (x, given) in enumerate(zip(asked.points, reply.multipliers, strict=True)):
+        if given is not None and server.priced and not server.is_shared:
+            _require_multiplier(given, float(reply.values[k]), x, s, server)
+    _require_slopes(reply, s, first, limits, server, share_of(reply, s, points.pool))
+    if reply is first:
+        require_sizes(first, limits)
+
+
+def _require_value_at_zero(value: float, known: float, *, guarded: bool) -> None:
+    """A guard rounds up, by a factor of 3 at most."""
+    most = 4.0 * known + 1.0 if guarded else known
+    if _is_below(value, known) or _is_below(most, value):
+        raise WireError(f"its value at w = 0 is {value:.6g}, and everybody's is {known:.6g}")
+
+
+def _require_multiplier(
+    given: float, value: float, x: Array, s: int, server: ServerProblem
+) -> None:
+    least = 0.0 if server.kind == "box" else server.multiplier(s, x)
+    if _is_below(given, least) or _is_below(value, float(server.rho[s]) * given):
+        raise WireError("its multiplier is below the norm of w, or costs more than its loss")
+
+
+def _require_slopes(
+    reply: Reply, s: int, first: Reply, limits: Limits, server: ServerProblem, share: Array
+) -> None:
+    """Bounds of the slopes in x and in the multiplier, of all cuts and of a dual cut."""
+    n, loose = server.n, COARSE if first.guarded else SLACK
+    slopes = np.abs(reply.rows[:, :, -reply.dimension :])
+    if reply.lifted:  # far from the origin a clipped model is the model
+        lift = reply.rows[:, :, 1 + reply.slopes :][:, :, : reply.lifted]
+        slopes[:, :, :n] = np.abs(reply.rows[:, :, -reply.dimension :][:, :, :n] + lift[:, :, :n])
+        room = (1.0 + loose) * limits.lipschitz * np.append(server.half[s], 1.0)
+        if (np.abs(lift) > room + loose).any() or (lift[:, :, n] < -loose).any():
+            raise WireError("the slopes of its cuts in the clipped model cannot be")
+    if reply.dual is not None:
+        _require_means(np.abs(reply.dual[1:])[None], first, limits, server, loose)
+    if reply.slopes:
+        _require_flips(-reply.rows[:, :, 1], limits.label_cost, loose)
+    if server.is_shared:
+        cost = limits.label_cost if limits.move == 0.0 else LARGEST
+        _require_flips(-reply.rows[:, :, -1], cost, loose)
+    _require_means(share @ slopes, first, limits, server, loose)
+
+
+def _require_flips(mass: Array, label_cost: float, loose: float) -> None:
+    """A slope in the multiplier is the label cost times the mass that is flipped."""
+    most = label_cost if np.isfinite(label_cost) else 0.0
+    if (mass < -SLACK).any() or (mass > (1.0 + loose) * most).any():
+        raise WireError("the slopes of its cuts in the multiplier cannot be")
+
+
+def _require_means(
+    size: Array, first: Reply, limits: Limits, server: ServerProblem, loose: float
+) -> None:
+    """Sizes (P, d) of slopes in x, means over the groups, against those of the columns."""
+    n, lip = server.n, limits.lipschitz
+    if server.has_intercept and (size[:, n] > (1.0 + loose) * lip).any():
+        raise WireError("the slopes of its cuts in the intercept are steeper than the loss")
+    if limits.columns is not None:
+        most = lip * (limits.columns + limits.move)
+        if (size[:, :n] > (1.0 + loose) * most + loose * most.max(initial=0.0)).any():
+            raise WireError("the slopes of its cuts are steeper than its columns allow")
+    elif first.about is not None:
+        # A guard tells the size of a feature as a power of 2.
+        rms = np.sqrt(n * max(float(first.about[1]), 0.0) * (4.0 if first.guarded else 1.0))
+        length = np.linalg.norm(size[:, :n], axis=1)
+        if (length > (1.0 + loose) * lip * (rms + np.sqrt(n) * limits.move) + SLACK).any():
+            raise WireError("the slopes of its cuts are steeper than the features it told of allow")
+
+
+def require_sizes(first: Reply, limits: Limits) -> None:
+    """The size of a feature that a client tells, against that of its columns."""
+    assert first.about is not None
+    if limits.columns is None or not len(limits.columns):
+        return
+    told, known = float(first.about[1]), float(np.mean(limits.columns**2))
+    factor = 2.0 if first.guarded else 1.0 + SLACK
+    if not known / factor - DIGITS <= told <= known * factor + DIGITS:
+        raise WireError("the size of its features is not that of its columns")
+
+
+def require_consistent(
+    reply: Reply, s: int, asked: Request, first: Reply, limits: Limits, points: Points
+) -> None:
+    """Refuse a reply that contradicts itself or what is known of the client."""
+    server = points.terms
     here = [
-        (x, float(value), terms.multiplier(s, x) if given is None else given)
+        (x, float(value), server.multiplier(s, x) if given is None else given)
         for x, value, given in zip(asked.points, reply.values, reply.multipliers, strict=True)
     ]
-    for x, value, multiplier in here:
+    for k, (x, value, multiplier) in enumerate(here):
         if _is_below(value, points.model_of(s, x, multiplier)):
             raise WireError("its value is below its own earlier cuts")
-    before = [
+        cut = _cut_values(reply, s, x, multiplier, points)[k]
+        if not first.guarded and _is_below(cut, value, _largest_term(reply, k, x)):
+            raise WireError("its value is above its own cut")
+    known = [
         (point.x, float(point.values[s]), float(point.multipliers[s]))
         for point in points.at.values()
         if not np.isnan(point.values[s])
     ]
-    for x, value, multiplier in (*here, *before):
-        for least in _cut_values(reply, s, x, multiplier, points):
-            if _is_below(value, least):
+    if limits.at_zero is not None:
+        known.append((np.zeros(reply.dimension), limits.at_zero, limits.multiplier_at_zero))
+    for x, value, multiplier in (*here, *known):
+        for k, least in enumerate(_cut_values(reply, s, x, multiplier, points)):
+            if _is_below(value, least, _largest_term(reply, k, x)):
                 raise WireError("its cuts are above its own values")
 
 
-def _is_below(value: float, least: float) -> bool:
-    return value < least - SLACK * (1.0 + abs(least))
+def require_constants(
+    constants: Array, slopes: Array, value: float, s: int, limits: Limits, points: Points
+) -> None:
+    """Refuse constants (P,) of minorants with given slopes (P, d) that cannot be.
+
+    ``value`` is what the client told of the best point.
+    """
+    server, best = points.terms, points.at[points.best]
+    if _is_below(value, points.model_of(s, best.x, float(best.multipliers[s]))):
+        raise WireError("its value is below its own earlier cuts")
+    known = [(best.x, value, float(best.multipliers[s]))]
+    if limits.at_zero is not None:
+        known.append((np.zeros(len(best.x)), limits.at_zero, limits.multiplier_at_zero))
+    for x, most, multiplier in known:
+        priced = float(server.rho[s]) * multiplier if server.priced else 0.0
+        if any(_is_below(most, priced + c) for c in constants + slopes @ x):
+            raise WireError("its constants are above its own values")
+
+
+def _largest_term(reply: Reply, k: int, x: Array) -> float:
+    """What the rounding of the k-th cut at x is relative to."""
+    if k >= len(reply.rows):
+        return 0.0 if reply.dual is None else float(np.abs(reply.dual[1:]) @ np.abs(x))
+    g = np.abs(reply.rows[k, :, -reply.dimension :])
+    return float((g @ np.abs(x)).max())
+
+
+def _is_below(value: float, least: float, largest_term: float = 0.0) -> bool:
+    return value < least - SLACK * (1.0 + abs(least)) - DIGITS * largest_term
 
 
 def _cut_values(
@@ -168,9 +355,13 @@ def _cut_values(
     """What the new cuts say of F at x: those of every point, and the dual cut."""
     pool, half = points.pool, points.terms.half[s]
     priced = points.terms.rho[s] * multiplier if points.terms.priced else 0.0
-    groups = reply.rows.shape[1]
-    share = pool.share(s, groups) if reply.share is None else reply.share
+    share = share_of(reply, s, pool)
     values = list(np.maximum(reply.at(x, multiplier, half), 0.0) @ share)
     if reply.dual is not None:
         values.append(reply.dual[0] + reply.dual[1:] @ x)
     return [priced + float(value) for value in values]
+
+
+def share_of(reply: Reply, s: int, pool: Pool) -> Array:
+    """The masses of the groups that a reply's cuts are of."""
+    return pool.share(s, reply.rows.shape[1]) if reply.share is None else reply.share

@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.checks import read_reply, require_consistent, require_facts
+from drfl.solvers.bundle.checks import (
+    Limits,
+    read_reply,
+    require_consistent,
+    require_facts,
+    require_possible,
+)
 from drfl.solvers.bundle.client_cache import CacheMirror
 from drfl.solvers.bundle.messages import Reply, Request
 from drfl.solvers.bundle.points import Points
@@ -32,6 +38,8 @@ class Clients:
         How many numbers of a cut belong to a clipped model.
     boxes : sequence of AnchorBox or None
         About which support a client has to tell facts.
+    limits : list of Limits
+        What their answers cannot exceed.
     answered, misses : (S,)
         Answers, and misses in a row.
     introductions : dict of int to Reply
@@ -47,19 +55,13 @@ class Clients:
     names: tuple[str, ...]
     lifted: int
     boxes: Sequence[AnchorBox | None]
+    limits: list[Limits]
     answered: NDArray[np.int_]
     misses: NDArray[np.int_]
     cache: CacheMirror
     introductions: dict[int, Reply] = field(default_factory=dict)
     rejected: dict[str, str] = field(default_factory=dict)
     guarded: bool = False
-
-    @classmethod
-    def of(cls, names: Sequence[str], lifted: int, boxes: Sequence[AnchorBox | None]) -> Clients:
-        """Nobody has answered yet."""
-        S = len(names)
-        none = np.zeros(S, int)
-        return cls(tuple(names), lifted, boxes, none, none.copy(), CacheMirror(bool(lifted)))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -96,7 +98,9 @@ class Clients:
             try:
                 if name in replies:
                     reply = read_reply(replies[name], round, request, self.lifted)
-                    require_consistent(reply, s, request, points)
+                    first = self.introductions.get(s, reply)
+                    require_possible(reply, s, request, first, self.limits[s], points)
+                    require_consistent(reply, s, request, first, self.limits[s], points)
                     if request.introduction:
                         require_facts(reply.facts, self.boxes[s])
                     heard[s] = reply
@@ -107,4 +111,8 @@ class Clients:
         for s, reply in heard.items():
             self.cache.note(s, asked[s])
             self.guarded |= reply.guarded
+            if asked[s].introduction:
+                given = reply.multipliers[0]
+                floor = float(points.terms.floor[s]) if given is None else given
+                self.limits[s] = self.limits[s].told(float(reply.values[0]), floor)
         return heard

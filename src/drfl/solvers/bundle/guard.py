@@ -11,6 +11,7 @@ constant of a minorant with that slope. Then :math:`f\ge\sum_sq_sC_s` everywhere
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ from drfl.privacy import Keeper, SpentError, release_scalar
 from drfl.privacy.rounding import power_of_two
 from drfl.privacy.tilt import best_constant
 from drfl.solvers.base import Status, StatusKind
+from drfl.solvers.bundle.checks import require_constants
 from drfl.solvers.bundle.messages import Request, dual_cut
 from drfl.solvers.bundle.planning import solve_for_bound
 from drfl.solvers.bundle.state import State, Trial
@@ -191,20 +193,22 @@ def _payable(state: State, cuts: Cuts, a: Array, weights: Array) -> Trial:
 
 def _read_constants(state: State, replies: Mapping[str, Message]) -> Array:
     """The constants (P, S) that came; values of the best point are lowered where one is closer."""
-    trials, values = state.finish.trials, state.points.at[state.points.best].values
-    sizes = {"P": len(trials), "d": state.task.dimension}
-    C = np.full((len(trials), state.terms.n_clients), NO_BOUND)
-    for s, name in enumerate(state.clients.names):
+    trials, clients, points = state.finish.trials, state.clients, state.points
+    sizes, best = {"P": len(trials), "d": state.task.dimension}, points.at[points.best]
+    C = np.full((len(trials), len(clients)), NO_BOUND)
+    clients.rejected = {}
+    for s, name in enumerate(clients.names):
         if name not in replies:
             continue
+        arrays, slopes = replies[name].arrays, np.array([trial.g[s] for trial in trials])
         try:
             validate(replies[name], reply_kind(KIND), state.round, REPLY, sizes)
-        except WireError:
+            value = min(best.values[s], *arrays.get("value", ()), math.inf)
+            require_constants(arrays["constant"], slopes, value, s, clients.limits[s], points)
+        except WireError as error:
+            clients.rejected[name] = str(error)
             continue
-        arrays = replies[name].arrays
-        C[:, s] = arrays["constant"]
-        if "value" in arrays:
-            values[s] = min(values[s], float(arrays["value"][0]))
+        C[:, s], best.values[s] = arrays["constant"], value
     return C
 
 

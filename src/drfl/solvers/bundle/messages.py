@@ -180,12 +180,17 @@ class Reply:
     dimension: int
     lifted: int
 
+    @property
+    def slopes(self) -> int:
+        """How many numbers of a cut, 0 or 1, are its slope in the multiplier."""
+        return self.rows.shape[2] - self.dimension - self.lifted - 1
+
     def cuts(self, pool: Pool, client: int, k: int, identity: int, round: int) -> Cuts:
         """The cuts of the k-th point; their family is the number of groups."""
         rows = self.rows[k]
         groups, d = len(rows), self.dimension
         piece = pool.pieces(client, groups, groups, self.share)
-        slopes = rows.shape[1] - d - self.lifted - 1
+        slopes = self.slopes
         return Cuts(
             piece=piece,
             c=rows[:, 0],
@@ -201,8 +206,7 @@ class Reply:
 
     def at(self, x: Array, multiplier: float, half: Array) -> Array:
         """The values (P, G) of the cuts at x and a multiplier: each is linear in these numbers."""
-        slopes = self.rows.shape[2] - self.dimension - self.lifted - 1
-        parts = [np.ones(1), np.full(slopes, multiplier)]
+        parts = [np.ones(1), np.full(self.slopes, multiplier)]
         if self.lifted:
             parts.append(clipping(x, multiplier, half))
         values: Array = self.rows @ np.concatenate([*parts, x])

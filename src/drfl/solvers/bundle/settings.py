@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,9 @@ class Settings:
         Whether a round may carry a second, bolder point.
     warm_start : bool
         Whether the clients' own optima are asked for in the first round.
+    column_sizes : mapping of str to (n,) numbers, optional
+        By client the root mean square of each of its columns, if the server knows it from
+        elsewhere: answers that such columns cannot give are refused.
     """
 
     curvature: str = "auto"
@@ -28,6 +32,9 @@ class Settings:
     dual_cuts: bool = True
     second_point: bool = True
     warm_start: bool = True
+    column_sizes: Mapping[str, Sequence[float]] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         if self.curvature not in ("auto", "never"):

@@ -11,6 +11,8 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.solvers.base import Status, relative_gap
+from drfl.solvers.bundle.checks import Limits
+from drfl.solvers.bundle.client_cache import CacheMirror
 from drfl.solvers.bundle.clients import Clients
 from drfl.solvers.bundle.master import Master
 from drfl.solvers.bundle.messages import Dual, Request, near_marks
@@ -226,8 +228,7 @@ def begin(task: Task, names: Sequence[str], round: int = 0) -> State:
     problem, auto = task.problem, task.settings.curvature == "auto"
     # Until the clients' sizes are known: all else of the terms is.
     terms = server_problem(problem, names, task.dimension, np.ones(len(names)))
-    boxes = anchor_boxes(problem, names, task.n)
-    clients = Clients.of(names, lifted(problem, names, task.n), boxes)
+    clients = _clients(task, names)
     pool = Pool(terms.n_clients, task.dimension, clients.lifted)
     warm = task.settings.warm_start and len(names) > 1 and not problem.shared_ball
     state = State(
@@ -246,6 +247,21 @@ def begin(task: Task, names: Sequence[str], round: int = 0) -> State:
     )
     ask(state, [Proposal(np.zeros(task.dimension))])
     return state
+
+
+def _clients(task: Task, names: Sequence[str]) -> Clients:
+    """Nobody has answered yet."""
+    problem, none = task.problem, np.zeros(len(names), int)
+    cut, known = lifted(problem, names, task.n), task.settings.column_sizes or {}
+    return Clients(
+        tuple(names),
+        cut,
+        anchor_boxes(problem, names, task.n),
+        [Limits.of(problem, name, known.get(name)) for name in names],
+        none,
+        none.copy(),
+        CacheMirror(bool(cut)),
+    )
 
 
 def without(state: State, lost: Sequence[str]) -> State:
