@@ -208,9 +208,6 @@ def require_possible(
     for x, value in zip(asked.points, reply.values, strict=True):
         if limits.at_zero is not None and not x.any():
             _require_value_at_zero(float(value), limits.at_zero, guarded=first.guarded)
-    for k, (x, given) in enumerate(zip(asked.points, reply.multipliers, strict=True)):
-        if given is not None and server.priced and not server.is_shared:
-            _require_multiplier(given, float(reply.values[k]), x, s, server)
     _require_slopes(reply, s, first, limits, server, share_of(reply, s, points.pool))
     if reply is first:
         require_sizes(first, limits)
@@ -221,14 +218,6 @@ def _require_value_at_zero(value: float, known: float, *, guarded: bool) -> None
     most = 4.0 * known + 1.0 if guarded else known
     if _is_below(value, known) or _is_below(most, value):
         raise WireError(f"its value at w = 0 is {value:.6g}, and everybody's is {known:.6g}")
-
-
-def _require_multiplier(
-    given: float, value: float, x: Array, s: int, server: ServerProblem
-) -> None:
-    least = 0.0 if server.kind == "box" else server.multiplier(s, x)
-    if _is_below(given, least) or _is_below(value, float(server.rho[s]) * given):
-        raise WireError("its multiplier is below the norm of w, or costs more than its loss")
 
 
 def _require_slopes(
@@ -316,6 +305,17 @@ def require_consistent(
         for k, least in enumerate(_cut_values(reply, s, x, multiplier, points)):
             if _is_below(value, least, _largest_term(reply, k, x)):
                 raise WireError("its cuts are above its own values")
+    if server.priced and not server.is_shared:
+        for x, value, multiplier in here:
+            _require_multiplier(multiplier, value, x, s, server)
+
+
+def _require_multiplier(
+    given: float, value: float, x: Array, s: int, server: ServerProblem
+) -> None:
+    least = 0.0 if server.kind == "box" else server.multiplier(s, x)
+    if _is_below(given, least) or _is_below(value, float(server.rho[s]) * given):
+        raise WireError("its multiplier is below the norm of w, or costs more than its loss")
 
 
 def require_constants(
