@@ -214,7 +214,7 @@ def test_a_false_size_of_features_is_refused():
 
     assert not reasons(run(problem(), lie))
     told = reasons(run(problem(), lie, solver=Bundle(column_sizes=COLUMNS)))
-    assert "size of its features" in told[0]
+    assert "larger than its columns" in told[0]
 
 
 @pytest.mark.parametrize("by", [0.5, 1e50])

@@ -273,10 +273,9 @@ def require_sizes(first: Reply, limits: Limits) -> None:
     assert first.about is not None
     if limits.columns is None or not len(limits.columns):
         return
-    told, known = float(first.about[1]), float(np.mean(limits.columns**2))
-    factor = 2.0 if first.guarded else 1.0 + SLACK
-    if not known / factor - DIGITS <= told <= known * factor + DIGITS:
-        raise WireError("the size of its features is not that of its columns")
+    most = float(np.mean(limits.columns**2)) * (2.0 if first.guarded else 1.0 + SLACK)
+    if float(first.about[1]) > most + DIGITS:
+        raise WireError("its features are larger than its columns")
 
 
 def require_consistent(

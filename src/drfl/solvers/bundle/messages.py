@@ -183,7 +183,7 @@ class Reply:
     @property
     def slopes(self) -> int:
         """How many numbers of a cut, 0 or 1, are its slope in the multiplier."""
-        return self.rows.shape[2] - self.dimension - self.lifted - 1
+        return int(self.rows.shape[2]) - self.dimension - self.lifted - 1
 
     def cuts(self, pool: Pool, client: int, k: int, identity: int, round: int) -> Cuts:
         """The cuts of the k-th point; their family is the number of groups."""

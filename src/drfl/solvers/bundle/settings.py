@@ -23,8 +23,8 @@ class Settings:
     warm_start : bool
         Whether the clients' own optima are asked for in the first round.
     column_sizes : mapping of str to (n,) numbers, optional
-        By client the root mean square of each of its columns, if the server knows it from
-        elsewhere: answers that such columns cannot give are refused.
+        By client the root mean square of each of its columns, or more, if the server knows it
+        from elsewhere: answers that such columns cannot give are refused.
     """
 
     curvature: str = "auto"
