@@ -2,7 +2,6 @@
 
 import doctest
 import importlib
-import pkgutil
 import re
 import runpy
 import shutil
@@ -11,11 +10,15 @@ import tempfile
 
 import pytest
 
-import drfl
 from kit.pages import PAGES, ROOT, blocks, name, run_python
 
 EXAMPLES = sorted(ROOT.glob("examples/**/*.py"))
-MODULES = sorted(m.name for m in pkgutil.walk_packages(drfl.__path__, "drfl."))
+SOURCE = ROOT / "src"
+MODULES = sorted(
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+    for path in SOURCE.rglob("*.py")
+    if ">>> " in path.read_text(encoding="utf-8")
+)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 # Code runs; text is output or a formula; the others tell the site what to make.
 CODE, TEXT, SITE = {"python", "console", "sh"}, {"text"}, {"{toctree}", "{eval-rst}", "{math}"}

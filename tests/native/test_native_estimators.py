@@ -23,19 +23,8 @@ from drfl.estimators import ScaleWarning
 
 CLASSIFIERS = [name for name in native.__all__ if name.endswith("Classifier")]
 REGRESSORS = [name for name in native.__all__ if name.endswith("Regressor")]
-# All checks of two estimators, and of the others those on what the constructor does: they differ
-# in their settings only. The rest is slow.
+# All checks of two estimators: the others differ in their settings only, and theirs are slow ones.
 WHOLE = {"FedAvgClassifier", "ScaffoldRegressor"}
-ALWAYS = {
-    "check_do_not_raise_errors_in_init_or_set_params",
-    "check_estimator_cloneable",
-    "check_estimator_repr",
-    "check_get_params_invariance",
-    "check_no_attributes_set_in_init",
-    "check_parameters_default_constructible",
-    "check_set_params",
-    "check_valid_tag_types",
-}
 # Only this check asks for a model that is good, on rows that are far from standardised.
 DEMANDING = "check_class_weight_classifiers"
 
@@ -47,12 +36,11 @@ def cases():
             check_name = getattr(check, "func", check).__name__
             short = {} if check_name == DEMANDING else {"max_rounds": 15}
             model = getattr(native, name)(**short)
-            fast = name in WHOLE or check_name in ALWAYS
             yield pytest.param(
                 model,
                 check,
                 id=f"{name}-{check_name}-{number}",
-                marks=[] if fast else pytest.mark.slow,
+                marks=[] if name in WHOLE else pytest.mark.slow,
             )
 
 

@@ -108,7 +108,7 @@ class OnPart:
         part, (radius, label_cost) = Part.read(arrays.pop(PART)), arrays.pop(BALL).tolist()
         if not (0.0 <= radius < math.inf and label_cost > 0.0):
             raise WireError("there is no ball of such a radius and label cost")
-        ball = replace_ball(site.oracle.ball, radius, label_cost)
+        ball = replace(site.oracle.ball, radius=radius, label_cost=label_cost)
         return self.handler(_part_site(site, part, ball), replace(message, arrays=arrays))
 
 
@@ -121,11 +121,6 @@ def _on_parts(handler: Handler) -> Handler:
     if not isinstance(handler, Checked):
         return OnPart(handler)
     return Checked(OnPart(handler.handler), {**handler.request, **REQUEST}, handler.reply)
-
-
-def replace_ball(ball: Ball, radius: float, label_cost: float) -> Ball:
-    """The same norm and support."""
-    return Ball(radius, ball.norm, label_cost, ball.support)
 
 
 def _part_site(site: Site, part: Part, ball: Ball) -> Site:

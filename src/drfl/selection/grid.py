@@ -38,7 +38,7 @@ class Candidate:
         """What clients are placed for: radius, label cost and weights come with the messages."""
         # A shared ball has a multiplier only where its radius is positive.
         radius = 1.0 if self.choices.shared_ball else 0.0
-        ball = Ball(radius, self.choices.ball.norm, math.inf, self.choices.ball.support)
+        ball = replace(self.choices.ball, radius=radius, label_cost=math.inf)
         return Problem(
             self.choices.loss,
             ball,

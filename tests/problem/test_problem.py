@@ -1,6 +1,7 @@
 """The specification: what it refuses, and that it can be written down and read back."""
 
 import copy
+import dataclasses
 import json
 import math
 import pickle
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from drfl.ball import Ball
 from drfl.losses import LOSSES, Hinge, Huber
 from drfl.mixture import Mixture
+from drfl.named_problems import restated, with_radius
 from drfl.norms import L1, NORMS
 from drfl.problem import Problem, from_json, to_json
 from drfl.supports import Box, Polyhedron, WholeSpace
@@ -252,3 +254,27 @@ def test_json_helpers():
     assert plain == {"a": [1.0, "inf"], "b": ["-inf", 2, None, "x"], "c": True}
     assert from_json(plain) == {"a": [1.0, math.inf], "b": [-math.inf, 2, None, "x"], "c": True}
     assert math.isnan(from_json(to_json(math.nan)))
+
+
+# ---------------------------------------------------------------------------- copies
+SHARED = Problem(
+    "huber", Ball(0.2, "l2", 3.0), Mixture(radius=0.1), fit_intercept=False, shared_ball=True
+)
+
+
+@pytest.mark.parametrize(
+    "copy_of",
+    [
+        lambda problem: dataclasses.replace(problem, mixture=Mixture(radius=0.2)),
+        lambda problem: with_radius(problem, 0.3),
+        lambda problem: restated(problem, "wafl", [5, 6]),
+        lambda problem: Problem.from_dict(problem.to_dict()),
+        lambda problem: pickle.loads(pickle.dumps(problem)),
+        copy.deepcopy,
+    ],
+)
+def test_a_copy_of_a_problem_keeps_what_it_does_not_change(copy_of):
+    made = copy_of(SHARED)
+    assert (made.shared_ball, made.fit_intercept) == (True, False)
+    assert made.loss == SHARED.loss
+    assert (made.norm.name, made.balls[0].label_cost) == ("l2", 3.0)
