@@ -13,7 +13,7 @@ define environment
 @touch $(1)/.complete
 endef
 
-.PHONY: help setup lint test test-all docs demo reproduce bench bench-check format clean
+.PHONY: help setup lint test test-all test-torch docs demo reproduce bench bench-check format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
@@ -33,6 +33,12 @@ test: lint ## what CI runs: setup, lint and the fast tests
 
 test-all: lint ## the same with the slow tests
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m ""
+
+test-torch: .venv-torch/.complete ## the tests of networks, in an environment with PyTorch
+	OMP_NUM_THREADS=1 .venv-torch/bin/pytest -q -n $(WORKERS) tests/networks
+	OMP_NUM_THREADS=1 .venv-torch/bin/pytest -q --doctest-modules src/drfl/torch
+.venv-torch/.complete: pyproject.toml constraints.txt
+	$(call environment,.venv-torch,--editable .[torch] --group torch)
 
 docs: setup ## build the site, docs/_build/html/index.html; a warning is an error
 	$(BIN)/sphinx-build -q -W --keep-going docs docs/_build/html
@@ -59,4 +65,4 @@ format: setup ## rewrite the code the way lint wants it
 	$(BIN)/ruff format .
 
 clean: ## remove everything that make has built
-	rm -rf .venv .venv-demo .venv-bench bench dist docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-demo .venv-bench .venv-torch bench dist docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -12,12 +12,14 @@ import pytest
 
 from kit.pages import PAGES, ROOT, blocks, name, run_python
 
+NETWORKS = {ROOT / "docs" / "networks.md"}  # make test-torch runs it
 EXAMPLES = sorted(ROOT.glob("examples/**/*.py"))
 SOURCE = ROOT / "src"
 MODULES = sorted(
     ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
     for path in SOURCE.rglob("*.py")
     if ">>> " in path.read_text(encoding="utf-8")
+    and "torch" not in path.parts  # make test-torch runs those
 )
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 # Code runs; text is output or a formula; the others tell the site what to make.
@@ -32,7 +34,9 @@ def test_every_block_is_of_a_kind_that_runs_or_is_no_code(page):
 
 
 @pytest.mark.parametrize(
-    "page", [p for p in PAGES if blocks(p, "python") and not blocks(p, "console")], ids=name
+    "page",
+    [p for p in PAGES if blocks(p, "python") and not blocks(p, "console") and p not in NETWORKS],
+    ids=name,
 )
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     # One after the other in one namespace, as a reader would type them. Pages that also have

@@ -42,8 +42,8 @@ from drfl.native.settings import LocalMethod
 from drfl.wire import Message, Schema
 
 REPLIES: dict[int, Schema] = {1: {"model": MODEL, "loss": NUMBER}}
-# The penalty by default, in units of the largest curvature; a network's step gives its unit.
-PENALTY = 1.0
+# The penalty by default, in units of the largest curvature, or of one over the step.
+PENALTY = 0.5
 
 
 # ---------------------------------------------------------------------- the client's half
@@ -69,7 +69,8 @@ class DualADMMSession(SaddleSession["DualADMM"]):
         super().begin()
         self.own = np.tile(self.x, (len(self.names), 1))
         self.dual = np.zeros((len(self.names), self.d))
-        scale = self.steps.smoothness or self.steps.steepness
+        size = self.method.step_size
+        scale = 1.0 / size if size else self.steps.smoothness or self.steps.steepness
         usual = PENALTY * scale if scale > 0.0 else 1.0
         self.penalty = usual if self.method.penalty is None else float(self.method.penalty)
 
@@ -103,8 +104,8 @@ class DualADMM(SaddleMethod, LocalMethod):
     Parameters
     ----------
     penalty : float, optional
-        c; by default the largest curvature of a client's loss, or of the bound of its
-        gradients where it has kinks.
+        c; by default half of the largest curvature of a client's loss, or of the bound of its
+        gradients where it has kinks, or of one over the step where that is given.
     averaged : bool
         Whether the average of all models is returned rather than the last one, as by default.
 

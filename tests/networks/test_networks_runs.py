@@ -1,0 +1,203 @@
+"""Runs of networks: methods, engines, checkpoints, faces; what is refused."""
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from networks_kit import clients, mlp
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+import drfl
+from drfl.native import METHODS, DualADMM, FedAvg, Scaffold
+from drfl.torch import Model, TorchClassifier, TorchRegressor, register
+
+PROBLEM = drfl.Problem(Model("mlp"), drfl.Ball(0.2, "l2", order=2), drfl.Mixture("proportional"))
+
+
+def same(one, other):
+    assert one.coef.tobytes() == other.coef.tobytes()
+    assert one.objective == other.objective
+
+
+def test_no_radius_is_fedavg_bit_by_bit():
+    """Against a plain loop in torch that does the same arithmetic."""
+    method = FedAvg(local_steps=3, step_size=0.2, seed=5, evaluate_every=1)
+    plain = drfl.Problem(Model("mlp"), drfl.Ball(), drfl.Mixture("uniform"))
+    for order in (2, math.inf):
+        balls = drfl.Ball(0.0, "l2", order=order)
+        other = drfl.Problem(Model("mlp"), balls, drfl.Mixture("uniform", 0.0))
+        run = drfl.solve(other, clients(), solver=method, max_rounds=7)
+        same(run, drfl.solve(plain, clients(), solver=method, max_rounds=7))
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        module = mlp()
+    x = np.concatenate([p.detach().numpy().ravel() for p in module.parameters()])
+    data = [(torch.tensor(c.rows.take(slice(None))), torch.tensor(c.rows.y)) for c in clients()]
+    share = np.full(3, 1.0 / 3.0)
+    for _ in range(5):  # the first round is an introduction, the last one evaluates
+        ends = []
+        for X, y in data:
+            v = x
+            for _ in range(3):
+                model = Model("mlp").module_at(v)
+                mass = torch.full((len(y),), 1.0 / len(y), dtype=torch.float64)
+                losses = nn.functional.cross_entropy(model(X), y.long(), reduction="none")
+                (mass @ losses).backward()
+                g = np.concatenate([p.grad.numpy().ravel() for p in model.parameters()])
+                v = v - 0.2 * g
+            ends.append(v)
+        x = (share / share.sum()) @ np.array(ends)
+    assert run.coef.tobytes() == x.tobytes()
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_method_trains_a_network(name):
+    kind = METHODS[name]
+    settings = {"averaged": False} if kind.robust and name != "scaff_pd" else {}
+    mixture = drfl.Mixture("uniform", 0.5 if kind.robust else 0.0)
+    radius = 0.0 if name == "wafl" else 0.1
+    problem = drfl.Problem(Model("mlp"), drfl.Ball(radius, "l2", order=2), mixture)
+    run = drfl.solve(problem, clients(), solver=kind(**settings), max_rounds=40)
+    assert run.objective < 0.99 * run.history[0].objective, name
+    assert run.lower_bound == 0.0
+    assert len(run.coef) == Model("mlp").dimension
+
+
+def test_engines_and_repeats_give_the_same_bits():
+    method = FedAvg(local_steps=2, batch_size=8, participation=0.7, seed=3)
+    first = drfl.solve(PROBLEM, clients(), solver=method, max_rounds=5)
+    same(first, drfl.solve(PROBLEM, clients(), solver=method, max_rounds=5))
+    named = drfl.Problem.from_dict(PROBLEM.to_dict())
+    same(first, drfl.solve(named, clients(), solver=method, max_rounds=5))
+    assert not np.array_equal(
+        first.coef,
+        drfl.solve(PROBLEM, clients(), solver=FedAvg(seed=4), max_rounds=5).coef,
+    )
+
+
+def test_other_processes_give_the_same_bits():
+    problem = drfl.Problem(Model(mlp), drfl.Ball(0.2, "l2", order=2))
+    method = Scaffold(local_steps=2, seed=1)
+    here = drfl.solve(problem, clients(), solver=method, max_rounds=4)
+    there = drfl.solve(problem, clients(), solver=method, max_rounds=4, engine="processes")
+    same(here, there)
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path):
+    method = DualADMM(local_steps=3, seed=2)
+    whole = drfl.solve(PROBLEM, clients(), solver=method, max_rounds=9)
+    path = tmp_path / "run.drfl"
+    stop = [lambda record: record.round == 4]
+    drfl.solve(PROBLEM, clients(), solver=method, max_rounds=9, checkpoint=path, callbacks=stop)
+    same(whole, drfl.solve(PROBLEM, clients(), solver=method, max_rounds=9, checkpoint=path))
+
+
+def test_weights_of_the_worst_clients_help_them():
+    plain = drfl.Problem(Model("mlp"), drfl.Ball(), drfl.Mixture("uniform"))
+    fair = drfl.Problem(Model("mlp"), drfl.Ball(), drfl.Mixture("uniform", math.inf))
+    method = DualADMM(local_steps=5, step_size=0.3)
+    worst = [
+        max(drfl.solve(p, clients(), solver=method, max_rounds=80).client_losses.values())
+        for p in (plain, fair)
+    ]
+    assert worst[1] < worst[0]
+
+
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 4))
+    y = np.array(["no", "yes"])[(X[:, 0] * X[:, 1] > 0.0).astype(int)]
+    return X, y, np.array(["a", "b", "c"])[np.arange(90) % 3]
+
+
+def two_classes():
+    return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+
+
+def test_a_classifier_learns_what_no_line_can():
+    X, y, who = data()
+    model = TorchClassifier(two_classes, rounds=60, step_size=0.5, radius=0.05, random_state=0)
+    model.fit(X, y, clients=who)
+    assert model.score(X, y) > 0.9
+    assert drfl.DRFLClassifier().fit(X, y, clients=who).score(X, y) < 0.75
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+    intervals = model.worst_case(X, y, clients=who)
+    assert list(intervals) == ["a", "b", "c"]
+    for name, loss in zip(intervals, model.client_losses_, strict=True):
+        assert intervals[name].lower <= intervals[name].upper
+        assert intervals[name].lower == pytest.approx(loss, rel=0.2)
+    with torch.no_grad():
+        scores = model.module_(torch.tensor(X, dtype=torch.float32)).numpy()
+    assert (model.classes_[scores.argmax(axis=1)] == model.predict(X)).all()
+
+
+def test_a_regressor_and_scikit_learn_around_it():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(80, 4))
+    y = np.abs(X[:, 0]) + 0.05 * rng.normal(size=80)
+    module = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+    model = TorchRegressor(module, rounds=80, step_size=0.2, random_state=0)
+    before = copy.deepcopy(module.state_dict())
+    pipeline = make_pipeline(StandardScaler(), model).fit(X, y)
+    assert pipeline.score(X, y) > 0.8
+    assert all((module.state_dict()[name] == value).all() for name, value in before.items())
+    search = GridSearchCV(model, {"radius": [0.0, 5.0]}, cv=2).fit(X, y)
+    assert search.best_params_ == {"radius": 0.0}
+    again = clone(model).fit(X, y)
+    assert (again.predict(X) == model.fit(X, y).predict(X)).all()
+    pickle.loads(pickle.dumps(again))  # the estimator on this machine, not a message
+
+
+def test_what_travels_are_arrays_of_the_length_of_the_model():
+    seen = []
+
+    def look(record):
+        seen.append(sum(record.bytes_up.values()))
+
+    drfl.solve(PROBLEM, clients(), solver=FedAvg(), max_rounds=3, callbacks=[look])
+    d = Model("mlp").dimension
+    assert max(np.diff([0, *seen])) < 3 * (8 * d + 200)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Model("no such module"), "unknown module"),
+        (lambda: Model("mlp", "hinge"), "unknown loss"),
+        (lambda: Model(lambda: nn.BatchNorm1d(4)), "buffer"),
+        (lambda: Model(lambda: nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.5))), "draws at random"),
+        (lambda: Model(nn.ReLU), "no parameters"),
+        (lambda: Model(lambda: 3), "must build a torch.nn.Module"),
+        (lambda: Model(3), "registered name"),
+        (lambda: drfl.Problem(Model("mlp"), drfl.Ball(0.1, "l2")), "no ball of order 1"),
+        (lambda: drfl.Problem(Model("mlp"), drfl.Ball(0.1, "l1", order=2)), "norm='l2'"),
+        (lambda: drfl.Problem("hinge", drfl.Ball(0.1, order=2)), "order 1"),
+        (lambda: drfl.Ball(0.1, order=3), "order must be"),
+        (lambda: register("mlp")(lambda: None), "choose another name"),
+        (lambda: drfl.Problem(Model(mlp)).to_dict(), "cannot be written down"),
+        (lambda: drfl.solve(PROBLEM, clients()), "gradients alone"),
+        (
+            lambda: drfl.solve(
+                PROBLEM, [drfl.Client("a", np.ones((3, 5)), np.zeros(3))], solver=FedAvg()
+            ),
+            "5 columns",
+        ),
+        (
+            lambda: drfl.solve(
+                PROBLEM, [drfl.Client("a", np.ones((3, 4)), np.full(3, 7.0))], solver=FedAvg()
+            ),
+            "classes 0 to 2",
+        ),
+        (lambda: TorchClassifier(mlp).fit(np.ones((4, 4)), np.zeros(4)), "one class only"),
+    ],
+)
+def test_one_sentence_for_what_cannot_be(make, sentence):
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        make()
