@@ -1,12 +1,14 @@
-r"""Minorants of f that hold for every w and b when the data are bounded.
+r"""Minorants of f that hold for every w and b when the data are bounded (docs/theory.md).
 
-In a box (m its midpoint, h half its sides, :math:`N(w)=\sum_jh_j|w_j|`) the adversary can afford to
-move a share :math:`p_s=\min(1,\rho_s/D_s)` of every row to its worst corner, D_s being the mean
-distance to the farthest corner. Hence, with :math:`P=\sum_s\hat q_sp_s`-like constants,
+In a box with midpoint m and half sides h, :math:`N(w)=\sum_jh_j|w_j|` is what the best corner gains
+over the midpoint. The adversary can afford to move the share :math:`p_s=\min(1,\rho_s/D_s)` of
+every row to a corner, :math:`D_s` being the mean distance to the farthest one. A line
+:math:`L(z)\ge vz+c_v` under the loss then gives *anchors*
 
-.. math::
-    \text{A1:}\quad f\ge e + u^\top w + \beta b + \omega N(w)\quad(\beta>0,\ \beta<0),\qquad
-    \text{A0:}\quad f\ge w_0\,(c_0+N(w)).
+.. math:: f \ge e + u^\top w + \beta b + \omega N(w),
+
+two that lean to either side (:math:`\beta\ne0`) and, mixed from them, one that is level
+(:math:`\beta=0`). They take the place of :math:`f\ge r\|w\|_*`, which a support does not grant.
 """
 
 from __future__ import annotations
@@ -41,63 +43,64 @@ class Anchor:
 
 @dataclass(frozen=True)
 class Anchors:
-    r"""A0, and A1 for either sign of the intercept's slope.
+    r"""What is known of f everywhere.
 
     Attributes
     ----------
-    sides : tuple of Anchor
-        A1 with beta < 0 and with beta > 0.
-    w0, w0c0, u0 : float, float, (n,)
-        A0: :math:`f\ge w_0(N(w)+u_0^\top w+c_0)`; u0 is 0 in bounded columns.
+    leaning : tuple of Anchor
+        With beta < 0 and with beta > 0.
+    level : Anchor
+        With beta = 0; u is 0 in bounded columns.
     half : (n,)
         h; 0 in columns that no finite box bounds.
-    price : float
-        :math:`h(\rho)`: :math:`f\ge\mathrm{price}\,\|w_I\|_*` over the unbounded columns I.
     unbounded : (n,) bool
-        The columns I.
+        These columns, I.
+    price : float
+        :math:`h(\rho)\,\mathrm{Lip}(L)`: f is at least so many times :math:`\|w_I\|_*`.
     norm : Norm
         The ground norm.
     """
 
-    sides: tuple[Anchor, ...]
-    w0: float
-    w0c0: float
-    u0: Array
+    leaning: tuple[Anchor, ...]
+    level: Anchor
     half: Array
-    price: float
     unbounded: NDArray[np.bool_]
+    price: float
     norm: Norm
 
     def bound(self, constant: float, g: Array, gb: float) -> float:
-        """The best value of ``constant + g'w + gb b`` mixed with the anchors, free of w and b."""
-        r, side = 0.0, Anchor(0.0, np.zeros_like(g), 0.0, 0.0)
+        r"""The best value of :math:`C+g^\top w+g_bb` mixed with anchors, free of w and b.
+
+        r times a leaning anchor cancels b, s times the level one pays for the bounded columns,
+        and t times the price for the others; with weights k, kr, ks, kt that add up to 1 it is a
+        minorant of f without slope.
+        """
+        r, lean = 0.0, Anchor(0.0, np.zeros_like(g), 0.0, 0.0)
         if gb != 0.0:
-            fitting = [s for s in self.sides if s.beta * gb < 0.0]
+            fitting = [anchor for anchor in self.leaning if anchor.beta * gb < 0.0]
             if not fitting:
                 return 0.0
-            side = fitting[0]
-            r = abs(gb / side.beta)
-        slope = g + r * side.u
-        finite = ~self.unbounded
-        over = max(0.0, _box_dual(slope[finite], self.half[finite]) - r * side.omega)
-        open_columns = (slope + over * self.u0)[self.unbounded]
-        escape = float(self.norm(open_columns)) if len(open_columns) else 0.0
-        cost = _cost(over, self.w0) + _cost(escape, self.price)
-        if not np.isfinite(cost):
+            lean = fitting[0]
+            r = abs(gb / lean.beta)
+        slope, bounded = g + r * lean.u, ~self.unbounded
+        over = max(0.0, _box_dual(slope[bounded], self.half[bounded]) - r * lean.omega)
+        s = _ratio(over, self.level.omega)
+        if not np.isfinite(s):
             return 0.0
-        k = 1.0 / (1.0 + r + cost)
-        spare = k * over / self.w0 if over > 0.0 else 0.0
-        return max(0.0, k * (constant + r * side.e) + spare * self.w0c0)
+        open_slope = (slope + s * self.level.u)[self.unbounded]
+        t = _ratio(float(self.norm(open_slope)) if len(open_slope) else 0.0, self.price)
+        k = 1.0 / (1.0 + r + (s + t))
+        return max(0.0, k * (constant + r * lean.e) + k * s * self.level.e)
 
 
 def _box_dual(v: Array, half: Array) -> float:
-    """max |v_j| / h_j, with 0/0 = 0."""
+    """max |v_j| / h_j, with 0/0 = 0: what of N(w) pays for the slope v."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(v == 0.0, 0.0, np.abs(v) / half)
     return float(ratio.max(initial=0.0))
 
 
-def _cost(amount: float, price: float) -> float:
+def _ratio(amount: float, price: float) -> float:
     if amount <= 0.0:
         return 0.0
     return amount / price if price > 0.0 else np.inf
@@ -190,44 +193,113 @@ def anchor_boxes(problem: Problem, names: Sequence[str], n: int) -> list[AnchorB
     return [found[id(ball)] for ball in balls]
 
 
+@dataclass(frozen=True)
+class Told:
+    r"""What the clients told, and what they can afford.
+
+    Attributes
+    ----------
+    mass : (S, 2)
+        :math:`\hat q_s` times the share of the class (regression: of all rows, and nothing).
+    means : (S, 2, n)
+        The classes' mean rows.
+    targets : (S,)
+        The mean targets, moved as the rows are.
+    distance, moved : (S,)
+        D and p.
+    """
+
+    mass: Array
+    means: Array
+    targets: Array
+    distance: Array
+    moved: Array
+
+    @classmethod
+    def read(cls, facts: Array, box: AnchorBox, center: Array, rho: Array) -> Told:
+        """Of `AnchorBox.facts` of every client, (S, 3, n + 1)."""
+        distance, targets = facts[:, 2, 0], facts[:, 2, 1]
+        safe = np.where(distance > 0.0, distance, 1.0)
+        p = np.where(rho > 0.0, np.where(distance > 0.0, np.minimum(1.0, rho / safe), 1.0), 0.0)
+        if box.target is not None:
+            targets = (1.0 - p) * targets + p * box.target
+        return cls(center[:, None] * facts[:, :2, 0], facts[:, :2, 1:], targets, distance, p)
+
+    def moved_means(self, box: AnchorBox) -> Array:
+        """The classes' mean rows once the share p is at the midpoint; open columns stay."""
+        p = self.moved[:, None, None]
+        return np.where(box.unbounded, self.means, (1.0 - p) * self.means + p * box.middle)
+
+
 def make_anchors(
     loss: Loss, balls: Sequence[Ball], box: AnchorBox, mixture: Mixture, facts: Array
 ) -> Anchors:
     """Anchors from what every client told; the balls share their support."""
-    rho = np.array([ball.radius for ball in balls])
-    cost = np.array([ball.label_cost for ball in balls])
-    center, distance, targets = mixture.weights, facts[:, 2, 0], facts[:, 2, 1]
-    safe = np.where(distance > 0.0, distance, 1.0)
-    p = np.where(rho > 0.0, np.where(distance > 0.0, np.minimum(1.0, rho / safe), 1.0), 0.0)
-    means = facts[:, :2, 1:]
-    moved = np.where(box.unbounded, means, (1.0 - p[:, None, None]) * means)
-    moved += np.where(box.unbounded, 0.0, p[:, None, None] * box.middle)
-    if box.target is not None:
-        targets = (1.0 - p) * targets + p * box.target
-    mass = center[:, None] * facts[:, :2, 0]  # (S, classes)
-    a, P = mass.sum(axis=0), (mass * p[:, None]).sum(axis=0)
-    u = np.einsum("sk,skn->kn", mass, moved)
-    sides, u0 = [], np.zeros(len(box.middle))
-    for v in loss.slope_range:
-        c0 = -float(loss.conjugate(np.array([v]))[0])  # a line under the loss: L(z) >= v z + c0
-        if v != 0.0 and loss.task == "classification":
-            for k, y in enumerate((-1.0, 1.0)):
-                sides.append(Anchor(c0 * a[k], v * y * u[k], v * y * a[k], abs(v) * P[k]))
-        elif v != 0.0:
-            sides.append(Anchor(c0 - v * float(center @ targets), v * u[0], v, abs(v) * P[0]))
+    rho, center = np.array([ball.radius for ball in balls]), mixture.weights
+    told = Told.read(facts, box, center, rho)
     if loss.task == "classification":
-        c0 = -float(loss.conjugate(np.array([-1.0]))[0])
-        both = 2.0 * P[0] * P[1] / (P[0] + P[1]) if P.sum() > 0.0 else 0.0
-        flip = float(center @ np.where(rho > 0.0, np.minimum(1.0, rho / (distance + cost)), 0.0))
-        w0 = max(both, flip)
-        if w0 > flip:  # what the classes' means leave where rows stay does not cancel with b
-            apart = np.einsum("sk,s,skn->kn", mass, p, means) / P[:, None]
-            u0 = np.where(box.unbounded, 0.5 * (apart[0] - apart[1]), 0.0)
-        w0c0 = w0 * c0
-    else:  # the two signs cancel b, and with it everything but N(w)
-        down, up = sides
-        t = up.beta / (up.beta - down.beta)
-        w0, w0c0 = t * down.omega + (1.0 - t) * up.omega, t * down.e + (1.0 - t) * up.e
+        leaning = _leaning_classes(loss, box, told)
+        cost = np.array([ball.label_cost for ball in balls])
+        flips = np.where(rho > 0.0, np.minimum(1.0, rho / (told.distance + cost)), 0.0)
+        level = _level_classes(loss, box, told, float(center @ flips))
+    else:
+        leaning = _leaning_residuals(loss, box, told, center)
+        level = _level_residuals(*leaning)
+    leaning = tuple(anchor for anchor in leaning if anchor.beta != 0.0)
     price = mixture.support(rho * loss.lipschitz)
-    usable = tuple(side for side in sides if side.beta != 0.0)
-    return Anchors(usable, w0, w0c0, u0, box.half, price, box.unbounded, balls[0].norm)
+    return Anchors(leaning, level, box.half, box.unbounded, price, balls[0].norm)
+
+
+def _leaning_classes(loss: Loss, box: AnchorBox, told: Told) -> tuple[Anchor, ...]:
+    r"""One class alone, the other one's losses being nonnegative, for every line under the loss.
+
+    With :math:`a_y=\sum\hat q\pi_y` and :math:`P_y=\sum\hat q\pi_yp`:
+    :math:`f\ge a_yc_v+vy(a_yb+w^\top\sum\hat q\pi_y\tilde\mu_y)+|v|P_yN(w)`.
+    """
+    a, P = told.mass.sum(axis=0), (told.mass * told.moved[:, None]).sum(axis=0)
+    rows = (told.mass[:, :, None] * told.moved_means(box)).sum(axis=0)
+    return tuple(
+        Anchor(c * a[k], v * y * rows[k], v * y * a[k], abs(v) * P[k])
+        for v, c in _end_lines(loss)
+        for k, y in enumerate((-1.0, 1.0))
+    )
+
+
+def _level_classes(loss: Loss, box: AnchorBox, told: Told, flipping: float) -> Anchor:
+    r"""Rows at corners of both classes, or with both labels: :math:`f\ge\omega(c_v+N(w))`, v = -1.
+
+    Of the moved rows alone, :math:`f\ge P_y(c_v-y(b+m^\top w)+N(w))`; mixed in the ratio
+    :math:`P_-:P_+` the two signs of y cancel. In open columns the rows stay where they are, and the
+    difference of the classes' means is left. With labels that can be moved as well, a share
+    :math:`\rho_s/(D_s+\kappa)` of the rows is at the worse label.
+    """
+    P = (told.mass * told.moved[:, None]).sum(axis=0)
+    both = 2.0 * P[0] * P[1] / (P[0] + P[1]) if P.sum() > 0.0 else 0.0
+    u = np.zeros(len(box.middle))
+    if both > flipping:
+        weighted = told.mass[:, :, None] * told.moved[:, None, None] * told.means
+        negative, positive = weighted.sum(axis=0) / P[:, None]
+        u = np.where(box.unbounded, both * 0.5 * (negative - positive), 0.0)
+    omega = max(both, flipping)
+    return Anchor(-omega * float(loss.conjugate(np.array([-1.0]))[0]), u, 0.0, omega)
+
+
+def _leaning_residuals(loss: Loss, box: AnchorBox, told: Told, center: Array) -> tuple[Anchor, ...]:
+    r"""All rows: :math:`f\ge c_v+v(b+w^\top\tilde x-\tilde y)+|v|PN(w)`, v an end of the slopes."""
+    P = float((told.mass[:, 0] * told.moved).sum())
+    row = (told.mass[:, :1] * told.moved_means(box)[:, 0]).sum(axis=0)
+    target = float(center @ told.targets)
+    return tuple(Anchor(c - v * target, v * row, v, abs(v) * P) for v, c in _end_lines(loss))
+
+
+def _level_residuals(down: Anchor, up: Anchor) -> Anchor:
+    """The two signs of v cancel b, and with it everything but N(w)."""
+    t = up.beta / (up.beta - down.beta)
+    mixed = t * down.e + (1.0 - t) * up.e, t * down.omega + (1.0 - t) * up.omega
+    return Anchor(mixed[0], np.zeros_like(up.u), 0.0, mixed[1])
+
+
+def _end_lines(loss: Loss) -> list[tuple[float, float]]:
+    r"""The steepest lines under the loss, :math:`L(z)\ge vz-L^*(v)`."""
+    ends = [v for v in loss.slope_range if v != 0.0]
+    return [(v, -float(loss.conjugate(np.array([v]))[0])) for v in ends]
