@@ -25,9 +25,12 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from drfl.problem import Problem
 from drfl.result import Result
 from drfl.solvers import relative_gap
+from drfl.solvers.certificate.server import server_problem
 from drfl.supports import WholeSpace
 
 SAME_RATIO = "flipped labels set the price of its models, and only radius / label_cost counts"
@@ -152,15 +155,16 @@ def _flipped(old: Prices, result: Result, problem: Problem, new: Prices) -> _Shi
 
 
 def _fixed(old: Prices, result: Result, problem: Problem, new: Prices) -> _Shift | None:
-    norm, lip = problem.norm.dual(result.coef), problem.loss.lipschitz
+    names, lip = list(result.client_losses), problem.loss.lipschitz
+    dimension = len(result.coef) + problem.fit_intercept
+    server = server_problem(problem, names, dimension, np.ones(len(names)))
     up, multipliers, least = [], [], []
     balls = zip(old.radius, new.radius, old.label_cost, new.label_cost, strict=True)
-    for rho, larger, cost, same in balls:
+    for s, (rho, larger, cost, same) in enumerate(balls):
         if rho > larger or (rho > 0.0 and cost != same):
             return None
-        floor = 0.0 if problem.loss.task == "classification" else 1.0 / same
-        multipliers.append(lip * max(norm, floor))
+        multipliers.append(lip * server.multiplier(s, result.coef))
         up.append((larger - rho) * multipliers[-1])
-        least.append((larger - rho) * (lip * floor))
+        least.append((larger - rho) * (lip * float(server.floor[s])))
     reason = SMALL_NORM if up == least else AS_GOOD
     return _Shift(up, multipliers, result.lower_bound + min(least), reason)

@@ -29,6 +29,7 @@ from drfl.solvers.bundle.messages import Request, dual_cut
 from drfl.solvers.bundle.planning import solve_for_bound
 from drfl.solvers.bundle.state import State, Trial
 from drfl.solvers.certificate.cuts import Cuts, sums
+from drfl.solvers.certificate.proof import bound_of_constants, payable_slopes, weights_in
 from drfl.wire import Field, Message, WireError, reply_kind, validate
 from drfl.worst_case.whole_space import WholeSpaceOracle
 
@@ -47,7 +48,6 @@ PROXIMAL = (1e-2, 1e-4, 1e-7)  # multiples of the metric; one trial each
 ROUNDS = 3  # of trials
 PATIENCE = 4  # rounds in which the gap or the objective has to fall, relatively by so much:
 GAP_FALLS, OBJECTIVE_FALLS = 0.1, 1e-4
-INSIDE = 1.0 - 1e-9  # how much of the price a mixture of slopes may use
 
 
 # ---------------------------------------------------------------------- the client's half
@@ -155,7 +155,8 @@ def learn_constants(state: State, replies: Mapping[str, Message]) -> None:
     bounds.upper = min(bounds.upper, state.points.objective(state.points.best))
     for trial, constant in zip(trials, C, strict=True):
         if state.everywhere:
-            bounds.raise_to(float(trial.q @ constant) + _rest(state, trial), state.round)
+            bound = bound_of_constants(state.terms, trial.q, trial.g, constant)
+            bounds.raise_to(bound, state.round)
         _add_cuts(state, trial, constant)
     solve_for_bound(state, best.x, bounds.upper)
     state.round += 1
@@ -182,13 +183,10 @@ def _try_slopes(state: State) -> None:
 def _payable(state: State, cuts: Cuts, a: Array, weights: Array) -> Trial:
     """The slopes that multipliers a make, their mixture moved to where the radii pay for it."""
     terms, client = state.terms, state.pool.cut_client
-    q = np.maximum(terms.mixture.pull(np.maximum(weights, 0.0)), 0.0)
+    q = weights_in(terms, weights)
     total = np.stack([sums(client, a * column, terms.n_clients) for column in cuts.g.T], axis=1)
     g = total / np.maximum(weights, 1e-12)[:, None]
-    mixed = q @ g
-    wanted = np.zeros_like(mixed)
-    wanted[: terms.n] = terms.gauge.payable(mixed[: terms.n], INSIDE * float(q @ terms.rho))
-    return Trial(q, g + (wanted - mixed))
+    return Trial(q, payable_slopes(terms, q, g))
 
 
 def _read_constants(state: State, replies: Mapping[str, Message]) -> Array:
@@ -210,13 +208,6 @@ def _read_constants(state: State, replies: Mapping[str, Message]) -> Array:
             continue
         C[:, s], best.values[s] = arrays["constant"], value
     return C
-
-
-def _rest(state: State, trial: Trial) -> float:
-    """What of the price the slopes do not use, where the multiplier has a floor."""
-    terms = state.terms
-    spare = float(trial.q @ terms.rho) - terms.gauge.polar((trial.q @ trial.g)[: terms.n])
-    return max(spare, 0.0) * float(terms.floor.min())
 
 
 def _add_cuts(state: State, trial: Trial, constant: Array) -> None:

@@ -173,6 +173,29 @@ def pay_by_gauge(server: ServerProblem, total: Aggregate) -> float:
     return max(bound, server.least, 0.0)
 
 
+# ---------------------------------------------------------------------------- given slopes
+INSIDE = 1.0 - 1e-9  # how much of the price a mixture of slopes may use
+
+
+def payable_slopes(server: ServerProblem, q: Array, slopes: Array) -> Array:
+    r"""The clients' slopes (S, d), moved so that their mixture cancels b and is paid for.
+
+    Then :math:`F_s-\rho_s\lambda_s\ge C_s+g_s^\top x` for all s proves :math:`f\ge q^\top C`.
+    """
+    mixed = q @ slopes
+    wanted = np.zeros_like(mixed)
+    price = INSIDE * float(q @ server.rho)
+    wanted[: server.n] = server.gauge.payable(mixed[: server.n], price)
+    return np.asarray(slopes + (wanted - mixed))
+
+
+def bound_of_constants(server: ServerProblem, q: Array, slopes: Array, constants: Array) -> float:
+    """What one minorant of every client proves, with payable slopes (S, d) and constants (S,)."""
+    B = q * server.rho
+    constant = float(q @ constants) + float(B @ server.floor)
+    return pay_by_gauge(server, Aggregate(constant, (q @ slopes)[: server.n], 0.0, B, q))
+
+
 @dataclass(frozen=True)
 class Certificate:
     """Turns multipliers of cuts into a lower bound."""

@@ -60,11 +60,11 @@ def _wanted(server: ServerProblem, cuts: Cuts, solution: Solution) -> Array:
     if not server.priced:
         wanted[: server.n] = 0.0
         return wanted
-    paid = float(solution.weights @ server.rho + solution.cuts @ cuts.slope)
+    paid = max(float(solution.weights @ server.rho + solution.cuts @ cuts.slope), 0.0)
     need = server.gauge.polar(wanted[: server.n])
     if need > paid:
         # A little inside, so that what rounding is left does not stick out.
-        wanted[: server.n] *= max(paid, 0.0) / need * (1.0 - 1e-12)
+        wanted[: server.n] *= paid / need * (1.0 - 1e-12)
     return wanted
 
 
