@@ -9,7 +9,7 @@ from typing import Any
 from drfl import checks
 from drfl.ball import Ball
 from drfl.checkpoint import Checkpoint, CheckpointError, digest
-from drfl.client import Party
+from drfl.client import Client, Party
 from drfl.engines import Engine, make_engine
 from drfl.meter import Meter
 from drfl.problem import Problem
@@ -63,6 +63,7 @@ def solve(
     solver, engine = make_solver(solver), make_engine(engine)
     _check_settings(problem, solver, tol, max_rounds, callbacks, deadline)
     names = _checked_names(problem, clients)
+    _check_privacy(solver, clients)
     n_features = clients[0].n_features
     session = solver.start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
     log = (
@@ -156,6 +157,22 @@ def _check_settings(
     if not (isinstance(callbacks, Sequence) and all(callable(c) for c in callbacks)):
         raise TypeError("callbacks must be a list of callables that take a Record")
     checks.optional(checks.number, "deadline", deadline, above=0.0)
+
+
+def _check_privacy(solver: Solver, clients: Sequence[Party]) -> None:
+    """Noise is for a method that knows it, and for clients that all want it."""
+    here = [client for client in clients if isinstance(client, Client)]
+    for client in here:
+        if client.privacy is not None and not solver.private:
+            raise ValueError(
+                f"client {client.name!r} has differential privacy, which the solver "
+                f"{solver.name!r} does not keep: take solver='private'"
+            )
+        if client.privacy is None and solver.private:
+            raise ValueError(
+                f"client {client.name!r} has no differential privacy, which the solver "
+                f"{solver.name!r} needs: give it privacy=DifferentialPrivacy(...)"
+            )
 
 
 def _checked_names(problem: Problem, clients: Sequence[Party]) -> tuple[str, ...]:

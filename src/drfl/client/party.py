@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from drfl import checks
 from drfl.privacy import Guard, Ledger
+from drfl.privacy.dp import DifferentialPrivacy
 from drfl.rows import Rows
 
 
@@ -106,6 +107,14 @@ class Client(Party):
         Disclosure control; without one cuts are exact and can give rows away.
     ledger : Ledger, optional
         Of the guard, if it has been opened already for the file that the rows come from.
+    privacy : DifferentialPrivacy, optional
+        Noise instead of a guard: only the solver "private" is answered, and rows are clipped to
+        public bounds.
+
+    Attributes
+    ----------
+    spending : Spending or None
+        The ledger of the privacy budget.
 
     Examples
     --------
@@ -125,6 +134,7 @@ class Client(Party):
         policy: Policy = Policy(),  # noqa: B008  (frozen)
         guard: Guard | None = None,
         ledger: Ledger | None = None,
+        privacy: DifferentialPrivacy | None = None,
     ) -> None:
         if not isinstance(name, str):
             raise TypeError(f"the name of a client must be a string, got {type(name).__name__}")
@@ -134,7 +144,13 @@ class Client(Party):
             raise TypeError(f"policy must be a Policy, got {type(policy).__name__}")
         if not isinstance(guard, Guard | None):
             raise TypeError(f"guard must be a Guard or None, got {type(guard).__name__}")
-        self.name, self.policy, self.guard = name, policy, guard
+        if not isinstance(privacy, DifferentialPrivacy | None):
+            raise TypeError(
+                f"privacy must be a DifferentialPrivacy or None, got {type(privacy).__name__}"
+            )
+        if guard is not None and privacy is not None:
+            raise ValueError(f"client {name!r} has a guard and differential privacy: take one")
+        self.name, self.policy, self.guard, self.privacy = name, policy, guard, privacy
         self.rows = Rows(X, y, weights=sample_weight, shift=shift, scale=scale)
         if self.rows.n_rows < policy.min_rows:
             raise ValueError(
@@ -143,6 +159,8 @@ class Client(Party):
             )
         try:
             self.ledger = None if guard is None else guard.open(self.rows, ledger)
+            self.spending = None if privacy is None else privacy.open()
+            self.rows = self.rows if privacy is None else privacy.clip(self.rows)
         except ValueError as error:
             raise ValueError(f"client {name!r}: {error}") from error
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from drfl.client.party import Client, RefusedError
 from drfl.differentiable import ClientLoss
 from drfl.privacy import SpentError, require_answerable
+from drfl.privacy.dp import require_known
 from drfl.problem import Problem
 from drfl.wire import Failure, Message, Schema, WireError, validate, validate_arrays
 from drfl.worst_case import make_oracle
@@ -35,7 +36,7 @@ class Site:
 
     Attributes
     ----------
-    name, rows, policy, guard, ledger
+    name, rows, policy, guard, ledger, privacy, spending
         Those of the client.
     oracle : Oracle
         Its worst-case loss :math:`F_s`; for a network there is ``network`` instead.
@@ -48,9 +49,12 @@ class Site:
     def __init__(self, client: Client, problem: Problem, *, debug: bool = False) -> None:
         self.name, self.rows, self.policy = client.name, client.rows, client.policy
         self.guard, self.ledger = client.guard, client.ledger
+        self.privacy, self.spending = client.privacy, client.spending
         try:
             if client.guard is not None:
                 require_answerable(problem, client.name, client.rows)
+            if client.privacy is not None:
+                require_known(problem, client.name)
             ball = problem.ball_of(client.name)
             self.network: ClientLoss | None = None
             if problem.network is None:
@@ -79,6 +83,8 @@ class Site:
             handler = handlers[message.kind]
             if self.guard is not None and not getattr(handler, "guarded", False):
                 raise RefusedError(f"{message.kind!r} does not know how to answer under a guard")
+            if self.privacy is not None and not getattr(handler, "private", False):
+                raise RefusedError(f"{message.kind!r} has no noise: it would break the promise")
             return self._reply(message, handler(self, message))
         except Exception as error:
             if self.debug:
@@ -116,6 +122,8 @@ class Checked:
     reply: Schema
     guarded: bool = False
     """Whether it keeps to the ledger of a guarded client; others do not answer there."""
+    private: bool = False
+    """Whether it pays from the budget of a client with differential privacy; the same holds."""
 
     def __call__(self, site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         sizes = validate(message, message.kind, None, self.request, site.sizes)

@@ -67,6 +67,18 @@ class Loss(ABC):
         """The smallest Lipschitz constant; it is approached as z goes to -inf or +inf."""
         return max(abs(end) for end in self.slope_range)
 
+    @property
+    def curvature_bound(self) -> float:
+        """The largest second derivative of a loss with one round or soft corner; 0 for others.
+
+        Such a second derivative rises to one peak or plateau and falls.
+        """
+        if self.rounded:
+            return 1.0
+        if len(self.soft) == 2:
+            return 0.25 * (self.soft[0].slope - self.soft[1].slope) ** 2
+        return 0.0
+
     @abstractmethod
     def value(self, z: Array) -> Array:
         """L(z)."""

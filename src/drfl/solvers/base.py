@@ -19,10 +19,14 @@ ROUNDING = 1e-9
 
 
 class StatusKind(StrEnum):
-    """Why a run ended; LOCAL: optimal, but proved in a region only, which the sentence names."""
+    """Why a run ended; LOCAL: optimal, but proved in a region only, which the sentence names.
+
+    PRIVATE: the privacy budget is used; the sentence says what the noise leaves proved.
+    """
 
     CERTIFIED = "certified"
     LOCAL = "local"
+    PRIVATE = "private"
     PARTIAL = "partial"
     MAX_ROUNDS = "max_rounds"
     STALLED = "stalled"
@@ -121,12 +125,15 @@ class Solver(ABC):
         Whether it solves problems with one ball around the mixture.
     networks : bool
         Whether values and gradients are all that it asks of a loss.
+    private : bool
+        Whether its handlers keep the promise of clients with differential privacy.
     """
 
     name: ClassVar[str]
     handlers: ClassVar[Mapping[str, Handler]]
     shared_ball: ClassVar[bool] = False
     networks: ClassVar[bool] = False
+    private: ClassVar[bool] = False
 
     @abstractmethod
     def start(

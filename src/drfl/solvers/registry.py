@@ -12,6 +12,7 @@ SOLVERS: dict[str, str] = {
     "ad_lpmm": "drfl.solvers.admm:AdLpmm",
     "admm": "drfl.solvers.admm:Admm",
     "local": "drfl.solvers.local:Local",
+    "private": "drfl.solvers.private:Private",
 }
 """Name to "module:class", so that `import drfl` need not import every method."""
 

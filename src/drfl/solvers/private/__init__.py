@@ -1,0 +1,54 @@
+"""A few noisy slopes under differential privacy, and what they prove with probability 99 %."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from drfl import checks
+from drfl.client import Checked, Handler
+from drfl.problem import Problem
+from drfl.solvers.base import Session, Solver
+from drfl.solvers.private import client
+from drfl.solvers.private.messages import CLOSE, REPLIES, REQUESTS, SLOPE, START, TERMS
+from drfl.solvers.private.session import PrivateSession
+
+
+def _checked(kind: str, handler: Handler) -> Checked:
+    return Checked(handler, REQUESTS[kind], REPLIES[kind], private=True)
+
+
+@dataclass(frozen=True)
+class Private(Solver):
+    """For clients with differential privacy.
+
+    Parameters
+    ----------
+    share : float
+        Of what every client has left of its budget; less than 1 leaves something for later.
+    """
+
+    share: float = 1.0
+    name: ClassVar[str] = "private"
+    private: ClassVar[bool] = True
+    handlers: ClassVar[Mapping[str, Handler]] = {
+        TERMS: _checked(TERMS, client.terms),
+        START: _checked(START, client.start),
+        SLOPE: _checked(SLOPE, client.slope),
+        CLOSE: _checked(CLOSE, client.close),
+    }
+
+    def __post_init__(self) -> None:
+        checks.number("share of a privacy budget", self.share, above=0.0, most=1.0)
+
+    def start(
+        self,
+        problem: Problem,
+        names: Sequence[str],
+        n_features: int,
+        *,
+        tol: float,
+        max_rounds: int,
+    ) -> Session:
+        return PrivateSession(self.share, problem, names, n_features, tol)

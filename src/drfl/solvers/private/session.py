@@ -1,0 +1,302 @@
+r"""The server's half: moments, a few slopes, and a close look at the last point.
+
+Every release is paid for from the budgets of the clients, by fixed shares, so that what is asked
+does not depend on what a budget would still hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+
+from drfl.arrays import Array
+from drfl.privacy.dp import ENOUGH, Sensitivity, deviation, require_known, row_length, unpacked
+from drfl.problem import Problem
+from drfl.solvers.base import Session, Status, StatusKind
+from drfl.solvers.private.certificate import Proof, length_bound, prove, value_margin
+from drfl.solvers.private.messages import CLOSE, REPLIES, SLOPE, START, TERMS
+from drfl.solvers.private.region import Region, choose_region
+from drfl.solvers.private.step import Told, newton
+from drfl.solvers.private.surrogate import Surrogate
+from drfl.wire import Failure, Message, WireError, reply_kind, validate
+
+MOMENTS, SLOPES = 0.05, (0.01, 0.05, 0.24)
+CLOSING = (0.27, 0.27, 0.11)
+"""Shares of a budget: the moments, slopes on the way, and slope, curvature and value at the end."""
+
+STAGES = (TERMS, START, *[SLOPE] * (len(SLOPES) - 1), CLOSE)
+
+
+@dataclass
+class Progress:
+    """All that changes while a run goes on."""
+
+    stage: int = 0
+    round: int = 0
+    x: Array = field(default_factory=lambda: np.zeros(0))
+    subgradient: Array = field(default_factory=lambda: np.zeros(0))
+    replies: dict[str, Mapping[str, Array]] = field(default_factory=dict)
+    rejected: dict[str, str] = field(default_factory=dict)
+    reason: str = ""
+    # What clients have stated, arrays (S,): rows, row length, targets, budget of this training.
+    terms: dict[str, Array] = field(default_factory=dict)
+    surrogate: Surrogate | None = None
+    told: list[Told] = field(default_factory=list)
+    region: Region | None = None
+    values: Array = field(default_factory=lambda: np.zeros(0))
+    margin: float = math.inf
+    proof: Proof | None = None
+
+
+@final
+class PrivateSession(Session):
+    """See `drfl.solvers.private.Private`."""
+
+    def __init__(
+        self, share: float, problem: Problem, names: Sequence[str], n_features: int, tol: float
+    ) -> None:
+        self.share, self.problem, self.names, self.tol = share, problem, list(names), tol
+        self.n, self.d = n_features, n_features + problem.fit_intercept
+        self.norm = problem.ball_of(self.names[0]).norm
+        _check(problem, self.names)
+        self.state = Progress(x=np.zeros(self.d), subgradient=np.zeros(self.d))
+        self.state.values = np.full(len(self.names), np.nan)
+
+    # ------------------------------------------------------------------ the run
+    def propose(self) -> dict[str, Message]:
+        waiting = [name for name in self.names if name not in self.state.replies]
+        return {name: self._request(self.names.index(name)) for name in waiting}
+
+    def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
+        state, kind = self.state, STAGES[self.state.stage]
+        state.rejected = {}
+        sizes = {"n": self.n, "d": self.d, "t": self.d * (self.d + 1) // 2}
+        for name, reply in replies.items():
+            try:
+                validate(reply, reply_kind(kind), state.round, REPLIES[kind], sizes)
+                state.replies[name] = reply.arrays
+            except WireError as error:
+                state.rejected[name] = str(error)
+        refused = [name for name, code in failures.items() if code == Failure.REFUSED]
+        if refused and not state.reason:
+            state.reason = (
+                f"client {refused[0]!r} refuses: it has made no promise of differential privacy, "
+                "or its budget is spent"
+            )
+        state.round += 1
+        if len(state.replies) == len(self.names):
+            found = [state.replies[name] for name in self.names]
+            {TERMS: self._terms, START: self._start, SLOPE: self._slope, CLOSE: self._close}[kind](
+                found
+            )
+            state.replies, state.stage = {}, state.stage + 1
+            if state.stage == len(STAGES) - 1:
+                self._look_around()
+
+    def _request(self, s: int) -> Message:
+        state, kind = self.state, STAGES[self.state.stage]
+        arrays: dict[str, Array] = {}
+        if kind != TERMS:
+            arrays["rho"] = np.array(self._shares()) * state.terms["budget"][s]
+        if kind in (SLOPE, CLOSE):
+            arrays["x"] = state.x
+        if kind == CLOSE:
+            assert state.region is not None
+            arrays["region"] = state.region.inverse
+        return Message(kind, state.round, arrays)
+
+    def _shares(self) -> float | tuple[float, ...]:
+        kind = STAGES[self.state.stage]
+        if kind == START:
+            return MOMENTS, SLOPES[0]
+        return CLOSING if kind == CLOSE else SLOPES[self.state.stage - 1]
+
+    # ------------------------------------------------------------------ what replies mean
+    def _terms(self, found: list[Mapping[str, Array]]) -> None:
+        terms = {name: np.array([float(one[name]) for one in found]) for name in REPLIES[TERMS]}
+        if not all((terms[name] > 0.0).all() for name in terms):
+            spent = self.names[int(np.argmin(terms["left"]))]
+            self.state.reason = f"client {spent!r} has nothing left of its privacy budget"
+            return
+        intercept = self.problem.fit_intercept
+        terms["length"] = np.array([row_length(b, fit_intercept=intercept) for b in terms["norm"]])
+        terms["budget"] = self.share * terms["left"]
+        terms["weights"] = self.problem.mixture.resolve(terms["rows"]).weights
+        self.state.terms = terms
+
+    def _start(self, found: list[Mapping[str, Array]]) -> None:
+        moments = unpacked(self._mean(found, "moments"), self.d)
+        noise = self._noise([bound.moments for bound in self._bounds()], MOMENTS)
+        self.state.surrogate = Surrogate.from_moments(
+            self.problem.loss, moments, noise, intercept=self.problem.fit_intercept
+        )
+        self._slope(found)
+
+    def _slope(self, found: list[Mapping[str, Array]]) -> None:
+        state = self.state
+        assert state.surrogate is not None
+        price = SLOPES[state.stage - 1]
+        # Far from the optimum the expected curvature is not good enough to carry a slope along.
+        kept = [told for told in state.told if told.x.any()]
+        state.told = [*kept, Told(state.x, self._mean(found, "slope"), price)]
+        state.x, state.subgradient = newton(
+            state.surrogate, state.told, self._radius, self.norm, self.n
+        )
+
+    def _look_around(self) -> None:
+        """Choose the region of the close look."""
+        state = self.state
+        assert state.surrogate is not None
+        bounds = self._bounds()
+        slopes = [bound.slope for bound in bounds]
+        seen = self._noise(slopes, CLOSING[0])
+        left = self._noise(slopes, sum(told.price for told in state.told))
+        # As long as slopes are on the average; one that is longer is what `SPARE` is for.
+        expected = np.full(self.d, math.hypot(seen, left))
+        noise = self._noise([bound.curvature for bound in bounds], CLOSING[1])
+        slope = length_bound(expected, seen)
+        state.region = choose_region(state.surrogate, state.x, noise, slope)
+
+    def _close(self, found: list[Mapping[str, Array]]) -> None:
+        state, bounds = self.state, self._bounds()
+        assert state.region is not None
+        told = self._mean(found, "slope") + self._radius * state.subgradient
+        sigma = self._noise([bound.slope for bound in bounds], CLOSING[0])
+        M = unpacked(self._mean(found, "curvature"), self.d) - state.region.price
+        length = self.norm.dual(state.x[: self.n])
+        slack = self._radius * max(0.0, length - float(state.subgradient @ state.x))
+        state.proof = prove(told, sigma, M, state.region.matrix, slack)
+        state.values = np.array([float(one["value"]) for one in found])
+        state.margin = value_margin(self._noise([b.value(state.x) for b in bounds], CLOSING[2]))
+
+    def _mean(self, found: list[Mapping[str, Array]], name: str) -> Array:
+        weights = self.state.terms["weights"]
+        return np.asarray(sum(q * one[name] for q, one in zip(weights, found, strict=True)))
+
+    def _noise(self, sensitivities: list[float], share: float) -> float:
+        """The deviation of a mean over clients."""
+        terms = self.state.terms
+        sigmas = [
+            deviation(bound, share * rho)
+            for bound, rho in zip(sensitivities, terms["budget"], strict=True)
+        ]
+        return float(np.linalg.norm(terms["weights"] * np.array(sigmas)))
+
+    def _bounds(self) -> list[Sensitivity]:
+        terms, loss = self.state.terms, self.problem.loss
+        targets = terms["target"] * (loss.task == "regression")
+        return [
+            Sensitivity(int(rows), float(length), float(target), loss)
+            for rows, length, target in zip(terms["rows"], terms["length"], targets, strict=True)
+        ]
+
+    # ------------------------------------------------------------------ where it stands
+    @property
+    def _radii(self) -> Array:
+        return np.array([self.problem.ball_of(name).radius for name in self.names])
+
+    @property
+    def _radius(self) -> float:
+        """R: what the objective pays for the norm of w."""
+        return float(self.state.terms["weights"] @ self._radii) * self.problem.loss.lipschitz
+
+    @property
+    def status(self) -> Status | None:
+        state = self.state
+        if state.reason:
+            return Status.failed(state.reason)
+        if state.proof is None:
+            return None
+        rows = dict(zip(self.names, state.terms["rows"], strict=True))
+        few = [name for name in self.names if rows[name] < ENOUGH]
+        more = (
+            f"; {few[0]!r} has fewer than {ENOUGH} rows: noise leaves little there" if few else ""
+        )
+        return Status(*_sentence(state.proof, self.objective, self.gap, more))
+
+    @property
+    def coef(self) -> Array:
+        return self.state.x[: self.n]
+
+    @property
+    def intercept(self) -> float:
+        return float(self.state.x[-1]) if self.problem.fit_intercept else 0.0
+
+    @property
+    def objective(self) -> float:
+        """An upper bound, with probability 99 %."""
+        if self.state.proof is None:
+            return math.inf
+        return max(0.0, float(self.weights @ self.client_losses)) + self.state.margin
+
+    @property
+    def lower_bound(self) -> float:
+        """With the same probability; 0 if nothing is proved, as no loss is negative."""
+        proof = self.state.proof
+        if proof is None:
+            return -math.inf
+        estimate = float(self.weights @ self.client_losses)
+        return max(0.0, estimate - self.state.margin - proof.excess)
+
+    @property
+    def at_zero(self) -> float:
+        """Nobody has told: clients would have to pay for it."""
+        return math.inf
+
+    @property
+    def weights(self) -> Array:
+        terms = self.state.terms
+        return terms["weights"] if terms else np.full(len(self.names), np.nan)
+
+    @property
+    def client_losses(self) -> Array:
+        """Estimates: with noise, but without bias."""
+        price = self.problem.loss.lipschitz * self.norm.dual(self.coef)
+        return self.state.values + self._radii * price
+
+    @property
+    def client_multipliers(self) -> Array:
+        price = self.problem.loss.lipschitz * self.norm.dual(self.coef)
+        return np.full(len(self.names), price)
+
+    @property
+    def rejected(self) -> Mapping[str, str]:
+        return self.state.rejected
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        stage = STAGES[min(self.state.stage, len(STAGES) - 1)]
+        found: dict[str, Any] = {"stage": stage}
+        if self.state.proof is not None:
+            found |= {"excess": self.state.proof.excess, "value_margin": self.state.margin}
+        return found
+
+
+def _sentence(proof: Proof, upper: float, gap: float, more: str) -> tuple[StatusKind, str]:
+    if math.isinf(proof.excess):
+        return StatusKind.PRIVATE, (
+            "the privacy budget is used; the noise is larger than the curvature, and nothing is "
+            f"proved of the model but that its objective is, with probability 99 %, at most "
+            f"{upper:.4g}{more}"
+        )
+    kind, where = StatusKind.PRIVATE, "the optimum"
+    if math.isfinite(proof.radius):
+        kind = StatusKind.LOCAL
+        where = f"the best model whose coefficients differ by at most {proof.radius:.3g}"
+    return kind, (
+        f"the privacy budget is used; with probability 99 % the objective is above that of {where} "
+        f"by at most {proof.excess:.2g}, and with the noise of its value the proved gap is "
+        f"{gap:.1e} (relative){more}"
+    )
+
+
+def _check(problem: Problem, names: Sequence[str]) -> None:
+    """Refuse what the method does not solve, before any round."""
+    for name in names:
+        require_known(problem, name)
+    if len({problem.ball_of(name).norm.name for name in names}) > 1:
+        raise ValueError("the solver 'private' takes one norm for all clients")
