@@ -26,8 +26,9 @@ RISK = 0.01
 RISK_VALUE, RISK_SLOPE, RISK_CURVATURE, RISK_DRAWS = 0.0029, 0.003, 0.004, 0.0001
 DRAWS = 8000
 SCALES = np.logspace(-2.0, 2.0, 33)
-ROUNDING = 1.0 + 1e-5
-"""What clients tell is rounded to about a millionth of the noise."""
+ROUNDING = 1e-4
+"""What clients tell is rounded, to a millionth of their noise: the means of up to 40,000 clients to
+less than this part of the noise."""
 
 
 def length_bound(told: Array, sigma: float) -> float:
@@ -36,8 +37,8 @@ def length_bound(told: Array, sigma: float) -> float:
     :math:`\|a+\xi\|^2/\sigma^2` is noncentral chi-squared; U is the longest a for which a value as
     small as the one seen has that probability.
     """
-    sigma, d = sigma * ROUNDING, len(told)
-    seen = float(told @ told) / sigma**2
+    d = len(told)
+    seen = (float(np.linalg.norm(told)) / sigma + ROUNDING * math.sqrt(d)) ** 2
     if chdtr(d, seen) <= RISK_SLOPE:
         return 0.0
     most = (math.sqrt(seen) + math.sqrt(d) + 10.0) ** 2
@@ -60,14 +61,16 @@ def curvature_price(shape: Array, sigma: float) -> Array:
     G = np.random.default_rng(0).normal(size=(DRAWS, len(shape), len(shape)))
     tops = np.linalg.eigvalsh(T @ (0.5 * (G + G.transpose(0, 2, 1))) @ T)[:, -1]
     # The k-th largest is below the quantile only if fewer than k draws are above it.
-    k = max(1, sum(bdtr(j, DRAWS, RISK_CURVATURE) <= RISK_DRAWS for j in range(DRAWS // 100)))
-    level = float(np.sort(tops)[-k]) * sigma * ROUNDING
-    return np.asarray(level * (vectors * fourth**2) @ vectors.T)
+    below = [float(bdtr(j, DRAWS, RISK_CURVATURE)) for j in range(DRAWS // 100)]
+    k = sum(risk <= RISK_DRAWS for risk in below)
+    level = float(np.sort(tops)[-k]) * sigma
+    rounding = ROUNDING * sigma * len(shape) * np.eye(len(shape))
+    return np.asarray(level * (vectors * fourth**2) @ vectors.T + rounding)
 
 
 def value_margin(sigma: float) -> float:
     """How far a noisy value is from the true one, except with probability `RISK_VALUE`."""
-    return float(-ndtri(0.5 * RISK_VALUE)) * sigma * ROUNDING
+    return (float(-ndtri(0.5 * RISK_VALUE)) + ROUNDING) * sigma
 
 
 def tolerated(M: Array, W: Array) -> float:

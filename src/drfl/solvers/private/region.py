@@ -39,8 +39,8 @@ class Region:
     @property
     def matrix(self) -> Array:
         """W."""
-        found: Array = np.linalg.inv(self.inverse)
-        return 0.5 * (found + found.T)
+        found = np.linalg.inv(self.inverse)
+        return np.asarray(0.5 * (found + found.T))
 
 
 def choose_region(surrogate: Surrogate, x: Array, noise: float, slope: float) -> Region:
