@@ -81,10 +81,10 @@ class DifferentialPrivacy:
     draw: Draw | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        checks.number("epsilon of differential privacy", self.epsilon, above=0.0)
-        checks.number("delta of differential privacy", self.delta, above=0.0, below=1.0)
-        for name in ("norm", "target"):
-            checks.number(f"{name} of differential privacy", getattr(self, name), above=0.0)
+        for name, below in (("epsilon", 1e6), ("delta", 1.0), ("norm", 1e9), ("target", 1e9)):
+            said = f"{name} of differential privacy"
+            found = checks.number(said, getattr(self, name), above=0.0, below=below)
+            object.__setattr__(self, name, found)  # a whole number becomes a number
         if not isinstance(self.ledger, str | os.PathLike | None):
             raise TypeError(f"ledger of differential privacy must be a path, got {self.ledger!r}")
         if not (self.draw is None or callable(self.draw)):
@@ -93,7 +93,7 @@ class DifferentialPrivacy:
     @cached_property
     def budget(self) -> float:
         """What everything together may cost, in zCDP."""
-        return rho_of(float(self.epsilon), float(self.delta))
+        return rho_of(self.epsilon, self.delta)
 
     def noise(self) -> Draw:
         """Where noise comes from."""

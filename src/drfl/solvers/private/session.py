@@ -81,12 +81,7 @@ class PrivateSession(Session):
                 state.replies[name] = reply.arrays
             except WireError as error:
                 state.rejected[name] = str(error)
-        refused = [name for name, code in failures.items() if code == Failure.REFUSED]
-        if refused and not state.reason:
-            state.reason = (
-                f"client {refused[0]!r} refuses: it has made no promise of differential privacy, "
-                "or its budget is spent"
-            )
+        state.reason = self._ending(failures)
         state.round += 1
         if len(state.replies) == len(self.names):
             found = [state.replies[name] for name in self.names]
@@ -96,6 +91,21 @@ class PrivateSession(Session):
             state.replies, state.stage = {}, state.stage + 1
             if state.stage == len(STAGES) - 1:
                 self._look_around()
+
+    def _ending(self, failures: Mapping[str, str]) -> str:
+        """Why a run cannot go on; a client that was lost or late is asked again, for nothing."""
+        if any(code == Failure.REFUSED for code in failures.values()):
+            name = next(name for name, code in failures.items() if code == Failure.REFUSED)
+            return (
+                f"client {name!r} refuses: it has made no promise of differential privacy, or its "
+                "budget does not hold what is asked"
+            )
+        for name, code in failures.items():
+            if code in set(Failure) and code not in (Failure.DEADLINE, Failure.BAD_REPLY):
+                return f"client {name!r} cannot answer: {Failure(code).sentence}"
+        for name, why in self.state.rejected.items():
+            return f"the answer of client {name!r} cannot be used: {why}"
+        return ""
 
     def _request(self, s: int) -> Message:
         state, kind = self.state, STAGES[self.state.stage]

@@ -13,6 +13,8 @@ from drfl.solvers.private.surrogate import Surrogate
 SWEEPS = 5
 ITERATIONS = 2000
 STILL = 1e-13
+FARTHEST = 3.0
+"""How much scores may change in a step, root mean square over the rows."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,9 @@ def newton(
             g += one.price / total * (one.slope + curvature @ (base - one.x))
             H += one.price / total * curvature
         x, s = proximal(g, H, base, radius, norm, n, s)
+        # Where curvature fades away, as on separable rows, the next point would run away with it.
+        moved = float(np.sqrt((x - base) @ surrogate.moments @ (x - base)))
+        x = base + FARTHEST / max(moved, FARTHEST) * (x - base)
     return x, s
 
 

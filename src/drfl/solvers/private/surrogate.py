@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import expit
 
 from drfl.arrays import Array
 from drfl.losses import Loss
@@ -74,14 +75,21 @@ class Surrogate:
         return self._expected(x, lambda z: least_quotient(self.loss, z, np.full_like(z, reach)))
 
     def _expected(self, x: Array, profile: Callable[[Array], Array]) -> Array:
-        if self.loss.task == "regression":  # nothing is known of residuals: as if all were 0
-            return float(profile(np.zeros(1))[0]) * self.moments
+        if self.loss.rounded:  # as if all rows were amid the corner: steps are short but safe
+            return float(profile(np.array([_amid(self.loss)]))[0]) * self.moments
         spread = self.covariance @ x
         tau = float(np.sqrt(max(float(x @ spread), 1e-12)))
         scores = float(self.mean @ x) + tau * NODES
-        # Which label a row has is not known: half of each.
-        h = WEIGHTS * 0.5 * (profile(scores) + profile(-scores))
+        # Which label a row has is not known: it agrees with the score as often as odds would say.
+        agrees = expit(scores)
+        h = WEIGHTS * (agrees * profile(scores) + (1.0 - agrees) * profile(-scores))
         c, mu = spread / tau, self.mean
         h0, h1, h2 = float(h.sum()), float(h @ NODES), float(h @ NODES**2)
         rest = self.covariance - np.outer(c, c) + np.outer(mu, mu)
         return h0 * rest + h1 * (np.outer(mu, c) + np.outer(c, mu)) + h2 * np.outer(c, c)
+
+
+def _amid(loss: Loss) -> float:
+    """Where the slope of a loss with one round corner is the mean of its ends."""
+    (a, c), (b, d) = loss.rounded
+    return 0.5 * (a + b) - (c - d) / (a - b)
