@@ -135,6 +135,8 @@ class DifferentialPrivacy:
 
 def require_known(problem: Problem, name: str) -> None:
     """Refuse by name what there is no noisy method for."""
+    if problem.network is not None:
+        raise ValueError("differential privacy knows linear models: take a loss of a score")
     ball, loss = problem.ball_of(name), problem.loss
     if problem.shared_ball or not isinstance(ball.support, WholeSpace):
         raise ValueError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-STEPS = 200  # of a bisection: more than the bits of a number
+STEPS = 64  # of a bisection: more than the bits of a number
 
 
 def delta_of(rho: float, epsilon: float) -> float:
