@@ -60,7 +60,8 @@ def test_releases_add_up_and_nothing_is_computed_beyond_the_budget(tmp_path):
 
     for k in range(4):
         spending.release(bytes([k]) * 32, 0.25, 1.0, compute)
-    assert spending.spent == 1.0 and len(made) == 4
+    assert spending.spent == 1.0
+    assert len(made) == 4
     with pytest.raises(SpentError):
         spending.release(b"x" * 32, 1e-6, 1.0, compute)
     for bad in (0.0, -1.0, math.nan, math.inf):

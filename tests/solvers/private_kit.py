@@ -69,10 +69,10 @@ def truth(
     norm: str = "l2",
 ) -> Truth:
     """Normal rows, clipped beforehand so that the clipped problem is the problem."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     w, data, limit = rng.normal(size=n), [], float(np.sqrt(n))
     w *= 1.5 / np.linalg.norm(w)
-    problem = drfl.Problem(loss, drfl.Ball(0.005, norm))
+    problem = drfl.Problem(loss, drfl.Ball(0.005, "l2"))
     for _ in range(clients):
         X = rng.normal(size=(n_rows, n))
         X *= (limit / np.maximum(np.linalg.norm(X, axis=1), limit))[:, None]

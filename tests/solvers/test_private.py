@@ -138,7 +138,8 @@ def test_a_step_is_the_minimum_of_its_model(norm):
             return g @ (x - base) + 0.5 * (x - base) @ H @ (x - base) + radius * ground.dual(x[:n])
 
         x, s = proximal(g, H, base, radius, ground, n, np.zeros(5))
-        assert float(ground(s[:n])) <= 1.0 + 1e-9 and s[n] == 0.0
+        assert float(ground(s[:n])) <= 1.0 + 1e-9
+        assert s[n] == 0.0
         assert float(s @ x) == pytest.approx(ground.dual(x[:n]) if radius else 0.0, abs=1e-6)
         for _ in range(200):
             assert value(x) <= value(x + 0.1 * rng.normal(size=5)) + 1e-9
@@ -163,7 +164,8 @@ def test_the_status_speaks_of_probability_and_of_too_few_rows():
 
 def test_noise_that_drowns_everything_proves_nothing():
     result = truth(300, 4).run(0.1, 0)
-    assert result.lower_bound == 0.0 and result.gap == 1.0
+    assert result.lower_bound == 0.0
+    assert result.gap == 1.0
     assert "nothing is proved" in result.status.message
 
 

@@ -14,6 +14,7 @@ PROVE = {
     "ad_lpmm": "Algorithm 1 of the paper",
     "admm": "consensus ADMM",
     "local": "all rows at hand, without a support",
+    "private": "noisy slopes of clients with differential privacy",
 }
 WHAT = ("losses", "norms", "solvers", "methods", "rules")
 EXAMPLE = """\
