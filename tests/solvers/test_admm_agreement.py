@@ -55,6 +55,7 @@ def assert_agree(problem, clients, tol=TOL, max_rounds=400):
     for name, solver in SOLVERS.items():
         result = drfl.solve(problem, clients, solver=solver, tol=tol, max_rounds=max_rounds)
         assert result.status.kind == "certified", f"{name}: {result.status}"
+        assert not any(record.failures for record in result.history), name  # nobody is refused
         # Each one's model is as good as it says, and nobody's proof excludes another's model.
         scale = max(best.objective, 1e-3 * best.history[0].objective)
         below, above = best.lower_bound - 1e-9 * scale, best.objective + tol * scale

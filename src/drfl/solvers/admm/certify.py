@@ -105,16 +105,18 @@ class Certifier:
         assert asked is not None
         support = own.pop("support", None)
         reply = read_reply(Message(reply_kind(KIND), 0, own), 0, asked, self.lifted)
+        if self.begun:
+            require_possible(reply, s, asked, self.introductions[s], self.limits[s], self.evaluated)
+        elif reply.about is None:
+            raise WireError("its introduction is missing")
         if support is not None:
             if support.shape != reply.rows.shape[2:]:
                 raise WireError("its supporting cut is not of the form of its other cuts")
+            # A mixture of cuts at several multipliers: only what it says of values is checked.
             reply = replace(reply, rows=np.vstack([reply.rows, support[None, None]]))
         if self.begun:
             first, limits = self.introductions[s], self.limits[s]
-            require_possible(reply, s, asked, first, limits, self.evaluated)
             require_consistent(reply, s, asked, first, limits, self.evaluated)
-        elif reply.about is None:
-            raise WireError("its introduction is missing")
         return reply
 
     def take(self, replies: Mapping[int, Reply]) -> None:
