@@ -74,13 +74,13 @@ def inherit(last: State, fresh: State) -> State:
     if not last.begun or last.clients.names != fresh.clients.names or not _alike(last, fresh):
         return fresh
     task, names = fresh.task, fresh.clients.names
-    terms = server_problem(task.problem, names, task.dimension, last.clients.about[:, 0])
-    if terms.is_shared != last.terms.is_shared:
+    server = server_problem(task.problem, names, task.dimension, last.clients.about[:, 0])
+    if server.is_shared != last.server.is_shared:
         return fresh
     fresh.clients.introductions = last.clients.introductions
-    fresh.pool, fresh.points = last.pool, Points(terms, last.pool, numbered=last.points.numbered)
-    _keep_valid(last, terms, task.problem)
-    use(fresh, terms.in_units(last.terms.unit))
+    fresh.pool, fresh.points = last.pool, Points(server, last.pool, numbered=last.points.numbered)
+    _keep_valid(last, server, task.problem)
+    use(fresh, server.in_units(last.server.unit))
     _keep_curvature(last, fresh)
     asked = fresh.asked
     asked.groups, asked.most_groups = last.asked.groups, last.asked.most_groups
@@ -90,11 +90,11 @@ def inherit(last: State, fresh: State) -> State:
 
 
 def _keep_curvature(last: State, fresh: State) -> None:
-    metric = fresh.metric = Metric(fresh.terms)
+    metric = fresh.metric = Metric(fresh.server)
     metric.hessians, metric.diagonal = last.metric.hessians, last.metric.diagonal
     metric.pairs = last.metric.pairs
     fresh.points.curved, fresh.points.previous = last.points.curved, last.points.previous
-    fresh.q = fresh.terms.mixture.pull(last.q)
+    fresh.q = fresh.server.mixture.pull(last.q)
     first = last.step.mu_first
     fresh.step.mu, fresh.step.mu_first = MU * first, first
     fresh.asked.local = fresh.asked.curvature = False
@@ -120,18 +120,18 @@ def _alike(last: State, fresh: State) -> bool:
     return whole or all(a.label_cost == b.label_cost for a, b in pairs)
 
 
-def _keep_valid(last: State, terms: ServerProblem, problem: Problem) -> None:
+def _keep_valid(last: State, server: ServerProblem, problem: Problem) -> None:
     """Leave in a pool the cuts that hold for another problem; see the module."""
     pool, names = last.pool, last.clients.names
     before = [last.task.problem.ball_of(name) for name in names]
     after = [problem.ball_of(name) for name in names]
     rho, rho_new = (np.array([b.radius for b in balls]) for balls in (before, after))
     kappa, kappa_new = (np.array([b.label_cost for b in balls]) for balls in (before, after))
-    if terms.is_shared:
+    if server.is_shared:
         pool.keep((kappa == kappa_new)[pool.cut_client])
-    elif terms.kind == "plain":
+    elif server.kind == "plain":
         pool.keep((rho <= rho_new)[pool.cut_client])
-    elif terms.kind == "box":  # with radius 0 a lifted cut has another form
+    elif server.kind == "box":  # with radius 0 a lifted cut has another form
         pool.keep(((rho > 0.0) == (rho_new > 0.0))[pool.cut_client])
     else:
         moving = (rho_new > 0.0) & np.isfinite(kappa_new)

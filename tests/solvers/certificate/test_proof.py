@@ -99,7 +99,7 @@ def _session(case, rounds=4):
 
 def _solutions(session, rng, count):
     """Multipliers as a master gives them, disturbed ones, and garbage."""
-    pool, terms = session.state.pool, session.state.terms
+    pool, terms = session.state.pool, session.state.server
     K, J = len(pool.cuts), len(pool.family_client)
     D = np.diag(session.state.metric.diagonal)
     centre = session.state.points.at[session.state.points.best].x
@@ -138,7 +138,7 @@ def _count(name, kind):
 def test_any_multipliers_give_a_minorant(kind, name):
     case, rng = KINDS[kind][name], np.random.default_rng(11)
     session = _session(case)
-    certificate, pool, terms = session.state.certificate, session.state.pool, session.state.terms
+    certificate, pool, terms = session.state.certificate, session.state.pool, session.state.server
     assert terms.kind == kind
     assert certificate.everywhere
     points = random_points(case, rng, _count(name, kind), case.at(session))

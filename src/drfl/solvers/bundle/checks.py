@@ -204,7 +204,7 @@ def require_possible(
     reply: Reply, s: int, asked: Request, first: Reply, limits: Limits, points: Points
 ) -> None:
     """Refuse what no rows could give; ``first`` is the client's introduction."""
-    server = points.terms
+    server = points.server
     for x, value in zip(asked.points, reply.values, strict=True):
         if limits.at_zero is not None and not x.any():
             _require_value_at_zero(float(value), limits.at_zero, guarded=first.guarded)
@@ -282,7 +282,7 @@ def require_consistent(
     reply: Reply, s: int, asked: Request, first: Reply, limits: Limits, points: Points
 ) -> None:
     """Refuse a reply that contradicts itself or what is known of the client."""
-    server = points.terms
+    server = points.server
     here = [
         (x, float(value), server.multiplier(s, x) if given is None else given)
         for x, value, given in zip(asked.points, reply.values, reply.multipliers, strict=True)
@@ -324,7 +324,7 @@ def require_constants(
 
     ``value`` is what the client told of the best point.
     """
-    server, best = points.terms, points.at[points.best]
+    server, best = points.server, points.at[points.best]
     if _is_below(value, points.model_of(s, best.x, float(best.multipliers[s]))):
         raise WireError("its value is below its own earlier cuts")
     known = [(best.x, value, float(best.multipliers[s]))]
@@ -352,8 +352,8 @@ def _cut_values(
     reply: Reply, s: int, x: Array, multiplier: float, points: Points
 ) -> Sequence[float]:
     """What the new cuts say of F at x: those of every point, and the dual cut."""
-    pool, half = points.pool, points.terms.half[s]
-    priced = points.terms.rho[s] * multiplier if points.terms.priced else 0.0
+    pool, half = points.pool, points.server.half[s]
+    priced = points.server.rho[s] * multiplier if points.server.priced else 0.0
     share = share_of(reply, s, pool)
     values = list(np.maximum(reply.at(x, multiplier, half), 0.0) @ share)
     if reply.dual is not None:

@@ -113,6 +113,6 @@ class Clients:
             self.guarded |= reply.guarded
             if asked[s].introduction:
                 given = reply.multipliers[0]
-                floor = float(points.terms.floor[s]) if given is None else given
+                floor = float(points.server.floor[s]) if given is None else given
                 self.limits[s] = self.limits[s].told(float(reply.values[0]), floor)
         return heard

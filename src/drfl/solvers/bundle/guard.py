@@ -155,7 +155,7 @@ def learn_constants(state: State, replies: Mapping[str, Message]) -> None:
     bounds.upper = min(bounds.upper, state.points.objective(state.points.best))
     for trial, constant in zip(trials, C, strict=True):
         if state.everywhere:
-            bound = bound_of_constants(state.terms, trial.q, trial.g, constant)
+            bound = bound_of_constants(state.server, trial.q, trial.g, constant)
             bounds.raise_to(bound, state.round)
         _add_cuts(state, trial, constant)
     solve_for_bound(state, best.x, bounds.upper)
@@ -182,11 +182,11 @@ def _try_slopes(state: State) -> None:
 
 def _payable(state: State, cuts: Cuts, a: Array, weights: Array) -> Trial:
     """The slopes that multipliers a make, their mixture moved to where the radii pay for it."""
-    terms, client = state.terms, state.pool.cut_client
-    q = weights_in(terms, weights)
-    total = np.stack([sums(client, a * column, terms.n_clients) for column in cuts.g.T], axis=1)
+    server, client = state.server, state.pool.cut_client
+    q = weights_in(server, weights)
+    total = np.stack([sums(client, a * column, server.n_clients) for column in cuts.g.T], axis=1)
     g = total / np.maximum(weights, 1e-12)[:, None]
-    return Trial(q, payable_slopes(terms, q, g))
+    return Trial(q, payable_slopes(server, q, g))
 
 
 def _read_constants(state: State, replies: Mapping[str, Message]) -> Array:

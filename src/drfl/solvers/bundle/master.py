@@ -15,7 +15,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.solvers.bundle.qp import Builder, Ints, QPSolution
-from drfl.solvers.bundle.sets import SetRows, gauge_rows, mixture_rows
+from drfl.solvers.bundle.set_rows import SetRows, gauge_rows, mixture_rows
 from drfl.solvers.certificate.cuts import Cuts, Pool, Solution
 from drfl.solvers.certificate.region import LevelSet, Region, proved_region
 from drfl.solvers.certificate.server import ServerProblem
@@ -24,25 +24,25 @@ from drfl.solvers.certificate.server import ServerProblem
 class Layout:
     """Where the variables and rows of one master are; the sets add theirs to it."""
 
-    def __init__(self, terms: ServerProblem, pool: Pool, cuts: Cuts, origin: Array) -> None:
-        self.terms, self.pool, self.cuts, self.origin = terms, pool, cuts, origin
-        self.n, self.n_clients = terms.n, terms.n_clients
-        self.center, self.theta = terms.mixture.weights, terms.mixture.radius
-        self.rho = terms.rho / terms.unit
+    def __init__(self, server: ServerProblem, pool: Pool, cuts: Cuts, origin: Array) -> None:
+        self.server, self.pool, self.cuts, self.origin = server, pool, cuts, origin
+        self.n, self.n_clients = server.n, server.n_clients
+        self.center, self.theta = server.mixture.weights, server.mixture.radius
+        self.rho = server.rho / server.unit
         self.builder = Builder()
-        costs = np.zeros(terms.dimension)
-        if terms.is_shared:
-            costs[-1] = terms.shared_rho / terms.unit
-        self.x = self.builder.variables(terms.dimension, cost=costs)
+        costs = np.zeros(server.dimension)
+        if server.is_shared:
+            costs[-1] = server.shared_rho / server.unit
+        self.x = self.builder.variables(server.dimension, cost=costs)
         self.offset = float(costs @ origin)  # the variables are steps from the origin
-        self.w, self.price = self.x[: self.n], terms.price / terms.unit
+        self.w, self.price = self.x[: self.n], server.price / server.unit
         self.v = self.t = np.zeros(0, np.intp)  # v is placed by the mixture's rows
-        floor = terms.floor * terms.unit
-        if terms.priced and terms.kind != "box":
+        floor = server.floor * server.unit
+        if server.priced and server.kind != "box":
             self.t = self.builder.variables(1, lower=float(floor.min()))
-        if terms.lambdas:
+        if server.lambdas:
             self.lam = self.builder.variables(self.n_clients, lower=floor)
-        elif terms.priced:
+        elif server.priced:
             self.lam = np.repeat(self.t, self.n_clients)
 
     def put_cuts(self) -> None:
@@ -56,12 +56,12 @@ class Layout:
         u[pieces] = build.variables(len(pieces), lower=0.0)
         client = pool.family_client[family]
         direct = ~grouped[family]
-        scaled = cuts.g * self.terms.scale
+        scaled = cuts.g * self.server.scale
         self.cut_rows = rows = build.rows(-(cuts.c + scaled @ self.origin))
         build.put(rows[:, None], self.x[None], scaled)
         build.put(rows, np.where(direct, self.v[client], u[cuts.piece]), -1.0)
-        if self.terms.priced:
-            price = cuts.slope / self.terms.unit + np.where(direct, self.rho[client], 0.0)
+        if self.server.priced:
+            price = cuts.slope / self.server.unit + np.where(direct, self.rho[client], 0.0)
             build.put(rows, self.lam[client], price)
         self.live, owner = live, pool.family_client[live]
         position = np.searchsorted(live, pool.piece_family[pieces])
@@ -70,16 +70,16 @@ class Layout:
         build.put(rows, self.v[owner], -1.0)
         self.trivial_rows = trivial = build.rows(np.zeros(self.n_clients))  # losses are >= 0
         build.put(trivial, self.v, -1.0)
-        if self.terms.priced:
+        if self.server.priced:
             build.put(rows, self.lam[owner], self.rho[owner])
             build.put(trivial, self.lam, self.rho)
-        if self.terms.is_shared:
+        if self.server.is_shared:
             self._put_shared()
-        if self.terms.lambdas and self.terms.kind == "flips":
+        if self.server.lambdas and self.server.kind == "flips":
             rows = build.rows(np.zeros(self.n_clients))
             build.put(rows, self.lam, -1.0)
             build.put(rows, np.repeat(self.t, self.n_clients), 1.0)
-        if self.terms.kind == "box" and self.terms.priced:
+        if self.server.kind == "box" and self.server.priced:
             self._put_clipping(client)
 
     def _put_shared(self) -> None:
@@ -96,9 +96,9 @@ class Layout:
         omega = build.variables(S * n).reshape(S, n)
         r = build.variables(S * n).reshape(S, n)
         rows = self.cut_rows[:, None]
-        lift = self.cuts.lift / self.terms.unit
+        lift = self.cuts.lift / self.server.unit
         build.put(rows, omega[client], lift[:, :n])
-        build.put(rows, r[client], lift[:, n:] * self.terms.half[client])
+        build.put(rows, r[client], lift[:, n:] * self.server.half[client])
         self.clipping = []
         for sign in (1.0, -1.0):
             near = build.rows(np.tile(-sign * self.origin[:n], S)).reshape(S, n)
@@ -122,12 +122,12 @@ class Layout:
         trivial = qp.multipliers[self.trivial_rows]
         weights = np.bincount(pool.family_client, families, self.n_clients) + trivial
         clipping = np.zeros((self.n_clients, self.n))
-        if self.terms.kind == "box" and self.terms.priced:
+        if self.server.kind == "box" and self.server.priced:
             upper, lower = (qp.multipliers[rows] for rows in self.clipping)
-            clipping = (upper - lower) * self.terms.unit
-        x = (self.origin + qp.z[self.x]) * self.terms.scale
-        if self.terms.is_shared:  # feasible to the last bit, so that values there are upper bounds
-            x[-1] = max(x[-1], self.terms.multiplier(0, x) if len(self.t) else 0.0)
+            clipping = (upper - lower) * self.server.unit
+        x = (self.origin + qp.z[self.x]) * self.server.scale
+        if self.server.is_shared:  # feasible to the last bit, so that values there are upper bounds
+            x[-1] = max(x[-1], self.server.multiplier(0, x) if len(self.t) else 0.0)
         return Solution(x, value, a, families, weights, clipping)
 
     def failed(self, centre: Array) -> Solution:
@@ -145,11 +145,11 @@ REFINEMENTS = 20  # of the server's own cuts in one master
 class Master:
     """Solves master problems; keeps the server's own cuts of the norm and of Q between calls."""
 
-    def __init__(self, terms: ServerProblem) -> None:
-        self.terms = terms
-        self.sets: list[SetRows] = [mixture_rows(terms)]
-        if terms.priced and terms.kind != "box":
-            self.sets.append(gauge_rows(terms))
+    def __init__(self, server: ServerProblem) -> None:
+        self.server = server
+        self.sets: list[SetRows] = [mixture_rows(server)]
+        if server.priced and server.kind != "box":
+            self.sets.append(gauge_rows(server))
 
     def solve(
         self,
@@ -166,7 +166,7 @@ class Master:
         ``reference`` is the objective at the centre: the server's own cuts are refined until
         their error is small against the predicted decrease.
         """
-        scale = self.terms.scale
+        scale = self.server.scale
         metric = M * np.outer(scale, scale)
         for stiffness in (1.0, 1e2, 1e4):
             # An ill-scaled QP can run away; a stiffer one stays near the centre.
@@ -187,14 +187,14 @@ class Master:
         tuple
             The solution, without its multipliers, and the multiplier of the level.
         """
-        layout = self._layout(pool, cuts, np.zeros(self.terms.dimension))
-        P = np.diag(np.where(np.arange(self.terms.dimension) < self.terms.n, 1.0, 1e-9))
+        layout = self._layout(pool, cuts, np.zeros(self.server.dimension))
+        P = np.diag(np.where(np.arange(self.server.dimension) < self.server.n, 1.0, 1e-9))
         zoom = 1.0 / max(abs(level), 1e-12)  # losses near the level have to be told apart
         for _ in range(REFINEMENTS):
             builder = self._complete(layout)
             if bend is not None:
-                Q = bend[0] * np.outer(self.terms.scale, self.terms.scale)
-                builder.bend(Q, -Q @ (bend[1] / self.terms.scale))
+                Q = bend[0] * np.outer(self.server.scale, self.server.scale)
+                builder.bend(Q, -Q @ (bend[1] / self.server.scale))
             row = builder.rows(np.array([level]))
             builder.put(row, np.arange(builder.n_variables), builder.cost)
             qp = builder.solve(P, 1e-10, costs=False, zoom=zoom)
@@ -202,21 +202,21 @@ class Master:
                 break
             if not [rows for rows in self.sets if rows.refine(layout, qp, 1e-12)]:
                 return layout.read(qp, level), zoom * float(qp.multipliers[row[0]])
-        return layout.failed(np.zeros(self.terms.dimension)), 0.0
+        return layout.failed(np.zeros(self.server.dimension)), 0.0
 
     def region(self, pool: Pool, upper: float, centre: Array) -> Region | None:
         """Where every model that is better than ``upper`` must be, if that can be proved."""
-        layout = self._layout(pool, pool.cuts, np.zeros(self.terms.dimension))
+        layout = self._layout(pool, pool.cuts, np.zeros(self.server.dimension))
         builder = self._complete(layout)
         row = builder.rows(np.array([upper * (1.0 + 1e-9)]))
         builder.put(row, np.arange(builder.n_variables), builder.cost)
         within = LevelSet(
-            builder.sparse(), builder.right, builder.lower, layout.x, self.terms.scale
+            builder.sparse(), builder.right, builder.lower, layout.x, self.server.scale
         )
         return proved_region(within, centre)
 
     def _layout(self, pool: Pool, cuts: Cuts, centre: Array) -> Layout:
-        layout = Layout(self.terms, pool, cuts, centre / self.terms.scale)
+        layout = Layout(self.server, pool, cuts, centre / self.server.scale)
         for rows in self.sets:
             rows.begin(layout)
         layout.put_cuts()

@@ -34,7 +34,7 @@ def prove(state: State) -> list[Proposal]:
     x, at_centre = points.here.x, points.objective(points.centre)
     if not state.everywhere:
         # A bound that holds in a region only is not mixed with those of other regions.
-        bounds.region, bounds.lower = Region.around(x, state.terms.unit), 0.0
+        bounds.region, bounds.lower = Region.around(x, state.server.unit), 0.0
     H = state.metric.curvature(state.q)
     tangent = state.pool.cuts.where(state.pool.cuts.tangent)
     while True:
@@ -43,7 +43,7 @@ def prove(state: State) -> list[Proposal]:
         step.decrease = (at_centre - near.model) / max(abs(bounds.upper), 1e-300)
         if not step.shrink():
             break
-    state.q = state.terms.mixture.pull(near.weights)
+    state.q = state.server.mixture.pull(near.weights)
     proposals = [_proposal(near, x, M)]
     if _bound_is_due(state):
         solve_for_bound(state, x, at_centre)

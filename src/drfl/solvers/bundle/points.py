@@ -52,7 +52,7 @@ class Points:
         How many numbers have been given.
     """
 
-    terms: ServerProblem
+    server: ServerProblem
     pool: Pool
     at: dict[int, Point] = field(default_factory=dict)
     centre: int = -1
@@ -73,7 +73,7 @@ class Points:
 
     def open(self, identity: int, x: Array) -> None:
         """A point that nobody has evaluated yet."""
-        self.at[identity] = Point.fresh(x, self.terms.n_clients)
+        self.at[identity] = Point.fresh(x, self.server.n_clients)
 
     def forget(self) -> None:
         """Only the centre and the best point stay."""
@@ -85,30 +85,30 @@ class Points:
         values = point.values
         if not point.complete:
             values = np.where(np.isnan(values), self.model(point.x), values)
-        return self.terms.mixture.support(values) + self.terms.shared_cost(point.x)
+        return self.server.mixture.support(values) + self.server.shared_cost(point.x)
 
     def model_of(self, s: int, x: Array, multiplier: float) -> float:
         """The cut model of one client at x and its own multiplier: F cannot be below it."""
-        priced = self.terms.rho[s] * multiplier if self.terms.priced else 0.0
-        return priced + self.pool.values_of(s, x, multiplier, self.terms.half[s])
+        priced = self.server.rho[s] * multiplier if self.server.priced else 0.0
+        return priced + self.pool.values_of(s, x, multiplier, self.server.half[s])
 
     def model(self, x: Array) -> Array:
         r"""The cut model of every F_s at x: each :math:`\lambda_s` minimised by golden section."""
-        terms, pool = self.terms, self.pool
+        server, pool = self.server, self.pool
         cuts = pool.cuts
-        if not terms.priced:
-            return pool.values(cuts, x, np.zeros(terms.n_clients))
-        low = terms.floor.copy()
-        if terms.kind != "box":
-            low = np.maximum(low, terms.gauge.value(x))
+        if not server.priced:
+            return pool.values(cuts, x, np.zeros(server.n_clients))
+        low = server.floor.copy()
+        if server.kind != "box":
+            low = np.maximum(low, server.gauge.value(x))
 
         def at(lam: Array) -> Array:
-            return terms.rho * lam + pool.values(cuts, x, lam, terms.half)
+            return server.rho * lam + pool.values(cuts, x, lam, server.half)
 
         best = at(low)
-        if not terms.lambdas:
+        if not server.lambdas:
             return best
-        high = np.maximum(4.0 * low, 1.0 / terms.unit) + 4.0 * np.abs(x).sum()
+        high = np.maximum(4.0 * low, 1.0 / server.unit) + 4.0 * np.abs(x).sum()
         golden = (np.sqrt(5.0) - 1.0) / 2.0
         for _ in range(45):
             left, right = high - golden * (high - low), low + golden * (high - low)

@@ -101,7 +101,7 @@ class BundleSession(Session):
         values = self._best.values
         if np.isnan(values).any():
             return self._of_everyone(np.full(len(values), np.nan))
-        return self._of_everyone(self.state.terms.mixture.worst_weights(values))
+        return self._of_everyone(self.state.server.mixture.worst_weights(values))
 
     @property
     def client_losses(self) -> Array:
@@ -109,7 +109,7 @@ class BundleSession(Session):
 
     @property
     def client_multipliers(self) -> Array:
-        whole_space = self.state.terms.kind in ("norm", "flips")
+        whole_space = self.state.server.kind in ("norm", "flips")
         unit = self.state.task.problem.loss.lipschitz if whole_space else 1.0
         return self._of_everyone(unit * self._best.multipliers)
 
@@ -153,7 +153,7 @@ def learn(state: State, heard: Mapping[int, Reply]) -> None:
             point = points.at[identity]
             point.values[s] = reply.values[k]
             given = reply.multipliers[k]
-            point.multipliers[s] = state.terms.multiplier(s, point.x) if given is None else given
+            point.multipliers[s] = state.server.multiplier(s, point.x) if given is None else given
             cuts = reply.cuts(pool, s, k, identity, state.round)
             point.gradients[s] = pool.piece_share[cuts.piece] @ cuts.g
             fresh.append(cuts)

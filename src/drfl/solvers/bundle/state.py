@@ -196,9 +196,9 @@ class State:
     status: Status | None = None
 
     @property
-    def terms(self) -> ServerProblem:
+    def server(self) -> ServerProblem:
         """The server's problem."""
-        return self.points.terms
+        return self.points.server
 
     @property
     def begun(self) -> bool:
@@ -226,22 +226,22 @@ class State:
 def begin(task: Task, names: Sequence[str], round: int = 0) -> State:
     """Everyone is asked to evaluate w = 0 and to introduce itself."""
     problem, auto = task.problem, task.settings.curvature == "auto"
-    # Until the clients' sizes are known: all else of the terms is.
-    terms = server_problem(problem, names, task.dimension, np.ones(len(names)))
+    # Until the clients' sizes are known: all else is.
+    server = server_problem(problem, names, task.dimension, np.ones(len(names)))
     clients = _clients(task, names)
-    pool = Pool(terms.n_clients, task.dimension, clients.lifted)
+    pool = Pool(server.n_clients, task.dimension, clients.lifted)
     warm = task.settings.warm_start and len(names) > 1 and not problem.shared_ball
     state = State(
         task,
         round,
         clients,
         pool,
-        Points(terms, pool),
-        Metric(terms),
-        Master(terms),
-        Certificate(terms, None),
+        Points(server, pool),
+        Metric(server),
+        Master(server),
+        Certificate(server, None),
         Descent(smooth=not problem.loss.kinks),
-        terms.mixture.weights,
+        server.mixture.weights,
         Asked(curvature=auto, local=warm),
         Bounds(progress=round),
     )
@@ -280,39 +280,39 @@ def without(state: State, lost: Sequence[str]) -> State:
 def open_first(state: State) -> None:
     """Everyone has introduced itself: sizes, and the first centre, w = 0."""
     sizes = state.clients.about[:, 0]
-    terms = server_problem(state.task.problem, state.clients.names, state.task.dimension, sizes)
+    server = server_problem(state.task.problem, state.clients.names, state.task.dimension, sizes)
     points = state.points
-    state.metric, points.terms = Metric(terms), terms
+    state.metric, points.server = Metric(server), server
     points.centre = points.best = state.asked.identities[0]
     points.open(points.centre, state.asked.proposals[0].x)
 
 
 def equip(state: State) -> None:
     """The first replies are in: scales, the master and the certificate."""
-    about, terms, n, bounds = state.clients.about, state.terms, state.task.n, state.bounds
-    bounds.at_zero, q = bounds.upper, terms.mixture.weights
+    about, server, n, bounds = state.clients.about, state.server, state.task.n, state.bounds
+    bounds.at_zero, q = bounds.upper, server.mixture.weights
     unit = float(q @ about[:, 1])
     if state.metric.known:
         curved = float(np.trace(state.metric.curvature(q)[:n, :n])) / max(n, 1)
         # Where the loss happens to be linear at w = 0 its curvature says nothing.
         unit = curved if curved > LINEAR * unit else unit
-    use(state, terms.in_units(math.sqrt(max(unit, 0.0))))
-    state.metric.set_unit(state.terms.unit)
+    use(state, server.in_units(math.sqrt(max(unit, 0.0))))
+    state.metric.set_unit(state.server.unit)
     state.q = q
     g = q @ state.points.here.gradients
     state.step.start(float(g @ (g / state.metric.diagonal)), bounds.upper)
-    wish = state.task.settings.groups or math.ceil(n / (2 * terms.n_clients))
+    wish = state.task.settings.groups or math.ceil(n / (2 * server.n_clients))
     most = max(1, min(255, int(about[:, 0].min()) // 50))
     state.asked.most_groups = int(np.clip(wish, 1, most))
 
 
-def use(state: State, terms: ServerProblem) -> None:
+def use(state: State, server: ServerProblem) -> None:
     """Take this description of the server's problem."""
-    state.points.terms, state.master = terms, Master(terms)
-    state.certificate = Certificate(terms, _anchors(state, terms))
+    state.points.server, state.master = server, Master(server)
+    state.certificate = Certificate(server, _anchors(state, server))
 
 
-def _anchors(state: State, terms: ServerProblem) -> Anchors | None:
+def _anchors(state: State, server: ServerProblem) -> Anchors | None:
     """What bounds f everywhere when the data have a support."""
     problem, names = state.task.problem, state.clients.names
     balls = [problem.ball_of(name) for name in names]
@@ -323,7 +323,7 @@ def _anchors(state: State, terms: ServerProblem) -> Anchors | None:
         return None
     if any(fact is None for fact in facts):
         return None  # a client whose targets cannot follow has nothing to tell
-    return make_anchors(problem.loss, balls, box, terms.mixture, np.array(facts, dtype=np.float64))
+    return make_anchors(problem.loss, balls, box, server.mixture, np.array(facts, dtype=np.float64))
 
 
 # ---------------------------------------------------------------------- requests

@@ -101,18 +101,18 @@ ALIKE = 0.2  # how much local optima may differ for their mean to be worth a vis
 class Metric:
     """Curvature by client, or pairs of steps and gradient changes."""
 
-    def __init__(self, terms: ServerProblem) -> None:
-        self.terms = terms
-        self.hessians: list[Array | None] = [None] * terms.n_clients
+    def __init__(self, server: ServerProblem) -> None:
+        self.server = server
+        self.hessians: list[Array | None] = [None] * server.n_clients
         self.second: dict[int, Array] = {}  # at this round's second point, in case it is chosen
         self.pairs: list[tuple[Array, Array]] = []
         self._last: tuple[Array, Array] | None = None  # x (d,), gradients (S, d)
-        self.diagonal = np.ones(terms.dimension)
+        self.diagonal = np.ones(server.dimension)
 
     def set_unit(self, unit: float) -> None:
         """The typical size of a feature scales the coefficients' part of D."""
-        self.diagonal[: self.terms.n] = unit**2
-        if self.terms.is_shared:
+        self.diagonal[: self.server.n] = unit**2
+        if self.server.is_shared:
             self.diagonal[-1] = unit**2
 
     @property
@@ -129,7 +129,7 @@ class Metric:
 
     def curvature(self, q: Array) -> Array:
         """The clients' curvature mixed by q, over those who sent any."""
-        d = self.terms.dimension
+        d = self.server.dimension
         if self.known:
             have = [(q[s], H) for s, H in enumerate(self.hessians) if H is not None]
             total = max(sum(weight for weight, _ in have), 1e-12)
@@ -139,13 +139,13 @@ class Metric:
     def common(self, optima: Array, weights: Array) -> Array | None:
         """The weighted mean of points (S, d), unless they differ too much to have one in common."""
         mean = weights @ optima
-        H = self.curvature(self.terms.mixture.weights)
+        H = self.curvature(self.server.mixture.weights)
         spread = np.einsum("si,ij,sj->s", optima - mean, H, optima - mean)
         alike = float(weights @ spread) <= ALIKE * max(float(mean @ H @ mean), 1e-300)
         return mean if alike else None
 
     def _bfgs(self, q: Array) -> Array:
-        d = self.terms.dimension
+        d = self.server.dimension
         pairs = [(step, q @ change) for step, change in self.pairs]
         pairs = [(s, y) for s, y in pairs if s @ y > 1e-12 * np.sqrt((s @ s) * (y @ y))]
         if not pairs:

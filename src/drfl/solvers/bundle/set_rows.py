@@ -176,7 +176,7 @@ class L2Set(SetRows):
 
     def refine(self, layout: Layout, qp: QPSolution, tolerance: float) -> bool:
         v = qp.z[layout.v]
-        q = layout.terms.mixture.worst_weights(v)
+        q = layout.server.mixture.worst_weights(v)
         if float(q @ v) - float(qp.z[self.eta[0]]) <= tolerance:
             return False
         # The first row, the centre, bounds the objective from below and is never dropped.
@@ -184,20 +184,20 @@ class L2Set(SetRows):
         return True
 
 
-def gauge_rows(terms: ServerProblem) -> SetRows:
+def gauge_rows(server: ServerProblem) -> SetRows:
     """The rows of t >= gauge(x)."""
-    exact = terms.gauge.rows()
-    return (
-        TangentGauge(terms.gauge, terms.price / terms.unit) if exact is None else ExactGauge(exact)
-    )
+    exact = server.gauge.rows()
+    if exact is not None:
+        return ExactGauge(exact)
+    return TangentGauge(server.gauge, server.price / server.unit)
 
 
-def mixture_rows(terms: ServerProblem) -> SetRows:
+def mixture_rows(server: ServerProblem) -> SetRows:
     """The rows of h."""
-    if terms.certain:
+    if server.certain:
         return Certain()
-    if terms.mixture.is_simplex:
+    if server.mixture.is_simplex:
         return Simplex()
-    if terms.mixture.p == 2:
-        return L2Set(terms.mixture.weights)
-    return L1Set() if terms.mixture.p == 1 else LInfSet()
+    if server.mixture.p == 2:
+        return L2Set(server.mixture.weights)
+    return L1Set() if server.mixture.p == 1 else LInfSet()
