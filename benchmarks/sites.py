@@ -30,7 +30,7 @@ import psutil
 
 from drfl.checkpoint import Checkpoint
 from drfl.client import Policy
-from drfl.sites.bulletin import Bulletin
+from drfl.sites.progress import ProgressLog
 from drfl.training.local_files import Files
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import from_values
@@ -158,7 +158,7 @@ def measure(folder, S, n, curvature, *, kill):
     here = RunFolder(folder / "SERIAL")
     stations = [Station(s, folder / f"{s}.csv", policy=Policy(curvature=curvature)) for s in names]
     settings = from_values(TRAINING, {s: folder / f"{s}.csv" for s in names})
-    train(settings, here, Files(stations), Bulletin(), fresh=True)
+    train(settings, here, Files(stations), ProgressLog(), fresh=True)
     serial, there = seconds_of(here.checkpoint / "model-0"), seconds_of(log)
     overhead = [a - b for a, b in zip(there, serial, strict=False)]
     same = result_of(folder / "RUN") == result_of(folder / "SERIAL")

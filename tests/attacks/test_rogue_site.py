@@ -5,9 +5,9 @@ import time
 import pytest
 from rogue_kit import NETWORK, READING, SECRET, Rogue, answer, refusals
 
+from drfl.sites.flare.session import connect
 from drfl.sites.kit import Kit
 from drfl.sites.processes import wait_until
-from drfl.sites.session import connect
 from kit.real_sites import PATIENTS, drfl_sites, flare_site, real_sites
 
 

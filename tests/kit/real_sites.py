@@ -13,9 +13,9 @@ import numpy as np
 import psutil
 
 from drfl.datasets import load_heart, partition
+from drfl.sites.certificates import ORG
+from drfl.sites.flare.handshake import EntryError, shake_hands
 from drfl.sites.flare.start import MODULES
-from drfl.sites.handshake import EntryError, shake_hands
-from drfl.sites.hardening import ORG
 from drfl.sites.processes import wait_until
 from drfl.sites.project import read_project
 from drfl.sites.provision import Layout

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from drfl.models import read_model
+from drfl.sites.flare.session import connect
 from drfl.sites.processes import wait_until
-from drfl.sites.session import connect
 from kit.real_sites import Program, drfl_sites, hospitals, real_sites
 
 pytestmark = pytest.mark.slow

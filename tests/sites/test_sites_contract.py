@@ -6,6 +6,7 @@ If one of these fails after an update, it says what has to be looked at again.
 import inspect
 import json
 from importlib.metadata import version
+from pathlib import Path
 from types import SimpleNamespace
 
 import nvflare.collab.runtime.controller as controller
@@ -26,9 +27,16 @@ from nvflare.private.fed.server.server_engine import ServerEngine
 from nvflare.private.fed.server.server_json_config import ServerJsonConfigurator
 
 from drfl.sites.flare import app as flare
-from drfl.sites.job import CLIENT_CONFIG, server_config
+from drfl.sites.flare.job import CLIENT_CONFIG, server_config
 from drfl.sites.link import CallError, Question
 from drfl.wire import Failure, Message, decode, encode
+
+
+def test_flare_is_named_in_one_folder_only():
+    sites = Path(flare.__file__).parents[1]
+    for path in sites.glob("*.py"):
+        assert "nvflare" not in path.read_text("utf-8").lower(), path
+        assert "FLARE" not in path.read_text("utf-8"), path
 
 
 def test_the_version_is_the_one_that_was_looked_at():

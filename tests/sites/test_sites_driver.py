@@ -10,11 +10,11 @@ import drfl
 from drfl.checkpoint import Checkpoint, cut_back
 from drfl.engines import Answers
 from drfl.result import Record
-from drfl.sites.bulletin import AT_ONCE, Bulletin
+from drfl.sites.child import KEPT
 from drfl.sites.driver import PROGRESS, STATE, drive
-from drfl.sites.host import KEPT
 from drfl.sites.link import CallError
 from drfl.sites.order import Order, read_order
+from drfl.sites.progress import AT_ONCE, ProgressLog
 from drfl.training.binding import BIND
 from drfl.training.station import PREFLIGHT
 from drfl.wire import Failure, Message
@@ -74,7 +74,7 @@ def test_an_order_that_is_no_json_is_refused():
 
 # ---------------------------------------------------------------------------- the bulletin
 def test_events_are_told_once_and_in_plain_types():
-    bulletin = Bulletin()
+    bulletin = ProgressLog()
     bulletin.say("one", "two")
     record = Record(1, np.inf, -np.inf, np.nan, None, {}, {}, 0.0, 0.0, {}, {})
     bulletin.progress(replace(record, failures={"west": Failure.DEADLINE}), "class 1 of 2: ")
@@ -90,7 +90,7 @@ def test_events_are_told_once_and_in_plain_types():
 
 
 def test_the_end_is_told_when_everything_else_has_been():
-    bulletin = Bulletin()
+    bulletin = ProgressLog()
     for k in range(AT_ONCE + 1):
         bulletin.note(str(k))
     bulletin.end("done", 0.0)

@@ -6,14 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from drfl.sites.certificates import DAYS, Authority
-from drfl.sites.handshake import UnreachableError, check_own, shake_hands
-from drfl.sites.hardening import (
+from drfl.sites.certificates import DAYS, Authority, make_request
+from drfl.sites.flare.handshake import UnreachableError, check_own, shake_hands
+from drfl.sites.flare.process import FlareProcess
+from drfl.sites.flare.rules import (
     authorization,
 )
 from drfl.sites.kit import Kit
-from drfl.sites.processes import Flare, Lock
-from drfl.sites.requests import approve_request, make_request
+from drfl.sites.processes import Lock
+from drfl.sites.provision import approve_request
 from kit.real_sites import write_project
 
 
@@ -148,5 +149,5 @@ def test_a_path_that_flare_would_tear_apart(tmp_path):
     folder = tmp_path / "a b"
     lock = Lock(folder / "lock", "it")
     with pytest.raises(ValueError, match="take one without spaces"):
-        Flare("site", folder, "north", {}, lock)
+        FlareProcess("site", folder, "north", {}, lock)
     lock.release()

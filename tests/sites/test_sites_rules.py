@@ -5,8 +5,9 @@ import json
 import pytest
 
 from drfl.files import write_json
+from drfl.sites.flare.job import CLIENT_CONFIG, server_config, write_job
 from drfl.sites.flare.launcher import JobLauncher
-from drfl.sites.hardening import (
+from drfl.sites.flare.rules import (
     LOGGING,
     OTHER_ROLES,
     ROLE,
@@ -15,10 +16,9 @@ from drfl.sites.hardening import (
     server_resources,
     site_resources,
 )
-from drfl.sites.job import CLIENT_CONFIG, server_config
+from drfl.sites.flare.validator import OnlyDrfl, close_back_door
 from drfl.sites.kit import Kit
-from drfl.sites.refusal import OnlyDrfl, close_back_door
-from drfl.sites.submission import make_order, write_job
+from drfl.sites.order import make_order
 
 
 def test_settings_are_those_that_flare_would_write(layout, tmp_path):
@@ -96,7 +96,7 @@ def plain(path):
     return {k: v for k, v in content.items() if added.get(k) != v}
 
 
-VALIDATOR = "drfl.sites.refusal.OnlyDrfl"
+VALIDATOR = "drfl.sites.flare.validator.OnlyDrfl"
 
 
 def test_rights():

@@ -6,12 +6,12 @@ import shutil
 import pytest
 
 from drfl.files import write_json
-from drfl.sites.handshake import EntryError, shake_hands
-from drfl.sites.job import CLIENT_CONFIG
+from drfl.sites.flare.handshake import EntryError, shake_hands
+from drfl.sites.flare.job import CLIENT_CONFIG, write_job
+from drfl.sites.flare.session import connect
 from drfl.sites.kit import Kit
+from drfl.sites.order import make_order
 from drfl.sites.processes import wait_until
-from drfl.sites.session import connect
-from drfl.sites.submission import make_order, write_job
 from kit.real_sites import (
     PATIENTS,
     Program,

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from drfl.sites import follow, watch
+from drfl.sites import progress, watch
 from drfl.sites.checking import findings, table
+from drfl.sites.flare.session import LostError
 from drfl.sites.project import Project
 from drfl.sites.provision import Layout
-from drfl.sites.session import LostError
 
 RECORD = {"round": 1, "objective": 1.0, "lower_bound": "-inf", "gap": "inf"}
 RECORD |= {"worst_client": None, "bytes_up": {}, "bytes_down": {}}
@@ -80,7 +80,7 @@ class Server:
 @pytest.fixture
 def tried(layout, tmp_path, monkeypatch):
     """Run against a server of which the jobs end in these ways."""
-    monkeypatch.setattr(follow, "PAUSE", 0.0)
+    monkeypatch.setattr(progress, "PAUSE", 0.0)
 
     def go(*ends, connected=("north", "south"), **settings):
         values = {**layout.project.values, "rejoin": 0.01, "attempts": 3, **settings}
@@ -148,7 +148,7 @@ def test_too_few_sites(tried):
 
 def test_a_site_that_is_lost_is_named():
     voice = Heard()
-    follow.tell(voice, {"missing": {"south": "silent"}})
+    progress.tell(voice, {"missing": {"south": "silent"}})
     assert voice.warnings_told() == ["site 'south' is missing from now on: it gave no sign of life"]
 
 

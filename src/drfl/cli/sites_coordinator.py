@@ -40,7 +40,7 @@ def init(options: argparse.Namespace) -> int:
 
 def approve(options: argparse.Namespace) -> int:
     """Sign a request."""
-    from drfl.sites.requests import approve_request
+    from drfl.sites.provision import approve_request
 
     name, kit, fingerprint = approve_request(find_layout(options), options.request)
     Console().say(
@@ -52,7 +52,7 @@ def approve(options: argparse.Namespace) -> int:
 
 def serve(options: argparse.Namespace) -> int:
     """Run the server."""
-    from drfl.sites.serving import serve as run_server
+    from drfl.sites.flare.serving import serve as run_server
 
     layout, console = find_layout(options), Console()
     if run_server(layout, console):
@@ -64,9 +64,9 @@ def serve(options: argparse.Namespace) -> int:
 
 def stop(options: argparse.Namespace) -> int:
     """End everything."""
-    from drfl.sites.handshake import UnreachableError, shake_hands
+    from drfl.sites.flare.handshake import UnreachableError, shake_hands
+    from drfl.sites.flare.session import connect
     from drfl.sites.processes import wait_until
-    from drfl.sites.session import connect
 
     layout = find_layout(options)
     with connect(layout) as session:
@@ -124,7 +124,7 @@ def run(options: argparse.Namespace) -> int:
     from drfl.cli.summary import summary
     from drfl.models import read_model
     from drfl.report.evidence import read_records
-    from drfl.sites.follow import MISSING
+    from drfl.sites.progress import MISSING
     from drfl.sites.watch import Watch
     from drfl.training.run_folder import RunFolder
 

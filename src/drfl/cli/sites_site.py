@@ -14,7 +14,7 @@ from drfl.cli.main import FAILED, OK, printable
 
 def request(options: argparse.Namespace) -> int:
     """Make a key and a request."""
-    from drfl.sites.requests import make_request
+    from drfl.sites.certificates import make_request
 
     path, fingerprint = make_request(options.name, Path())
     Console().say(
@@ -28,8 +28,8 @@ def request(options: argparse.Namespace) -> int:
 
 def join(options: argparse.Namespace) -> int:
     """Take part."""
+    from drfl.sites.flare.serving import join as take_part
     from drfl.sites.kit import Kit
-    from drfl.sites.serving import join as take_part
 
     console = Console()
     kit = Kit.open(options.kit)
@@ -58,8 +58,8 @@ def _ask(message: dict[str, Any]) -> bool:
 
 def audit(options: argparse.Namespace) -> int:
     """Print what has left, and what was refused."""
-    from drfl.sites.audit import audit_lines, refusal_lines
     from drfl.sites.kit import Kit
+    from drfl.sites.ledger import audit_lines, refusal_lines
 
     state = Kit.find(options.kit).state
     for line in audit_lines(state / "messages.jsonl", every=options.all):

@@ -10,13 +10,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
+from typing import TYPE_CHECKING
 
+from drfl.client import Policy
 from drfl.engines.place import LOST, Place
 from drfl.engines.resident import News
-from drfl.engines.worker import Opening
-from drfl.wire import Failure, Message, encode
+from drfl.engines.worker import Answer, Opening
+from drfl.privacy import Guard
+from drfl.sites.config import SiteSettings, read_site_settings
+from drfl.sites.ledger import keep_troubles
+from drfl.training.binding import BIND
+from drfl.wire import Failure, Message, decode, encode
+
+if TYPE_CHECKING:
+    from drfl.training.station import Station
+
 
 RESTARTS = 3  # children in a row that may end without an answer
 
@@ -104,7 +116,7 @@ class Child:
 def _without_main() -> Iterator[None]:
     """Processes started here do not import the program that runs here.
 
-    Python lets a child import it; here it is FLARE's, large and of no use to the child.
+    Python lets a child import it; here it is the carrier's, large and of no use to the child.
     """
     main = sys.modules["__main__"]
     before = {name: getattr(main, name, None) for name in ("__spec__", "__file__")}
@@ -113,3 +125,60 @@ def _without_main() -> Iterator[None]:
         yield
     finally:
         vars(main).update(before)
+
+
+KEPT = ("preflight", BIND)
+"""Messages that change what a station is: a new child is told them again."""
+
+
+class Seats(dict[str, Answer]):
+    """Who answers, by the number of the seat: always the same station."""
+
+    def __init__(self, station: Station) -> None:
+        super().__init__()
+        self.station = station
+
+    def __missing__(self, seat: str) -> Answer:
+        self[seat] = answer = partial(self.station.answer, seat=int(seat))
+        return answer
+
+
+def open_station(frames: list[bytes]) -> dict[str, Answer]:
+    """Make the station of a site.
+
+    The frames are the path of the site's settings, then pairs of a seat and a message that it was
+    told before.
+    """
+    settings = read_site_settings(Path(frames[0].decode()))
+    keep_troubles(settings.state)
+    limit_memory(settings.memory_limit)
+    seats = Seats(make_station(settings))
+    for seat, data in zip(frames[1::2], frames[2::2], strict=True):
+        seats[seat.decode()](decode(data))
+    return seats
+
+
+def make_station(settings: SiteSettings) -> Station:
+    """The station of a site, as its own settings want it."""
+    from drfl.training.station import Station  # heavy, and of no use to who only starts the child
+
+    k = settings.guard
+    return Station(
+        settings.name,
+        settings.data,
+        None if k is None else Guard(k=k, ledger=settings.guard_ledger),
+        policy=Policy(curvature=settings.curvature),
+        columns=settings.columns,
+    )
+
+
+def limit_memory(megabytes: int | None) -> None:
+    """Let allocations beyond a limit fail, where the platform has such limits."""
+    if megabytes is None:
+        return
+    try:
+        import resource
+    except ImportError:  # there are none on Windows
+        return
+    limit = megabytes * 2**20
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

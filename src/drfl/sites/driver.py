@@ -1,19 +1,36 @@
-"""What the server does with an order, in the job process of FLARE."""
+"""What the server does with an order: a training, a check, an evaluation, an explanation."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from drfl._registry import listed
+from drfl.checkpoint import cut_back
 from drfl.files import write_json
+from drfl.models.plain import from_plain
 from drfl.problem import to_json
-from drfl.sites.bulletin import Bulletin
 from drfl.sites.engine import SILENT, QuorumError, SitesEngine
+from drfl.sites.gate import HELLO
 from drfl.sites.link import Call, Link
 from drfl.sites.order import PROGRESS, SCHEMA, Order, read_order
-from drfl.sites.work import FAILED, Work, note_silent
+from drfl.sites.progress import ProgressLog
+from drfl.training.agreement import preflight
+from drfl.training.data_request import array_text
+from drfl.training.evaluation import evaluate
+from drfl.training.explanation import explain, explained_facts
+from drfl.training.federation import Remote
+from drfl.training.run_folder import RunFolder
+from drfl.training.settings import from_values
+from drfl.training.train import train
+from drfl.wire import Failure, Message, WireError
 
 STATE = "DRFL_SITES_STATE"
 """The environment variable with the path of the server's own folder."""
@@ -40,7 +57,7 @@ def drive(text: str, present: Iterable[str], call: Call, results: Path, publish:
     publish : callable
         Makes a function an application command.
     """
-    bulletin, missing, run = Bulletin(), dict[str, str](), results / "RUN"
+    bulletin, missing, run = ProgressLog(), dict[str, str](), results / "RUN"
     publish(PROGRESS, bulletin.since)
     facts: dict[str, Any] = {"status": "failed", "exit": FAILED}
     try:
@@ -78,3 +95,151 @@ def _engine(
         deadline=order.deadline,
         lose=lose,
     )
+
+
+OK, SHORT, FAILED = 0, 4, 5
+"""Exit codes of the command that gave the order, those of `drfl train`."""
+
+
+@dataclass
+class Work:
+    """What is needed to carry out an order.
+
+    Attributes
+    ----------
+    order : Order
+        What is to be done.
+    engine : SitesEngine
+        Who is there.
+    bulletin : ProgressLog
+        Where it is told.
+    run : Path
+        The folder that the coordinator gets.
+    state : Path
+        The server's folder of the run: it outlives the job.
+    """
+
+    order: Order
+    engine: SitesEngine
+    bulletin: ProgressLog
+    run: Path
+    state: Path
+
+    def done(self) -> dict[str, Any]:
+        """Do it; the facts for the outcome."""
+        kinds = {
+            "train": self._train,
+            "check": self._check,
+            "evaluate": self._evaluate,
+            "explain": self._explain,
+        }
+        return kinds[self.order.kind]()
+
+    @cached_property
+    def sites(self) -> Remote:
+        """The sites that were there when the job began, if all run this version of drfl."""
+        present = [site for site in self.order.sites if site not in self.engine.missing]
+        sites = Remote(self.engine, present)
+        replies = sites.ask(dict.fromkeys(present, Message(HELLO, 0)))
+        for name, about in ((name, _about(reply)) for name, reply in replies.items()):
+            if about["drfl"] != version("drfl"):
+                raise ValueError(
+                    f"site {name!r} has drfl {about['drfl']}, and the server {version('drfl')}: "
+                    "install the same version"
+                )
+        return sites
+
+    # ------------------------------------------------------------------ training
+    def _train(self) -> dict[str, Any]:
+        settings = from_values(self.order.settings, dict.fromkeys(self.sites.names))
+        # Attempts with other sites are other runs: they share nothing.
+        names = json.dumps(self.sites.names).encode()
+        checkpoint = self.state / hashlib.sha256(names).hexdigest()[:16]
+        self._take_up(checkpoint)
+        folder = RunFolder(self.run, checkpoint=checkpoint)
+        found = train(settings, folder, self.sites, self.bulletin, fresh=True)
+        if found.model is None:
+            return {"sentence": found.failure}
+        worst = max(found.results, key=lambda result: result.gap).status
+        if not self.engine.missing:
+            exit = OK if found.proved else SHORT
+            return {"status": str(worst.kind), "sentence": worst.message, "exit": exit}
+        sentence = f"{listed(self.engine.missing)} did not take part to the end; {worst.message}"
+        return {"status": "partial", "sentence": sentence, "exit": SHORT}
+
+    def _take_up(self, checkpoint: Path) -> None:
+        """Forget the rounds that an earlier attempt made without a site that is back."""
+        silent = read_silent(self.state)
+        back = [site for site in silent if site in self.sites.names]
+        if back:
+            for log in checkpoint.glob("model-*"):
+                cut_back(log, back)
+            (self.state / SILENCES).unlink()
+
+    # ------------------------------------------------------------------ the other protocols
+    def _check(self) -> dict[str, Any]:
+        greeted = self.engine.map(dict.fromkeys(self.order.sites, Message(HELLO, 0)), None)
+        found: dict[str, dict[str, Any]] = {}
+        for name, reply in greeted.replies.items():
+            about = _about(reply)
+            told = {"version": about["drfl"], "schema": about["schema"], "python": about["python"]}
+            found[name] = told | {"ok": True, "sentence": ""}
+
+        def ask(messages: Mapping[str, Message]) -> dict[str, Message]:
+            answers = self.engine.map(messages, None)
+            for name, code in answers.failures.items():
+                found[name] |= {"ok": False, "sentence": Failure(code).sentence}
+            if answers.failures:
+                raise ValueError("not every site can take part")
+            return answers.replies
+
+        facts: dict[str, Any] = {"status": "failed", "exit": FAILED, "sites": found}
+        try:
+            settings = from_values(self.order.settings, dict.fromkeys(found))
+            agreement = preflight(settings.data_request(), list(found), ask)
+        except ValueError as error:
+            return facts | {"sentence": str(error)}
+        for name, rows in agreement.rows.items():
+            found[name]["rows"] = rows
+        exit = OK if len(found) == len(self.order.sites) else FAILED
+        lines = [*agreement.describe(), *agreement.warnings]
+        return facts | {"status": "ready", "exit": exit, "sentence": "", "agreement": lines}
+
+    def _evaluate(self) -> dict[str, Any]:
+        model = from_plain(self.order.model)
+        return self._found(evaluate(self.sites, model, partial=True, **self.order.options))
+
+    def _explain(self) -> dict[str, Any]:
+        model = from_plain(self.order.model)
+        return self._found(explained_facts(explain(self.sites, model)))
+
+    def _found(self, result: Any) -> dict[str, Any]:
+        write_json(self.run / "result.json", to_json(result), indent=None)
+        exit = SHORT if self.engine.missing else OK
+        return {"status": "done", "exit": exit, "sentence": ""}
+
+
+SILENCES = "silent.json"
+"""The sites that fell silent in an attempt at the run."""
+
+
+def note_silent(state: Path, site: str) -> None:
+    """Keep for the next attempt that this one went on without a site."""
+    write_json(state / SILENCES, [*read_silent(state), site], indent=None)
+
+
+def read_silent(state: Path) -> list[str]:
+    """Who fell silent in the attempts before."""
+    try:
+        found: list[str] = json.loads((state / SILENCES).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    return found
+
+
+def _about(reply: Message) -> dict[str, Any]:
+    try:
+        about = array_text(reply.arrays["about"])
+        return {"drfl": str(about["drfl"]), "schema": about["schema"], "python": about["python"]}
+    except (KeyError, ValueError, TypeError, RecursionError):
+        raise WireError("a site did not say which drfl it has") from None

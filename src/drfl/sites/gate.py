@@ -2,22 +2,28 @@
 
 One question at a time is computed. What leaves is an answer of the agreed form or a code, it has
 been written down before, and a person has seen its kind where the site wants that.
+
+That question to a person is a file in a folder of the site, and so is the answer: whoever asks at
+the terminal (`drfl sites join`) is another process. It empties the folder when it starts; until it
+ends, an answer holds for every job.
 """
 
 from __future__ import annotations
 
 import platform
+from enum import Enum
 from importlib.metadata import version
+from pathlib import Path
 from threading import Event, Lock, Thread
 from time import sleep
+from typing import Any
 
-from drfl.sites.approval import Approvals, Verdict
+from drfl.files import write_json
 from drfl.sites.child import Child
 from drfl.sites.config import SiteSettings
+from drfl.sites.ledger import TROUBLES, MessageLedger
 from drfl.sites.link import HOLD, WAITING, WORKING, Question
-from drfl.sites.messages import MessageLedger
 from drfl.sites.order import SCHEMA
-from drfl.sites.trouble import TROUBLES
 from drfl.training.data_request import text_array
 from drfl.wire import Failure, Message, WireError, decode, encode
 
@@ -134,3 +140,39 @@ class _Task(Thread):
 def about() -> dict[str, str | int]:
     """What runs here."""
     return {"drfl": version("drfl"), "schema": SCHEMA, "python": platform.python_version()}
+
+
+class Verdict(Enum):
+    """What the person says."""
+
+    YES = "yes"
+    NO = "no"
+    NOT_YET = "not yet"
+
+
+class Approvals:
+    """Asks once for every kind of message.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Of questions and answers; None: everything is approved.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+
+    def of(self, kind: str, entry: dict[str, Any]) -> Verdict:
+        """Whether messages of a kind may leave; the entry is what the person is shown."""
+        if self.folder is None:
+            return Verdict.YES
+        # A kind is one name, or two with a slash between them: nothing else can be in it.
+        stem = kind.replace("/", ".")
+        question, answer = self.folder / f"{stem}.asked.json", self.folder / f"{stem}.answer"
+        try:
+            said = answer.read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            if not question.exists():
+                write_json(question, entry)
+            return Verdict.NOT_YET
+        return {"yes": Verdict.YES, "no": Verdict.NO}.get(said, Verdict.NOT_YET)

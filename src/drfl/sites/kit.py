@@ -1,27 +1,22 @@
 """A site's kit: a folder with its name, the server's address, and its certificate.
 
-Every rule in the folder is written by the drfl that is installed at the site.
+It is handed over as one ZIP file with three or four files of known names. Every rule in the folder
+is written by the drfl that is installed at the site.
 """
 
 from __future__ import annotations
 
+import json
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drfl.files import write_json, write_text
-from drfl.sites.certificates import write_private
-from drfl.sites.hardening import LOGGING, authorization, site_resources
-from drfl.sites.parcel import (
-    CERTIFICATE,
-    DESCRIPTION,
-    KEY,
-    ROOT,
-    check_pair,
-    contents_of,
-    description_of,
-)
+from drfl.files import write_text
+from drfl.sites.certificates import common_name, load_certificate, write_private
+from drfl.sites.flare.files import write_site
+from drfl.sites.project import HOST, NAME
 
 
 @dataclass(frozen=True)
@@ -44,7 +39,7 @@ class Kit:
 
     @property
     def flare(self) -> Path:
-        """The folder that FLARE works in."""
+        """The folder that its process works in."""
         return self.folder / "flare"
 
     @property
@@ -108,32 +103,88 @@ class Kit:
         check_pair(certificate, private, self.name, self.folder)
 
     def harden(self) -> None:
-        """Write FLARE's settings, whatever was there before."""
-        write_json(self.startup / "fed_client.json", self._client())
-        local = self.flare / "local"
-        write_json(local / "resources.json", site_resources())
-        write_json(local / "authorization.json", authorization())
-        write_json(local / "log_config.json", LOGGING)
+        """Write the settings of its process, whatever was there before."""
+        write_site(self.flare, self.name, self.project, self.host, self.port)
         self.state.mkdir(parents=True, exist_ok=True)
 
-    def _client(self) -> dict[str, Any]:
-        return {
-            "format_version": 2,
-            "require_signed_jobs": True,
-            "app_validator": {"path": "drfl.sites.refusal.OnlyDrfl", "args": {}},
-            "servers": [
-                {
-                    "name": self.project,
-                    "service": {"target": f"{self.host}:{self.port}", "scheme": "grpc"},
-                    "identity": self.host,
-                }
-            ],
-            "client": {
-                "ssl_private_key": KEY,
-                "ssl_cert": CERTIFICATE,
-                "ssl_root_cert": ROOT,
-                "fqsn": self.name,
-                "is_leaf": True,
-                "connection_security": "mtls",
-            },
-        }
+
+SCHEMA = 1
+DESCRIPTION, ROOT, CERTIFICATE, KEY = "kit.json", "rootCA.pem", "client.crt", "client.key"
+LARGEST = 100_000
+"""Bytes of a file in a kit."""
+
+
+def pack(path: Path, project: Mapping[str, Any], name: str, files: Mapping[str, bytes]) -> None:
+    """Write the ZIP file of a kit.
+
+    Parameters
+    ----------
+    path : Path
+        Where to.
+    project : mapping
+        With the entries ``project``, ``host`` and ``port``.
+    name : str
+        Of the site.
+    files : mapping of str to bytes
+        The two certificates, and the key if it was made here.
+    """
+    described = {name: project[name] for name in ("project", "host", "port")}
+    text = json.dumps({"schema": SCHEMA, "name": name, **described}, indent=1)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_private(path, b"")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(DESCRIPTION, text + "\n")
+        for file, content in files.items():
+            archive.writestr(file, content)
+
+
+def contents_of(path: Path) -> dict[str, bytes]:
+    """The files of a kit by name; nothing else in the archive is looked at."""
+    found = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name in (DESCRIPTION, ROOT, CERTIFICATE, KEY):
+                if name in archive.namelist():
+                    with archive.open(name) as file:
+                        found[name] = file.read(LARGEST)
+    except (zipfile.BadZipFile, OSError):
+        raise ValueError(f"{path} is no kit: ask the coordinator for another") from None
+    missing = [name for name in (DESCRIPTION, ROOT, CERTIFICATE) if name not in found]
+    if missing:
+        raise ValueError(f"{path} is no kit, it lacks {missing[0]}: ask for another")
+    return found
+
+
+def description_of(text: str, path: Path) -> dict[str, Any]:
+    """Read the file that says whose kit it is; every field is checked."""
+    wrong = f"{path} is no kit of this version of drfl: ask the coordinator for another"
+    try:
+        data = json.loads(text)
+        schema, port = data.pop("schema"), data["port"]
+        named = all(NAME.fullmatch(data[field]) for field in ("name", "project"))
+        fits = named and HOST.fullmatch(data["host"]) and set(data) == FIELDS
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(wrong) from None
+    if schema != SCHEMA or not fits or type(port) is not int or not 0 < port < 65536:
+        raise ValueError(wrong)
+    return dict(data)
+
+
+FIELDS = {"name", "project", "host", "port"}
+
+
+def check_pair(certificate: bytes, private: bytes, name: str, path: Path) -> None:
+    """Refuse a certificate of somebody else, or of another key."""
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        whose = load_certificate(certificate)
+        key = load_pem_private_key(private, None)
+    except (ValueError, TypeError):
+        raise ValueError(f"{path}: the certificate or the key cannot be read") from None
+    if common_name(whose) != name:
+        raise ValueError(f"{path}: the certificate is that of {common_name(whose)!r}, not {name!r}")
+    if whose.public_key() != key.public_key():
+        raise ValueError(
+            f"{path}: the certificate is not for the key of this site: send a new request"
+        )

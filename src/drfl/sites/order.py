@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, fields
 from importlib.metadata import version
 from typing import Any
 
-from drfl.problem import from_json
+from drfl.problem import from_json, to_json
+from drfl.sites.project import Project
 
 SCHEMA = 1
 """Of orders, of what is told while they are carried out, and of outcomes."""
@@ -91,3 +92,33 @@ def _check(data: dict[str, Any]) -> None:
         raise ValueError("the order has a limit that is none")
     if not all(isinstance(data.get(name, {}), dict) for name in ("settings", "model", "options")):
         raise ValueError("the settings of the order are no table")
+
+
+def make_order(project: Project, kind: str, run: str, attempt: int = 0, **more: Any) -> str:
+    """What the driver is asked to do, as JSON text.
+
+    Parameters
+    ----------
+    project : Project
+        The coordinator's.
+    kind : str
+        "train", "check", "evaluate" or "explain".
+    run : str
+        32 hexadecimal digits, the same for every attempt at one run.
+    attempt : int
+        How many went before.
+    **more
+        Further entries: ``model`` and ``options`` of an evaluation.
+    """
+    order = {
+        "schema": SCHEMA,
+        "version": version("drfl"),
+        "kind": kind,
+        "run": run,
+        "attempt": attempt,
+        "sites": list(project.sites),
+        **{name: project[name] for name in ("quorum", "deadline", "silence", "patience")},
+        "settings": project.settings.values,
+        **more,
+    }
+    return json.dumps(to_json(order), allow_nan=False)

@@ -19,7 +19,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 PART = "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 HOST = re.compile(rf"(?=.{{1,63}}$){PART}(\.{PART})*")
 TAKEN = ("server", "all", "client", "clients", "coordinator")
-"""Names that mean something to FLARE."""
+"""Names that mean something to the server."""
 
 
 PROJECT: dict[str, Field] = {

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from drfl.files import write_json
-from drfl.sites.certificates import Authority, common_name, days_left, load_certificate
-from drfl.sites.hardening import COORDINATOR, LOGGING, ROLE, authorization, server_resources
-from drfl.sites.parcel import CERTIFICATE, KEY, ROOT, pack
+from drfl.sites.certificates import (
+    Authority,
+    common_name,
+    days_left,
+    fingerprint,
+    key_text,
+    load_certificate,
+    new_key,
+    read_request,
+)
+from drfl.sites.flare.files import write_coordinator, write_server
+from drfl.sites.flare.job import write_job
+from drfl.sites.flare.rules import COORDINATOR, ROLE
+from drfl.sites.kit import CERTIFICATE, KEY, ROOT, pack
+from drfl.sites.order import make_order
 from drfl.sites.project import Project
-from drfl.sites.submission import make_order, write_job
 
 
 class Layout:
@@ -78,8 +87,6 @@ class Layout:
             self.authority.issue(startup, "client", COORDINATOR, role=ROLE)
 
     def _provision(self, name: str) -> None:
-        from drfl.sites.certificates import key_text, new_key
-
         key = new_key()
         certificate = self.authority.sign(name, key.public_key())
         self.hand_over(name, certificate, {KEY: key_text(key)})
@@ -94,68 +101,11 @@ class Layout:
         return self.kit(name)
 
     def harden(self) -> None:
-        """Write FLARE's settings of server and coordinator, whatever was there before."""
-        write_json(self.server / "startup" / "fed_server.json", self._server())
-        write_json(self.server / "local" / "resources.json", server_resources(self.state))
-        write_json(self.server / "local" / "authorization.json", authorization())
-        write_json(self.server / "local" / "log_config.json", LOGGING)
-        write_json(self.coordinator / "startup" / "fed_admin.json", self._admin())
-        write_json(self.coordinator / "local" / "resources.json", ADMIN_RESOURCES)
+        """Write the settings of server and coordinator, whatever was there before."""
+        write_server(self.server, self.project.values, self.state)
+        write_coordinator(self.coordinator, self.project.values)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
-    def _server(self) -> dict[str, Any]:
-        host, port = self.project["host"], self.project["port"]
-        return {
-            "format_version": 2,
-            "require_signed_jobs": True,
-            "app_validator": {"path": "drfl.sites.refusal.OnlyDrfl", "args": {}},
-            "servers": [
-                {
-                    "name": self.project["project"],
-                    "service": {"target": f"{host}:{port}", "scheme": "grpc"},
-                    "admin_server": host,
-                    "admin_port": port,
-                    "ssl_private_key": "server.key",
-                    "ssl_cert": "server.crt",
-                    "ssl_root_cert": "rootCA.pem",
-                    "connection_security": "mtls",
-                }
-            ],
-        }
-
-    def _admin(self) -> dict[str, Any]:
-        host, port = self.project["host"], self.project["port"]
-        return {
-            "format_version": 1,
-            "admin": {
-                "project_name": self.project["project"],
-                "username": COORDINATOR,
-                "server_identity": host,
-                "scheme": "grpc",
-                "host": host,
-                "port": port,
-                "connection_security": "mtls",
-                "uid_source": "user_input",
-                "with_file_transfer": True,
-                "upload_dir": "transfer",
-                "download_dir": "transfer",
-                "client_key": "client.key",
-                "client_cert": "client.crt",
-                "ca_cert": "rootCA.pem",
-            },
-        }
-
-
-ADMIN_RESOURCES = {
-    "format_version": 1,
-    "admin": {
-        "idle_timeout": 900.0,
-        "login_timeout": 10.0,
-        "with_debug": False,
-        "authenticate_msg_timeout": 2.0,
-        "prompt": "> ",
-    },
-}
 
 RENEWED = 30
 """A certificate that lasts fewer days is made again."""
@@ -165,3 +115,19 @@ def _lasts(path: Path, name: str) -> bool:
     if not path.exists():
         return False
     return common_name(load_certificate(path.read_bytes())) == name and days_left(path) > RENEWED
+
+
+def approve_request(layout: Layout, path: Path) -> tuple[str, Path, str]:
+    """Sign a request.
+
+    Returns
+    -------
+    name, path, fingerprint
+        Of the site, of its kit, and of its key.
+    """
+    request = read_request(path)
+    name = common_name(request)
+    if name not in layout.project.sites:
+        raise ValueError(f"{path} is a request of {name!r}, which is none of the project's sites")
+    certificate = layout.authority.sign(name, request.public_key())
+    return name, layout.hand_over(name, certificate, {}), fingerprint(request.public_key())

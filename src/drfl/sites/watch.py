@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from drfl._registry import listed
-from drfl.sites.follow import follow
-from drfl.sites.handshake import UnreachableError
+from drfl.sites.flare.handshake import UnreachableError
+from drfl.sites.flare.job import write_job
+from drfl.sites.flare.session import LostError, Session, connect
+from drfl.sites.order import make_order
 from drfl.sites.processes import wait_until
+from drfl.sites.progress import follow
 from drfl.sites.provision import Layout
-from drfl.sites.session import LostError, Session, connect
-from drfl.sites.submission import make_order, write_job
 from drfl.training.progress import Listener
 
 
@@ -177,7 +178,7 @@ class Watch:
 
 
 def _reason(facts: dict[str, Any]) -> str:
-    """FLARE's own words on how a job ended, and which participants refused it."""
+    """The server's own words on how a job ended, and which participants refused it."""
     refused = [
         str(detail)
         for detail in facts.get("job_deploy_detail", [])

@@ -16,12 +16,11 @@ from typing import Any
 
 from nvflare.collab import CollabCallError, collab
 
-from drfl.sites.child import Child
+from drfl.sites.child import KEPT, Child, open_station
 from drfl.sites.config import read_site_settings
 from drfl.sites.gate import Gate
-from drfl.sites.host import KEPT, open_station
+from drfl.sites.ledger import keep_troubles
 from drfl.sites.link import Call, CallError, Question
-from drfl.sites.trouble import keep_troubles
 from drfl.wire import Failure, encode
 
 SERVER = "server"

@@ -11,8 +11,8 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from drfl.sites.handshake import UnreachableError, check_own, shake_hands
-from drfl.sites.hardening import COORDINATOR
+from drfl.sites.flare.handshake import UnreachableError, check_own, shake_hands
+from drfl.sites.flare.rules import COORDINATOR
 from drfl.sites.order import PROGRESS
 from drfl.sites.provision import Layout
 

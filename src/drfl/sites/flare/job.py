@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from drfl.sites.hardening import RUNTIME
+from drfl.files import write_json
+from drfl.sites.flare.rules import RUNTIME
 
 SYNC_TASK_TIMEOUT = 60
 CALL_THREADS = 100
@@ -49,3 +51,19 @@ def server_config(order: str) -> dict[str, Any]:
         ],
         "components": [{"id": "_server", "path": RUNTIME["server"], "args": {"order": order}}],
     }
+
+
+def write_job(folder: Path, name: str, order: str) -> Path:
+    """Write the folder that is submitted."""
+    meta = {
+        "name": name,
+        "resource_spec": {},
+        "deploy_map": {"app": ["@ALL"]},
+        # Who is missing is the driver's business: it stops at once below the quorum.
+        "min_clients": 1,
+    }
+    write_json(folder / "meta.json", meta)
+    config = folder / "app" / "config"
+    write_json(config / "config_fed_server.json", server_config(order))
+    write_json(config / "config_fed_client.json", CLIENT_CONFIG)
+    return folder

@@ -1,6 +1,6 @@
 """Which jobs a participant accepts: drfl's own, whoever asks.
 
-FLARE's rights and its list of classes stand beside this (`drfl.sites.hardening`). They trust the
+FLARE's rights and its list of classes stand beside this (`drfl.sites.flare.rules`). They trust the
 role that a certificate states, and FLARE knows a role that may do everything; this asks for none.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from nvflare.apis.app_validation import AppValidator
 
-from drfl.sites.job import CLIENT_CONFIG, server_config
+from drfl.sites.flare.job import CLIENT_CONFIG, server_config
 
 SIGNATURES = (".__nvfl_sig.json", ".__nvfl_submitter.crt")
 CLIENT, SERVER = "config_fed_client.json", "config_fed_server.json"

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from drfl.sites.audit import refusal_line
 from drfl.sites.config import SITE, SiteSettings, site_settings
-from drfl.sites.handshake import EntryError, UnreachableError, check_own, shake_hands
-from drfl.sites.hardening import OUTCOME_WAIT
+from drfl.sites.flare.handshake import EntryError, UnreachableError, check_own, shake_hands
+from drfl.sites.flare.process import FlareProcess
+from drfl.sites.flare.rules import OUTCOME_WAIT
 from drfl.sites.kit import Kit
-from drfl.sites.processes import Flare, Lock, Tail, wait_until
+from drfl.sites.ledger import refusal_line
+from drfl.sites.processes import Lock, Tail, wait_until
 from drfl.sites.provision import Layout
 from drfl.training.progress import Listener
 from drfl.training.settings import read_toml, toml_value
@@ -38,7 +39,7 @@ def serve(layout: Layout, voice: Listener) -> bool:
         "NVFLARE_SECURE_LOGGING": "true",
         "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": str(OUTCOME_WAIT),
     }
-    flare = Flare("server", layout.server, project["host"], environment, lock)
+    flare = FlareProcess("server", layout.server, project["host"], environment, lock)
     try:
         startup = layout.coordinator / "startup"
 
@@ -105,7 +106,7 @@ def join(kit: Kit, data: Path | None, voice: Listener, ask: Ask, *, wait: float 
         "DRFL_SITES_REFUSED": str(settings.refused.resolve()),
         "NVFLARE_SECURE_LOGGING": "true",
     }
-    flare = Flare("site", kit.flare, kit.name, environment, lock)
+    flare = FlareProcess("site", kit.flare, kit.name, environment, lock)
     try:
         registered = f"Successfully registered client:{kit.name}"
         wait_until(lambda: not flare.running() or flare.said(registered), STARTING)
@@ -168,7 +169,7 @@ def _greet(kit: Kit, voice: Listener, wait: float) -> None:
             time.sleep(min(1.0, wait))
 
 
-def _attend(flare: Flare, settings: SiteSettings, voice: Listener, ask: Ask) -> None:
+def _attend(flare: FlareProcess, settings: SiteSettings, voice: Listener, ask: Ask) -> None:
     """Show the people here what concerns them, until it ends."""
     troubles, refusals = Tail(settings.state / "errors.log"), Tail(settings.refused)
     while flare.running():

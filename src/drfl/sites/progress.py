@@ -1,0 +1,141 @@
+"""What happens in a job: told there, and said here."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from threading import Event, Lock
+from typing import Any
+
+from drfl.problem import from_json, to_json
+from drfl.result import Record
+from drfl.sites.flare.session import LostError, Session
+from drfl.sites.order import SCHEMA
+from drfl.training.progress import Listener
+
+AT_ONCE = 200
+"""So many events are told at once."""
+
+ENDS = ("done", "failed")
+"""Phases after which there is nothing more to tell."""
+
+
+class ProgressLog:
+    """A `drfl.training.progress.Listener` that somebody far away listens to, now and then.
+
+    Attributes
+    ----------
+    phase : str
+        "starting", "working", "done" or "failed".
+    """
+
+    live = True
+
+    def __init__(self) -> None:
+        self.phase = "starting"
+        self._events: list[dict[str, Any]] = []
+        self._lock, self._heard = Lock(), Event()
+
+    def since(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The events from a number on; a few of them, if there are many."""
+        first = request.get("since", 0)
+        first = first if type(first) is int and first >= 0 else 0
+        with self._lock:
+            events = self._events[first : first + AT_ONCE]
+            phase = self.phase if first + len(events) == len(self._events) else "working"
+            if phase in ENDS:
+                self._heard.set()
+        return {"schema": SCHEMA, "phase": phase, "next": first + len(events), "events": events}
+
+    def end(self, phase: str, seconds: float) -> None:
+        """It is over; wait some seconds for the listener, after that nobody answers any more."""
+        self.phase = phase
+        self._heard.wait(seconds)
+
+    def say(self, *lines: str) -> None:
+        self._add(say=list(lines))
+
+    def warn(self, sentence: str) -> None:
+        self._add(warn=sentence)
+
+    def record(self, record: dict[str, Any]) -> None:
+        self._add(record=record)
+
+    def progress(self, record: Record, prefix: str = "") -> None:
+        self._add(progress=asdict(record), prefix=prefix)
+
+    def note(self, line: str) -> None:
+        self._add(note=line)
+
+    def clear(self) -> None:
+        self._add(clear=True)
+
+    def missing(self, site: str, why: str) -> None:
+        """A site is not asked any more."""
+        self._add(missing={site: why})
+
+    def _add(self, **event: Any) -> None:
+        # As JSON would have it, to the types: nothing else is brought across.
+        plain = json.loads(json.dumps(to_json(event), allow_nan=False))
+        with self._lock:
+            self._events.append(plain)
+
+
+PAUSE = 0.25
+"""Seconds between two questions about the progress."""
+
+ENDING, SILENT = 30.0, 90.0
+"""Seconds for the server to end a job whose work is done, and to say anything of one that runs."""
+
+
+def follow(session: Session, job: str, voice: Listener) -> dict[str, Any]:
+    """Tell what happens until the job has ended; the server's facts about it."""
+    since, born, heard, done = 0, session.born(), time.monotonic(), False
+    while True:
+        facts = session.status(job)
+        status = str(facts.get("status", ""))
+        if status.startswith("FINISHED"):
+            return facts
+        if session.born() != born:
+            raise LostError("the server was restarted")
+        reply = session.progress(job, since) if status == "RUNNING" and not done else None
+        if reply is not None:
+            since, heard = reply["next"], time.monotonic()
+            done = reply["phase"] in ("done", "failed")
+            for event in reply["events"]:
+                tell(voice, event)
+        if time.monotonic() > heard + (ENDING if done else SILENT):
+            session.abort(job)
+            heard = time.monotonic()
+        # The server notes every question that nobody is there yet to answer.
+        time.sleep(PAUSE if since else 4 * PAUSE)
+
+
+def tell(voice: Listener, event: dict[str, Any]) -> None:
+    """Say here what the driver has said there."""
+    if "say" in event:
+        voice.say(*event["say"])
+    elif "warn" in event:
+        voice.warn(event["warn"])
+    elif "record" in event:
+        voice.record(event["record"])
+    elif "progress" in event:
+        voice.progress(_record(event["progress"]), event.get("prefix", ""))
+    elif "clear" in event:
+        voice.clear()
+    elif "missing" in event:
+        for site, code in event["missing"].items():
+            voice.warn(f"site {site!r} is missing from now on: {MISSING.get(code, code)}")
+
+
+MISSING = {
+    "absent": "it was not connected when the job began",
+    "silent": "it gave no sign of life",
+}
+"""What the driver's words mean."""
+
+
+def _record(fields: dict[str, Any]) -> Record:
+    text = ("worst_client", "failures")
+    return Record(**{key: v if key in text else from_json(v) for key, v in fields.items()})
