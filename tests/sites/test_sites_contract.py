@@ -26,9 +26,9 @@ from nvflare.private.fed.server.server_commands import AppCommandProcessor, Serv
 from nvflare.private.fed.server.server_engine import ServerEngine
 from nvflare.private.fed.server.server_json_config import ServerJsonConfigurator
 
+from drfl.sites.carrier import CallError, Question
 from drfl.sites.flare import app as flare
 from drfl.sites.flare.job import CLIENT_CONFIG, server_config
-from drfl.sites.link import CallError, Question
 from drfl.wire import Failure, Message, decode, encode
 
 
@@ -148,21 +148,20 @@ def test_arguments_of_another_type_are_refused(wrong):
 
 def test_a_site_without_settings_refuses_alone(monkeypatch, capsys):
     monkeypatch.delenv(flare.SETTINGS, raising=False)
-    hospital = flare.SiteApp()
+    app = flare.SiteApp()
     assert "drfl: " in capsys.readouterr().err
     monkeypatch.setattr(flare, "collab", SimpleNamespace(caller="server"))
-    reply = decode(hospital.answer(1, 0, encode(Message("hello", 0)), 1.0))
+    reply = decode(app.answer(1, 0, encode(Message("hello", 0)), 1.0))
     assert Failure.of(reply) is Failure.REFUSED
-    hospital.close()
+    app.close()
 
 
 # ---------------------------------------------------------------------------- a call, at the server
-def proxies(monkeypatch, backend):
+def proxies(backend):
     app = ServerApp(flare.ServerApp("{}"))
     proxy = Proxy(app, "north", "north", backend, interface()[""])
     proxy.add_child("client", Proxy(app, "north.client", "", backend, interface()["client"]))
-    monkeypatch.setattr(flare, "collab", SimpleNamespace(clients=[proxy]))
-    return flare._caller()
+    return flare.FlareCarrier({"north": proxy}, silence=13.0, patience=600.0).call
 
 
 class Backend:
@@ -176,9 +175,9 @@ class Backend:
         return self.result
 
 
-def test_a_site_is_called_with_a_time_limit_and_named_arguments(monkeypatch):
+def test_a_site_is_called_with_a_time_limit_and_named_arguments():
     backend = Backend(b"reply")
-    call = proxies(monkeypatch, backend)
+    call = proxies(backend)
     assert call("north", 1, Question(2, b"question"), 3.0, 4.0) == b"reply"
     (target, timeout, method, arguments) = backend.seen[0]
     assert (target, timeout, method) == ("north.client", 4.0, "answer")
@@ -188,14 +187,14 @@ def test_a_site_is_called_with_a_time_limit_and_named_arguments(monkeypatch):
 @pytest.mark.parametrize(
     "result", [CollabCallError("north", "answer", TimeoutError("late")), "text", None, 3]
 )
-def test_a_failed_call_and_a_reply_that_is_no_bytes_are_no_answer(monkeypatch, result):
-    call = proxies(monkeypatch, Backend(result))
+def test_a_failed_call_and_a_reply_that_is_no_bytes_are_no_answer(result):
+    call = proxies(Backend(result))
     with pytest.raises(CallError):
         call("north", 1, Question(0, b""), 1.0, 1.0)
 
 
-def test_the_end_of_a_job_is_no_failure_of_a_site(monkeypatch):
-    call = proxies(monkeypatch, Backend(RunAborted("over")))
+def test_the_end_of_a_job_is_no_failure_of_a_site():
+    call = proxies(Backend(RunAborted("over")))
     with pytest.raises(RunAborted):
         call("north", 1, Question(0, b""), 1.0, 1.0)
 

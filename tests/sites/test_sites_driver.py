@@ -10,9 +10,9 @@ import drfl
 from drfl.checkpoint import Checkpoint, cut_back
 from drfl.engines import Answers
 from drfl.result import Record
+from drfl.sites.carrier import CallError, PollingCarrier
 from drfl.sites.child import KEPT
 from drfl.sites.driver import PROGRESS, STATE, drive
-from drfl.sites.link import CallError
 from drfl.sites.order import Order, read_order
 from drfl.sites.progress import AT_ONCE, ProgressLog
 from drfl.training.binding import BIND
@@ -100,14 +100,14 @@ def test_the_end_is_told_when_everything_else_has_been():
 
 
 # ---------------------------------------------------------------------------- the outcome
-def driven(tmp_path, monkeypatch, present, call, **changes):
+def driven(tmp_path, monkeypatch, present, carrier, **changes):
     monkeypatch.setenv(STATE, str(tmp_path / "state"))
     monkeypatch.setattr("drfl.sites.driver.LAST_WORDS", 0.0)
     published = {}
     drive(
         json.dumps({**ORDER, **changes}),
         present,
-        call,
+        carrier,
         tmp_path,
         lambda name, answer: published.update({name: answer}),
     )
@@ -115,12 +115,15 @@ def driven(tmp_path, monkeypatch, present, call, **changes):
     return outcome, published[PROGRESS]({"since": 0})
 
 
-def gone(*call):
-    raise CallError
+class Gone(PollingCarrier):
+    """Nobody is there."""
+
+    def call(self, *question):
+        raise CallError
 
 
 def test_fewer_sites_than_the_quorum_are_said_at_once(tmp_path, monkeypatch):
-    outcome, told = driven(tmp_path, monkeypatch, ["north"], gone)
+    outcome, told = driven(tmp_path, monkeypatch, ["north"], Gone)
     assert (outcome["status"], outcome["exit"], outcome["resubmit"]) == ("quorum", 5, True)
     assert outcome["missing"] == {"south": "absent"}
     assert (
@@ -131,7 +134,7 @@ def test_fewer_sites_than_the_quorum_are_said_at_once(tmp_path, monkeypatch):
 
 
 def test_a_site_that_falls_silent_is_kept_for_the_next_attempt(tmp_path, monkeypatch):
-    outcome, told = driven(tmp_path, monkeypatch, ["north", "south"], gone)
+    outcome, told = driven(tmp_path, monkeypatch, ["north", "south"], Gone)
     assert outcome["missing"] == {"north": "silent", "south": "silent"}
     assert {"missing": {"north": "silent"}} in told["events"]
     kept = tmp_path / "state" / ORDER["run"] / "silent.json"
@@ -139,7 +142,7 @@ def test_a_site_that_falls_silent_is_kept_for_the_next_attempt(tmp_path, monkeyp
 
 
 def test_a_bad_order_has_an_outcome_too(tmp_path, monkeypatch):
-    outcome, _ = driven(tmp_path, monkeypatch, ["north"], gone, version="0.0.1")
+    outcome, _ = driven(tmp_path, monkeypatch, ["north"], Gone, version="0.0.1")
     assert (outcome["status"], outcome["resubmit"]) == ("failed", False)
     assert "comes from drfl 0.0.1" in outcome["sentence"]
 

@@ -1,4 +1,4 @@
-"""The engine, the link, the gate and the child of a site, without a network between them."""
+"""The engine, the carrier, the gate and the child of a site, without a network between them."""
 
 import json
 import os
@@ -11,19 +11,30 @@ from sites_stand_in import KEPT, NAMES, PROBLEM, clients, opening
 
 from drfl.client import RemoteClient
 from drfl.run import solve
+from drfl.sites.carrier import HOLD, WAITING, WORKING, CallError, PollingCarrier, Question
 from drfl.sites.child import Child
 from drfl.sites.config import SiteSettings
 from drfl.sites.engine import QuorumError, SitesEngine
 from drfl.sites.gate import Gate
-from drfl.sites.link import HOLD, WAITING, WORKING, CallError, Link, Question
 from drfl.training.data_request import array_text
 from drfl.wire import Failure, Message, decode, encode
 
 SILENCE, DEADLINE = 2.5, 20.0
 
 
+class Calls(PollingCarrier):
+    """A carrier by a function."""
+
+    def __init__(self, call, silence, patience):
+        super().__init__(silence, patience)
+        self.calls = call
+
+    def call(self, *question):
+        return self.calls(*question)
+
+
 class Network:
-    """Gates in this process, called from the threads of a link; a site can be cut off."""
+    """Gates in this process, called from the threads of a carrier; a site can be cut off."""
 
     def __init__(self, folder, **settings):
         self.folder, self.off, self.calls = folder, set(), []
@@ -33,7 +44,7 @@ class Network:
         self.gates = {
             s: Gate(own, Child(opening, s.encode(), KEPT, 10.0)) for s, own in self.settings.items()
         }
-        self.link = Link(self.call, SILENCE, patience=5.0)
+        self.carrier = Calls(self.call, SILENCE, patience=5.0)
         self.lost = []
 
     def call(self, site, number, question, seconds, timeout):
@@ -44,7 +55,7 @@ class Network:
 
     def engine(self, quorum=1, present=NAMES):
         return SitesEngine(
-            self.link,
+            self.carrier,
             NAMES,
             present,
             quorum=quorum,
@@ -75,7 +86,7 @@ def network(tmp_path_factory):
 @pytest.fixture
 def engine(network):
     network.off, network.lost, network.calls = set(), [], []
-    network.link.call, network.link.silence = network.call, SILENCE
+    network.carrier.calls, network.carrier.silence = network.call, SILENCE
     return network.engine()
 
 
@@ -165,9 +176,9 @@ def test_not_a_word_of_an_error_leaves(network):
 
 
 def _next(network, site):
-    """The number of a question that none of the link's will meet."""
-    network.link._number += 1
-    return network.link._number
+    """The number of a question that none of the carrier's will meet."""
+    network.carrier._number += 1
+    return network.carrier._number
 
 
 def test_a_computation_that_hangs_ends_at_the_limit_of_the_site(network, engine):
@@ -220,13 +231,13 @@ def test_an_answer_that_is_lost_on_its_way_is_not_computed_again(network, engine
         return answer
 
     before = int(engine.map(ask("count", ["north"]), None).replies["north"].arrays["count"])
-    engine.link.call = lossy
+    engine.carrier.calls = lossy
     after = engine.map(ask("count", ["north"]), None).replies["north"]
     assert int(after.arrays["count"]) == before + 1
 
 
 def test_a_long_computation_is_no_silence(network, engine):
-    engine.link.silence = HOLD + 0.5
+    engine.carrier.silence = HOLD + 0.5
     assert engine.map(ask("dozes"), None).failures == {}
     assert engine.missing == {}
 
@@ -256,7 +267,7 @@ def test_garbage_is_a_code_at_both_ends(network, engine, garbage):
     assert Failure.of(decode(gate.answer(number, Question(0, garbage), 10.0))) is (
         Failure.BAD_REQUEST
     )
-    engine.link.call = lambda *call: garbage
+    engine.carrier.calls = lambda *call: garbage
     assert engine.map(ask("count"), None).failures == dict.fromkeys(NAMES, Failure.BAD_REPLY)
 
 
@@ -314,8 +325,8 @@ def test_a_person_sees_each_kind_before_the_first_one_leaves(tmp_path, said):
 def test_an_approval_has_a_time_of_its_own(tmp_path):
     settings = SiteSettings("north", tmp_path, state=tmp_path, approve=True)
     gate = Gate(settings, Child(opening, b"north", KEPT, 10.0))
-    link = Link(lambda site, *question: gate.answer(*question[:3]), SILENCE, patience=0.5)
-    outcome = link.carry({"north": Question(0, encode(Message("count", 0)))}, 30.0)["north"]
+    carrier = Calls(lambda site, *question: gate.answer(*question[:3]), SILENCE, patience=0.5)
+    outcome = carrier.carry({"north": Question(0, encode(Message("count", 0)))}, 30.0)["north"]
     gate.close()
     assert (outcome.answer, outcome.dead) == (None, False)
     assert outcome.seconds < 20.0

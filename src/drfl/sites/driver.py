@@ -17,9 +17,9 @@ from drfl.checkpoint import cut_back
 from drfl.files import write_json
 from drfl.models.plain import from_plain
 from drfl.problem import to_json
+from drfl.sites.carrier import Carrier
 from drfl.sites.engine import SILENT, QuorumError, SitesEngine
 from drfl.sites.gate import HELLO
-from drfl.sites.link import Call, Link
 from drfl.sites.order import PROGRESS, SCHEMA, Order, read_order
 from drfl.sites.progress import ProgressLog
 from drfl.training.agreement import preflight
@@ -38,10 +38,13 @@ STATE = "DRFL_SITES_STATE"
 LAST_WORDS = 3.0
 """Seconds that the coordinator has to hear the end of the story."""
 
+MakeCarrier = Callable[[float, float], Carrier]
 Publish = Callable[[str, Callable[[dict[str, Any]], dict[str, Any]]], None]
 
 
-def drive(text: str, present: Iterable[str], call: Call, results: Path, publish: Publish) -> None:
+def drive(
+    text: str, present: Iterable[str], carrier: MakeCarrier, results: Path, publish: Publish
+) -> None:
     """Carry an order out, and write down what came of it.
 
     Parameters
@@ -50,8 +53,8 @@ def drive(text: str, present: Iterable[str], call: Call, results: Path, publish:
         The order.
     present : iterable of str
         The sites that take part in the job.
-    call : callable
-        How a site is called.
+    carrier : callable
+        Makes the carrier from the seconds of silence and of patience.
     results : Path
         The folder that the coordinator fetches.
     publish : callable
@@ -71,7 +74,7 @@ def drive(text: str, present: Iterable[str], call: Call, results: Path, publish:
             if why == SILENT:
                 note_silent(state, site)
 
-        engine = _engine(order, present, call, lose)
+        engine = _engine(order, present, carrier, lose)
         bulletin.phase = "working"
         facts |= Work(order, engine, bulletin, run, state).done()
     except QuorumError as error:
@@ -85,10 +88,10 @@ def drive(text: str, present: Iterable[str], call: Call, results: Path, publish:
 
 
 def _engine(
-    order: Order, present: Iterable[str], call: Call, lose: Callable[[str, str], object]
+    order: Order, present: Iterable[str], carrier: MakeCarrier, lose: Callable[[str, str], object]
 ) -> SitesEngine:
     return SitesEngine(
-        Link(call, order.silence, order.patience),
+        carrier(order.silence, order.patience),
         order.sites,
         present,
         quorum=order.quorum,

@@ -8,7 +8,7 @@ from typing import ClassVar
 from drfl.client import Handler, Party, RemoteClient
 from drfl.engines import Answers, Engine, require_known
 from drfl.problem import Problem
-from drfl.sites.link import Link, Outcome, Question
+from drfl.sites.carrier import Carrier, Outcome, Question
 from drfl.training.binding import bind_message
 from drfl.wire import Failure, Message, WireError, decode, encode
 
@@ -29,17 +29,17 @@ class SitesEngine(Engine):
 
     Parameters
     ----------
-    link : Link
+    carrier : Carrier
         How the sites are reached.
     sites : sequence of str
         All that are wanted, in order.
-    present : iterable of str
-        Those that are there.
-    quorum : int
-        With fewer it stops at once: `QuorumError`.
+    present : iterable of str, optional
+        Those that are there; by default all.
+    quorum : int, optional
+        With fewer it stops at once: `QuorumError`. By default all are needed.
     deadline : float
         Seconds for an answer where the caller gives none.
-    lose : callable
+    lose : callable, optional
         Told the name of a site that is missing, and why.
 
     Attributes
@@ -52,19 +52,20 @@ class SitesEngine(Engine):
 
     def __init__(
         self,
-        link: Link,
+        carrier: Carrier,
         sites: Sequence[str],
-        present: Iterable[str],
+        present: Iterable[str] | None = None,
         *,
-        quorum: int,
-        deadline: float,
-        lose: Callable[[str, str], object],
+        quorum: int | None = None,
+        deadline: float = 300.0,
+        lose: Callable[[str, str], object] | None = None,
     ) -> None:
-        self.link, self.sites, self.quorum, self.deadline = link, tuple(sites), quorum, deadline
+        self.carrier, self.sites, self.deadline = carrier, tuple(sites), deadline
+        self.quorum = len(self.sites) if quorum is None else quorum
         self.missing: dict[str, str] = {}
         self._lose = lose
         self.close()
-        there = set(present)
+        there = set(sites if present is None else present)
         for site in sites:
             if site not in there:
                 self._miss(site, ABSENT)
@@ -105,7 +106,7 @@ class SitesEngine(Engine):
             for site, name in asked.items()
             if site not in self.missing
         }
-        carried = self.link.carry(questions, deadline)
+        carried = self.carrier.carry(questions, deadline)
         for site, outcome in carried.items():
             if outcome.dead:
                 self._miss(site, SILENT)
@@ -129,7 +130,8 @@ class SitesEngine(Engine):
 
     def _miss(self, site: str, why: str) -> None:
         self.missing[site] = why
-        self._lose(site, why)
+        if self._lose is not None:
+            self._lose(site, why)
 
     def _require_quorum(self) -> None:
         left = len(self.sites) - len(self.missing)

@@ -19,10 +19,10 @@ from time import sleep
 from typing import Any
 
 from drfl.files import write_json
-from drfl.sites.child import Child
-from drfl.sites.config import SiteSettings
-from drfl.sites.ledger import TROUBLES, MessageLedger
-from drfl.sites.link import HOLD, WAITING, WORKING, Question
+from drfl.sites.carrier import HOLD, WAITING, WORKING, Question
+from drfl.sites.child import KEPT, Child, open_station
+from drfl.sites.config import SiteSettings, read_site_settings
+from drfl.sites.ledger import TROUBLES, MessageLedger, keep_troubles
 from drfl.sites.order import SCHEMA
 from drfl.training.data_request import text_array
 from drfl.wire import Failure, Message, WireError, decode, encode
@@ -35,7 +35,7 @@ NOTHING = Question(0, b"")
 
 
 class Gate:
-    """Answers numbered questions; see `drfl.sites.link`.
+    """Answers numbered questions; see `drfl.sites.carrier.PollingCarrier`.
 
     Parameters
     ----------
@@ -140,6 +140,21 @@ class _Task(Thread):
 def about() -> dict[str, str | int]:
     """What runs here."""
     return {"drfl": version("drfl"), "schema": SCHEMA, "python": platform.python_version()}
+
+
+def open_gate(path: Path) -> Gate:
+    """What a carrier calls at a site: its gate, with a child behind it that computes.
+
+    Parameters
+    ----------
+    path : Path
+        Of the site's own settings; ValueError if they cannot be used.
+    """
+    settings = read_site_settings(path)
+    keep_troubles(settings.state)
+    # Half of the time that an answer may take is left for the answer itself, should another child
+    # have to repeat the rounds before.
+    return Gate(settings, Child(open_station, str(path).encode(), KEPT, settings.time_limit / 2))
 
 
 class Verdict(Enum):

@@ -10,17 +10,15 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nvflare.collab import CollabCallError, collab
 
-from drfl.sites.child import KEPT, Child, open_station
-from drfl.sites.config import read_site_settings
-from drfl.sites.gate import Gate
-from drfl.sites.ledger import keep_troubles
-from drfl.sites.link import Call, CallError, Question
+from drfl.sites.carrier import CallError, PollingCarrier, Question
+from drfl.sites.gate import Gate, open_gate
 from drfl.wire import Failure, encode
 
 SERVER = "server"
@@ -35,18 +33,12 @@ class SiteApp:
 
     def __init__(self) -> None:
         self._gate: Gate | None = None
-        path = os.environ.get(SETTINGS, "")
         try:
-            settings = read_site_settings(Path(path))
+            # The child starts while FLARE gathers the sites.
+            self._gate = open_gate(Path(os.environ.get(SETTINGS, "none")))
         except ValueError as error:
             # Raised, it would end the job for everyone: this site alone refuses to take part.
             print(f"drfl: {error}", file=sys.stderr)
-            return
-        keep_troubles(settings.state)
-        # It starts while FLARE gathers the sites. Half of the time that an answer may take is left
-        # for the answer itself, should another child have to repeat the rounds before.
-        child = Child(open_station, path.encode(), KEPT, settings.time_limit / 2)
-        self._gate = Gate(settings, child)
 
     @collab.init  # type: ignore[untyped-decorator]
     def open(self) -> None:
@@ -102,18 +94,31 @@ class ServerApp:
         self.drive(
             self.order,
             present=[client.name for client in collab.clients],
-            call=_caller(),
+            carrier=partial(FlareCarrier, {client.name: client for client in collab.clients}),
             results=results,
             publish=lambda name, answer: _publish(context, name, answer),
         )
 
 
-def _caller() -> Call:
-    """A way to call a site once, from any thread."""
-    sites = {client.name: client for client in collab.clients}
+class FlareCarrier(PollingCarrier):
+    """Calls of FLARE's, of the method `SiteApp.answer`.
 
-    def call(site: str, number: int, question: Question, seconds: float, timeout: float) -> bytes:
-        proxy = sites[site](timeout=timeout)
+    Parameters
+    ----------
+    sites : mapping of str to object
+        FLARE's clients of the job, by name.
+    silence, patience : float
+        As of every such carrier.
+    """
+
+    def __init__(self, sites: Mapping[str, Any], silence: float, patience: float) -> None:
+        super().__init__(silence, patience)
+        self.sites = sites
+
+    def call(
+        self, site: str, number: int, question: Question, seconds: float, timeout: float
+    ) -> bytes:
+        proxy = self.sites[site](timeout=timeout)
         try:
             found = proxy.answer(number, question.seat, question.message, seconds)
         except CollabCallError as error:
@@ -121,8 +126,6 @@ def _caller() -> Call:
         if type(found) is not bytes:
             raise CallError("no bytes")
         return found
-
-    return call
 
 
 def _publish(context: Any, name: str, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

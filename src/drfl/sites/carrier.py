@@ -1,14 +1,14 @@
-"""Questions to sites and their answers, by long polling.
+"""What carries questions to sites and answers back; see ``docs/adding-a-carrier.md``.
 
-A call to a site ends after a moment, with the answer or with a sign that the site is at work. So
-a site that computes for an hour and one that is gone are told apart within seconds, and nobody
-has to wait for a call that will never return. Every question has a number: a site that is called
-again, because an answer was late or got lost, computes nothing twice.
+A carrier knows the names of sites, and bytes. What is in the bytes, which rows they are about, who
+is asked again and who is not: that is known by `drfl.sites.engine` on this end, and by
+`drfl.sites.gate` on the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Thread
 from time import monotonic, sleep
@@ -28,15 +28,18 @@ class CallError(Exception):
 
 @dataclass(frozen=True)
 class Question:
-    """What a site is asked: an encoded message, and which of its clients it is for."""
+    """What a site is asked: an encoded message, and which of its clients it is for.
+
+    Attributes
+    ----------
+    seat : int
+        Where several models are trained in turns a site has a client for each of them.
+    message : bytes
+        By `drfl.wire.encode`.
+    """
 
     seat: int
     message: bytes
-
-
-Call = Callable[[str, int, Question, float, float], bytes]
-"""Call a site once: its name, the number of the question, the question, the seconds it has for
-the answer, and those after which the call is given up. Raises `CallError`."""
 
 
 @dataclass(frozen=True)
@@ -58,28 +61,69 @@ class Outcome:
     seconds: float
 
 
-class Link:
-    """Carries questions to several sites at once.
+class Carrier(ABC):
+    """Carries questions to several sites at once."""
+
+    @abstractmethod
+    def carry(self, questions: Mapping[str, Question], deadline: float) -> dict[str, Outcome]:
+        """Ask every site its question.
+
+        Parameters
+        ----------
+        questions : mapping of str to Question
+            By the name of the site; one at a time for each of them.
+        deadline : float
+            Seconds that a site has for its answer. One that comes later must never be taken for
+            the answer to a later question.
+
+        Returns
+        -------
+        dict of str to Outcome
+            One for every site that was asked. What happens at a site or on the way is an outcome;
+            an error that is raised ends the job.
+        """
+
+
+class PollingCarrier(Carrier):
+    """A carrier over calls that end after a moment, with the answer or with a sign of life.
+
+    So a site that computes for an hour and one that is gone are told apart within seconds, and
+    nobody has to wait for a call that will never return. Every question has a number: a site that
+    is called again, because an answer was late or got lost, computes nothing twice.
 
     Parameters
     ----------
-    call : callable
-        How a site is called.
     silence : float
         Seconds without a sign of life after which a site is dead; more than `HOLD`.
     patience : float
         Seconds that a person at a site has to approve an answer.
     """
 
-    def __init__(self, call: Call, silence: float, patience: float) -> None:
-        self.call, self.silence, self.patience = call, silence, patience
+    def __init__(self, silence: float, patience: float) -> None:
+        self.silence, self.patience = silence, patience
         self._number = 0
 
-    def carry(self, questions: Mapping[str, Question], deadline: float) -> dict[str, Outcome]:
-        """Ask every site its question, with so many seconds for the answer.
+    @abstractmethod
+    def call(
+        self, site: str, number: int, question: Question, seconds: float, timeout: float
+    ) -> bytes:
+        """Call a site once, from any thread: bring what `drfl.sites.gate.Gate.answer` says there.
 
-        Whatever the call raises but a `CallError` ends it all, and is raised here.
+        Parameters
+        ----------
+        site : str
+            Its name.
+        number : int
+            Of the question.
+        question : Question
+            What is asked.
+        seconds : float
+            That the site has for the answer.
+        timeout : float
+            Seconds after which the call is given up: `CallError`, as for everything that fails.
         """
+
+    def carry(self, questions: Mapping[str, Question], deadline: float) -> dict[str, Outcome]:
         self._number += 1
         asked = [
             _Asking(self, site, self._number, question, deadline)
@@ -96,10 +140,10 @@ class _Asking(Thread):
     """One question to one site, repeated until there is an outcome."""
 
     def __init__(
-        self, link: Link, site: str, number: int, question: Question, deadline: float
+        self, carrier: PollingCarrier, site: str, number: int, question: Question, deadline: float
     ) -> None:
         super().__init__(daemon=True)
-        self.link, self.site, self.number, self.question = link, site, number, question
+        self.carrier, self.site, self.number, self.question = carrier, site, number, question
         self._begun = monotonic()
         self._until, self._waits = self._begun + deadline, False
         self._outcome: Outcome | None = None
@@ -120,10 +164,10 @@ class _Asking(Thread):
 
     def _ask(self) -> Outcome:
         heard = monotonic()  # when the site last gave a sign
-        while (left := heard + self.link.silence - monotonic()) > 0.0:
+        while (left := heard + self.carrier.silence - monotonic()) > 0.0:
             seconds = max(self._until - monotonic(), 0.0)
             try:
-                answer = self.link.call(self.site, self.number, self.question, seconds, left)
+                answer = self.carrier.call(self.site, self.number, self.question, seconds, left)
             except CallError:
                 sleep(AGAIN)
                 continue
@@ -132,7 +176,7 @@ class _Asking(Thread):
                 return self._ended(answer)
             if answer == WAITING and not self._waits:
                 # The answer is there: from now on it is a person who takes time.
-                self._until, self._waits = heard + self.link.patience, True
+                self._until, self._waits = heard + self.carrier.patience, True
             # The site keeps the deadline too, and what it says then may be on its way.
             if heard > self._until + HOLD:
                 return self._ended(None)
