@@ -169,7 +169,7 @@ class Started:
 
     def __init__(self, layout, folder, environment):
         self.layout, self.folder, self.environment = layout, folder, environment
-        self.sites = {}
+        self.sites, self.options = {}, {}
         self.server = None
 
     def serve(self):
@@ -180,6 +180,7 @@ class Started:
         """Write the own settings of a site."""
         kit = self.kit(name)
         kit.mkdir(exist_ok=True)
+        self.options[name] = ["--without-guard"] if settings.get("guard") == 0 else []
         lines = [f"{key} = {toml_value(value)}" for key, value in settings.items()]
         (kit / "site.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -189,6 +190,7 @@ class Started:
             self.layout.kit(name),
             "--data",
             f"{name}.csv",
+            *self.options.get(name, ()),
             cwd=self.folder,
             **self.environment.get(name, {}),
         )

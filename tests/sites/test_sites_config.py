@@ -9,7 +9,9 @@ import pytest
 
 from drfl.cli.main import run
 from drfl.sites.certificates import AUTHORITY_DAYS, DAYS, days_left
+from drfl.sites.child import make_station
 from drfl.sites.config import read_site_settings
+from drfl.sites.flare.serving import join as take_part
 from drfl.sites.flare.serving import own_settings
 from drfl.sites.kit import Kit
 from drfl.sites.ledger import audit_lines, read_ledger
@@ -117,6 +119,9 @@ def test_the_settings_of_a_site(kit, tmp_path):
         ("time_limit = -1", "time_limit must be a number of seconds > 0"),
         ("memory_limit = 1", "memory_limit must be at least 64"),
         ("approve = 1", "approve must be true or false"),
+        ("allow_columns = []", "allow_columns allows nothing"),
+        ("allow_targets = 3", "allow_targets must be a list of texts"),
+        ('allow_losses = ["hing"]', "unknown loss 'hing'"),
         ('columns = "age"', "columns must give names in the file"),
         ('[columns]\na = "x"\nb = "x"', "columns uses 'x' of the file twice"),
     ],
@@ -125,6 +130,32 @@ def test_what_is_wrong_with_a_site_s_settings_is_said(kit, text, sentence):
     kit.settings.write_text(text)
     with pytest.raises(ValueError, match=re.escape(sentence)):
         own_settings(kit, None)
+
+
+def test_what_a_site_answers_is_said_and_reaches_its_station(kit, tmp_path):
+    kit.settings.write_text('allow_columns = ["age"]\nallow_losses = ["hinge", "logistic"]\n')
+    settings, path = own_settings(kit, tmp_path / "rows.csv")
+    assert settings.describe() == [
+        "guard: k = 5",
+        "columns allowed: 'age'",
+        "targets allowed: all",
+        "losses allowed: 'hinge', 'logistic'",
+    ]
+    policy = make_station(read_site_settings(path)).policy
+    assert (policy.allow_columns, policy.allow_targets) == ({"age"}, None)
+    assert policy.allow_losses == {"hinge", "logistic"}
+
+
+def test_no_guard_must_be_said_twice(kit, tmp_path):
+    def joined(*, without_guard):
+        take_part(kit, tmp_path / "rows.csv", None, None, without_guard=without_guard)
+
+    with pytest.raises(ValueError, match="has a guard: change one"):
+        joined(without_guard=True)
+    kit.settings.write_text("guard = 0\n")
+    with pytest.raises(ValueError, match="what leaves would be exact; if that is meant, join"):
+        joined(without_guard=False)
+    assert own_settings(kit, tmp_path / "rows.csv")[0].describe()[0].startswith("WITHOUT A GUARD")
 
 
 def test_the_ledger_of_a_site(tmp_path):

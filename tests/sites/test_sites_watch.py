@@ -153,10 +153,11 @@ def test_a_site_that_is_lost_is_named():
 
 
 def test_what_stands_in_the_way_is_named(layout):
-    there = {"version": "0.0.1", "schema": 1, "rows": 7, "ok": False, "sentence": "its file is odd"}
+    there = {"version": "0.0.1", "schema": 1, "rows": 7, "ok": False, "guard": 0}
+    there |= {"sentence": "its file is odd"}
     found = findings(layout, {"sites": {"north": there}, "missing": {"south": "absent"}})
     lines = table(found)
-    assert lines[1].split() == ["north", "yes", "0.0.1", "7", "360", "days"]
+    assert lines[1].split() == ["north", "yes", "0.0.1", "7", "NONE", "360", "days"]
     assert any("north: its drfl is 0.0.1, the coordinator's" in line for line in lines)
     assert "north: its file is odd" in lines
     assert "north: it has fewer than 20 rows" in lines

@@ -116,6 +116,9 @@ def _join(action: argparse.ArgumentParser) -> None:
     action.add_argument("kit", type=Path, metavar="KIT", help="the ZIP file, or its folder")
     action.add_argument("--data", type=Path, metavar="FILE", help="the file with the rows")
     action.add_argument(
+        "--without-guard", action="store_true", help="where site.toml says guard = 0: it is meant"
+    )
+    action.add_argument(
         "--wait", type=float, default=60.0, help="seconds to wait for the server (60)"
     )
 

@@ -33,7 +33,8 @@ def join(options: argparse.Namespace) -> int:
 
     console = Console()
     kit = Kit.open(options.kit)
-    if take_part(kit, options.data, console, _ask, wait=options.wait):
+    how = {"wait": options.wait, "without_guard": options.without_guard}
+    if take_part(kit, options.data, console, _ask, **how):
         console.say("the coordinator has ended it")
         return OK
     from drfl.cli.main import say

@@ -29,6 +29,8 @@ class Finding:
         Of its drfl.
     rows : int or None
         How many it has, if it told.
+    guard : int or None
+        k of its guard, 0 for none, if it told.
     days : float or None
         How long its certificate lasts; None if none was signed here.
     troubles : tuple of str
@@ -39,6 +41,7 @@ class Finding:
     there: bool
     version: str
     rows: int | None
+    guard: int | None
     days: float | None
     troubles: tuple[str, ...]
 
@@ -65,9 +68,9 @@ def _finding(layout: Layout, name: str, told: Any, missing: dict[str, str]) -> F
         troubles.append(f"it has fewer than {layout.project['least_rows']} rows")
     if days is not None and days < SOON:
         troubles.append("its certificate ends soon" if days > 0.0 else "its certificate has ended")
-    return Finding(
-        name, there, theirs, rows if isinstance(rows, int) else None, days, tuple(troubles)
-    )
+    guard = facts.get("guard")
+    rows, guard = (value if isinstance(value, int) else None for value in (rows, guard))
+    return Finding(name, there, theirs, rows, guard, days, tuple(troubles))
 
 
 def _differences(theirs: str, schema: Any) -> list[str]:
@@ -82,13 +85,15 @@ def _differences(theirs: str, schema: Any) -> list[str]:
 def table(found: Sequence[Finding]) -> list[str]:
     """The findings for a reader."""
     width = max(len("site"), *(len(finding.name) for finding in found))
-    lines = [f"{'site':{width}}  answers  {'drfl':>8}  {'rows':>7}  certificate"]
+    lines = [f"{'site':{width}}  answers  {'drfl':>8}  {'rows':>7}  {'guard':5}  certificate"]
     for finding in found:
         rows = "-" if finding.rows is None else str(finding.rows)
         days = "unknown" if finding.days is None else f"{finding.days:.0f} days"
+        guard = {None: "-", 0: "NONE"}.get(finding.guard, f"k = {finding.guard}")
         answers = "yes" if finding.there else "no"
         lines.append(
-            f"{finding.name:{width}}  {answers:7}  {finding.version or '-':>8}  {rows:>7}  {days}"
+            f"{finding.name:{width}}  {answers:7}  {finding.version or '-':>8}  {rows:>7}  "
+            f"{guard:5}  {days}"
         )
     for finding in found:
         lines += [f"{finding.name}: {trouble}" for trouble in finding.troubles]

@@ -16,7 +16,6 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from drfl.client import Policy
 from drfl.engines.place import LOST, Place
 from drfl.engines.resident import News
 from drfl.engines.worker import Answer, Opening
@@ -167,7 +166,7 @@ def make_station(settings: SiteSettings) -> Station:
         settings.name,
         settings.data,
         None if k is None else Guard(k=k, ledger=settings.guard_ledger),
-        policy=Policy(curvature=settings.curvature),
+        policy=settings.policy,
         columns=settings.columns,
     )
 

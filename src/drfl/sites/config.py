@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from drfl._registry import lookup
+from drfl._registry import listed, lookup
+from drfl.client import Policy
 from drfl.training import fields as read
 from drfl.training.fields import Field, Read
 from drfl.training.settings import read_toml
+
+WITHOUT_GUARD = "WITHOUT A GUARD: what leaves is exact, and some rows can be worked out from it"
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class SiteSettings:
         Whether curvature matrices may leave.
     guard : int or None
         k of the disclosure control (`drfl.privacy.Guard`); None: no control.
+    allow_columns, allow_targets, allow_losses : frozenset of str or None
+        What a question may be about; None: everything. See `drfl.client.Policy`.
     approve : bool
         Whether a person sees each kind of message before the first one leaves.
     time_limit : float
@@ -44,10 +49,27 @@ class SiteSettings:
     columns: dict[str, str] = field(default_factory=dict)
     curvature: bool = True
     guard: int | None = 5
+    allow_columns: frozenset[str] | None = None
+    allow_targets: frozenset[str] | None = None
+    allow_losses: frozenset[str] | None = None
     approve: bool = False
     time_limit: float = 60.0
     memory_limit: int | None = None
     state: Path = Path("state")
+
+    @property
+    def policy(self) -> Policy:
+        """What leaves, and what a question may be about."""
+        names = ("curvature", "allow_columns", "allow_targets", "allow_losses")
+        return Policy(**{name: getattr(self, name) for name in names})
+
+    def describe(self) -> list[str]:
+        """What the site answers, in lines for the people there."""
+        lines = [f"guard: k = {self.guard}" if self.guard else WITHOUT_GUARD]
+        for what in ("columns", "targets", "losses"):
+            allowed = getattr(self, f"allow_{what}")
+            lines.append(f"{what} allowed: {'all' if allowed is None else listed(sorted(allowed))}")
+        return lines
 
     @property
     def ledger(self) -> Path:
@@ -97,6 +119,21 @@ def _guard(name: str, value: Any) -> int | None:
     return k or None
 
 
+def _names(name: str, value: Any) -> frozenset[str]:
+    found = frozenset(read.texts(name, value))
+    if not found:
+        raise ValueError(f"{name} allows nothing: name something, or leave it out to allow all")
+    return found
+
+
+def _losses(name: str, value: Any) -> frozenset[str]:
+    from drfl.losses import LOSSES
+
+    for loss in (found := _names(name, value)):
+        lookup("loss", loss, LOSSES)
+    return found
+
+
 def _columns(name: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
         raise ValueError(f'{name} must give names in the file, like [columns] age = "AGE_YEARS"')
@@ -110,6 +147,9 @@ SITE: dict[str, Field] = {
     "data": Field(None, read.text, "the file with the rows"),
     "curvature": Field(True, read.flag, "whether curvature matrices may leave"),
     "guard": Field(5, _guard, "k of the disclosure control; 0: none"),
+    "allow_columns": Field(None, _names, "the columns that may be used, by agreed name; all"),
+    "allow_targets": Field(None, _names, "the columns that may be predicted; all"),
+    "allow_losses": Field(None, _losses, "the losses that may be asked for; all"),
     "approve": Field(False, read.flag, "show each kind of message before the first one leaves"),
     "time_limit": Field(60.0, seconds, "seconds that one computation may take"),
     "memory_limit": Field(None, at_least(64), "megabytes that a computation may take"),

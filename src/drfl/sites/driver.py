@@ -185,7 +185,7 @@ class Work:
         found: dict[str, dict[str, Any]] = {}
         for name, reply in greeted.replies.items():
             about = _about(reply)
-            told = {"version": about["drfl"], "schema": about["schema"], "python": about["python"]}
+            told = {"version": about.pop("drfl"), **about}
             found[name] = told | {"ok": True, "sentence": ""}
 
         def ask(messages: Mapping[str, Message]) -> dict[str, Message]:
@@ -243,6 +243,7 @@ def read_silent(state: Path) -> list[str]:
 def _about(reply: Message) -> dict[str, Any]:
     try:
         about = array_text(reply.arrays["about"])
-        return {"drfl": str(about["drfl"]), "schema": about["schema"], "python": about["python"]}
+        known = {"drfl": str(about["drfl"]), "guard": int(about["guard"])}
+        return {**known, "schema": about["schema"], "python": about["python"]}
     except (KeyError, ValueError, TypeError, RecursionError):
         raise WireError("a site did not say which drfl it has") from None

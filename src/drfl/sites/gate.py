@@ -122,7 +122,7 @@ class _Task(Thread):
 
     def _reply(self, message: Message) -> Message:
         if message.kind == HELLO:
-            return message.reply({"about": text_array(about())})
+            return message.reply({"about": text_array(about(self.gate.settings))})
         return self.gate.child.answer(message, self.question.seat, self.seconds)
 
     def _approved(self, reply: Message) -> Message:
@@ -137,9 +137,10 @@ class _Task(Thread):
         return reply if verdict is Verdict.YES else Failure.REFUSED.message(reply.round)
 
 
-def about() -> dict[str, str | int]:
-    """What runs here."""
-    return {"drfl": version("drfl"), "schema": SCHEMA, "python": platform.python_version()}
+def about(settings: SiteSettings) -> dict[str, str | int]:
+    """What runs here, and whether a guard does."""
+    versions = {"drfl": version("drfl"), "python": platform.python_version()}
+    return {**versions, "schema": SCHEMA, "guard": settings.guard or 0}
 
 
 def open_gate(path: Path) -> Gate:

@@ -163,7 +163,7 @@ def description_of(text: str, path: Path) -> dict[str, Any]:
         schema, port = data.pop("schema"), data["port"]
         named = all(NAME.fullmatch(data[field]) for field in ("name", "project"))
         fits = named and HOST.fullmatch(data["host"]) and set(data) == FIELDS
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(wrong) from None
     if schema != SCHEMA or not fits or type(port) is not int or not 0 < port < 65536:
         raise ValueError(wrong)

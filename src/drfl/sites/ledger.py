@@ -72,7 +72,7 @@ def _text(array: NDArray[np.uint8]) -> str | None:
     try:
         text = array.tobytes().decode()
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return text
 

@@ -78,7 +78,15 @@ def _answers(startup: Path, host: str, port: int) -> bool:
     return True
 
 
-def join(kit: Kit, data: Path | None, voice: Listener, ask: Ask, *, wait: float = 60.0) -> bool:
+def join(
+    kit: Kit,
+    data: Path | None,
+    voice: Listener,
+    ask: Ask,
+    *,
+    wait: float = 60.0,
+    without_guard: bool = False,
+) -> bool:
     """Take part until told to end; whether it ended because it was told to.
 
     Parameters
@@ -93,8 +101,17 @@ def join(kit: Kit, data: Path | None, voice: Listener, ask: Ask, *, wait: float 
         Shows a message to a person, who says whether such messages may leave.
     wait : float
         Seconds to wait for the server.
+    without_guard : bool
+        That nothing controls what is disclosed must be said here too, not in the settings alone.
     """
     settings, path = own_settings(kit, data)
+    if (settings.guard is None) != without_guard:
+        raise ValueError(
+            f"{kit.settings} says guard = 0: what leaves would be exact; if that is meant, join "
+            "with --without-guard"
+            if settings.guard is None
+            else f"--without-guard is for guard = 0, and {kit.settings} has a guard: change one"
+        )
     lock = Lock(kit.state / "lock", f"the kit {kit.folder}")
     kit.harden()
     days = check_own(kit.startup)
@@ -116,6 +133,7 @@ def join(kit: Kit, data: Path | None, voice: Listener, ask: Ask, *, wait: float 
             voice.say(
                 f"{kit.name} has joined {kit.project} at {kit.host}:{kit.port}; its certificate "
                 f"lasts {days:.0f} days",
+                *settings.describe(),
                 f"what leaves is written to {settings.ledger}; Ctrl-C ends it",
             )
         _attend(flare, settings, voice, ask)

@@ -43,7 +43,7 @@ def _known(inside: str, name: str) -> bool:
 def _content(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
