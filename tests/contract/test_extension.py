@@ -190,7 +190,9 @@ def test_a_support_without_moves_is_refused_before_any_work(registered):
 
 
 # ---------------------------------------------------------------------------- server and carrier
-@pytest.mark.parametrize("engine", ["serial", "threads", SerialEngine(debug=True)], ids=str)
+@pytest.mark.parametrize(
+    "engine", ["serial", "threads", SerialEngine(debug=True)], ids=["serial", "threads", "debug"]
+)
 @pytest.mark.parametrize("name", ["bundle", "kelley", "momentum"])
 def test_solver_method_and_engine_by_name(registered, name, engine):
     solver = METHODS[name](local_steps=1) if name in METHODS else name
