@@ -7,7 +7,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 
 from drfl.engines.placement import Frame
-from drfl.engines.resident import Answered, Ended, News, Resident, Task
+from drfl.engines.resident import Answered, Errand, News, Resident, WorkerEnded
 from drfl.engines.worker import Opening, place_clients
 from drfl.wire import Failure, Message
 
@@ -53,14 +53,14 @@ class Place:
         self.waiting: list[str] = []
         self.replies: dict[str, Message] = {}
         self.seconds: dict[str, float] = {}
-        self.task = Task({})
+        self.task = Errand({})
         self.silent = 0  # workers in a row without an answer
         self.worker: Resident | None = Resident(frames, news, opening)
         self.all = [self.worker]
 
     def ask(self, messages: Mapping[str, Message]) -> None:
         """Begin a round with the messages to the clients of this place."""
-        self.task = Task({name: messages[name] for name in self.names if name in messages})
+        self.task = Errand({name: messages[name] for name in self.names if name in messages})
         self.waiting, self.replies, self.seconds = list(self.task.messages), {}, {}
         if not self.waiting:
             return
@@ -77,7 +77,7 @@ class Place:
             self.waiting.remove(news.client)
             self.replies[news.client], self.seconds[news.client] = news.reply, news.seconds
             self.silent = 0
-        elif isinstance(news, Ended) and self.waiting:
+        elif isinstance(news, WorkerEnded) and self.waiting:
             self._lose(LOST)
 
     def expire(self) -> None:

@@ -15,7 +15,7 @@ from drfl.client import Client, Handler, Party, at_hand
 from drfl.engines.base import Answers, Engine, require_known
 from drfl.engines.place import Place
 from drfl.engines.placement import Frame, pack
-from drfl.engines.resident import Ended, News, Started
+from drfl.engines.resident import News, Started, WorkerEnded
 from drfl.problem import Problem
 from drfl.wire import Failure, Message
 
@@ -107,7 +107,7 @@ class ProcessesEngine(Engine):
         refusals = {}
         for _ in self._places:
             news = self._next(math.inf)
-            if isinstance(news, Ended):
+            if isinstance(news, WorkerEnded):
                 raise RuntimeError(
                     f"a worker process ended (exit code {news.worker.process.exitcode}) before it "
                     "was ready: a script that uses the engine 'processes' must do its work under "

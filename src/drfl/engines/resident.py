@@ -19,7 +19,7 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 
 @dataclass(eq=False)
-class Task:
+class Errand:
     """The messages of one round to the clients of one worker, asked in this order."""
 
     messages: Mapping[str, Message]
@@ -40,20 +40,20 @@ class Answered:
     """One client has answered."""
 
     worker: Resident
-    task: Task
+    task: Errand
     client: str
     reply: Message
     seconds: float
 
 
 @dataclass(frozen=True)
-class Ended:
+class WorkerEnded:
     """The process is gone, and has been waited for."""
 
     worker: Resident
 
 
-News = Started | Answered | Ended
+News = Started | Answered | WorkerEnded
 
 
 class Resident:
@@ -82,7 +82,7 @@ class Resident:
     ) -> None:
         self.ready = False
         self._frames, self._news = frames, news
-        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        self._tasks: SimpleQueue[Errand | None] = SimpleQueue()
         pipe, theirs = _SPAWN.Pipe()
         # A daemon: should nobody close the engine, the interpreter ends it when it exits.
         self.process = _SPAWN.Process(target=serve, args=(theirs, opening), daemon=True)
@@ -102,7 +102,7 @@ class Resident:
         """Whether the process runs."""
         return self.process.is_alive()
 
-    def ask(self, task: Task) -> None:
+    def ask(self, task: Errand) -> None:
         """Let it answer a task when it is done with the one before."""
         self._tasks.put(task)
 
@@ -127,7 +127,7 @@ class Resident:
         finally:
             self.process.kill()
             self.process.join()
-            self._news.put(Ended(self))
+            self._news.put(WorkerEnded(self))
 
     def _place(self, pipe: Connection) -> None:
         pipe.send_bytes(str(len(self._frames)).encode())
@@ -137,7 +137,7 @@ class Resident:
         self.ready = not refusal
         self._news.put(Started(self, client, refusal))
 
-    def _exchange(self, pipe: Connection, task: Task) -> None:
+    def _exchange(self, pipe: Connection, task: Errand) -> None:
         pipe.send_bytes(str(len(task.messages)).encode())
         for name, message in task.messages.items():
             pipe.send_bytes(name.encode())

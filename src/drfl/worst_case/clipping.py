@@ -33,7 +33,7 @@ from drfl.worst_case.search import Tangent
 Winners = NDArray[np.int8]
 
 
-class Line(NamedTuple):
+class Contender(NamedTuple):
     """One linear function of the scores among which the largest wins a row."""
 
     level: int
@@ -131,20 +131,20 @@ class Clipping:
         return Tangent(lam, value, float(slope), gradient, float(self.sizes @ sums.total))
 
 
-def make_lines(loss: Loss, kappa: float) -> tuple[Array, tuple[Line, ...]]:
+def make_lines(loss: Loss, kappa: float) -> tuple[Array, tuple[Contender, ...]]:
     """The sizes of the slopes, and a line for each piece: constants first, flipped labels last."""
     sizes = sorted({abs(piece.slope) for piece in loss.pieces} - {0.0})
     flips = loss.task == "classification" and math.isfinite(kappa)
     lines = []
     for a, c in loss.pieces:
         level = sizes.index(abs(a)) if a else -1
-        lines.append(Line(level, math.copysign(1.0, a) if a else 0.0, c, False))
+        lines.append(Contender(level, math.copysign(1.0, a) if a else 0.0, c, False))
         if flips and a:
-            lines.append(Line(level, -math.copysign(1.0, a), c, True))
+            lines.append(Contender(level, -math.copysign(1.0, a), c, True))
     return np.array(sizes), tuple(sorted(lines, key=lambda line: (line.level >= 0, line.flipped)))
 
 
-def compete(lines: tuple[Line, ...], scores: Array, constants: Array) -> tuple[Array, Winners]:
+def compete(lines: tuple[Contender, ...], scores: Array, constants: Array) -> tuple[Array, Winners]:
     """The largest line of every row and which one it is; ``scores`` is (levels, m)."""
     m = scores.shape[1]
     best, winner = np.full(m, -math.inf), np.zeros(m, dtype=np.int8)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.worst_case.box_moves import BoxMoves
 from drfl.worst_case.clipping import Clipping
-from drfl.worst_case.floor import Floor, find_floor
+from drfl.worst_case.escape import Floor, find_floor
 from drfl.worst_case.gains import GainOracle
-from drfl.worst_case.l1_search import Part, Solution, best_price
+from drfl.worst_case.l1_search import BestPrice, WinnersAt, best_price
 from drfl.worst_case.oracle import Distribution, Oracle, WorstCase
 from drfl.worst_case.search import cut
 from drfl.worst_case.whole_space import WholeSpaceOracle
@@ -97,11 +97,11 @@ class L1BoxOracle(Oracle):
     def _problem(self, w: Array, b: float, floor: Floor) -> Clipping:
         return Clipping(self.loss, self.ball, w, b, floor.lam)
 
-    def _solve(self, problem: Clipping) -> Solution | None:
+    def _solve(self, problem: Clipping) -> BestPrice | None:
         radius = self.ball.radius
         return best_price(self.rows, problem, radius) if radius > 0.0 else None
 
-    def _active(self, problem: Clipping, part: Part) -> Active:
+    def _active(self, problem: Clipping, part: WinnersAt) -> Active:
         sizes = np.append(problem.sizes, 0.0)  # level -1 is a constant
         slopes = np.array([line.sign * sizes[line.level] for line in problem.lines])
         slope = slopes[part.winner]

@@ -5,6 +5,10 @@ ones where a row changes its winning line. A pass over the rows at a few prices 
 on both sides and gradients. If the minimum is at no breakpoint it is found exactly from the few
 rows that are undecided between two prices. On large data a sample of blocks tells where to look, so
 that usually one full pass is enough.
+
+Where every line is linear in lambda, a row whose winner is the same at both ends of an interval
+has the same winner throughout, and is a constant. Only the others are looked at, and fewer of
+them as the interval shrinks.
 """
 
 from __future__ import annotations
@@ -17,10 +21,9 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.rows import Rows
-from drfl.worst_case.clipping import Clipping, Sums, Winners
+from drfl.worst_case.clipping import Clipping, Contender, Sums, Winners, compete
 from drfl.worst_case.l1_pass import Probe, Undone, sweep_prices
-from drfl.worst_case.search import Bracket, balance, meeting
-from drfl.worst_case.undecided import Undecided, find_kink
+from drfl.worst_case.search import Bracket, PricePoint, balance, meeting
 
 # Prices per pass while the search is wide: more would cost more than another pass.
 PRICES = 7
@@ -34,7 +37,7 @@ MAX_PASSES = 60
 
 
 @dataclass(frozen=True)
-class Part:
+class WinnersAt:
     """A part of the optimal mixture: who wins each row at a price next to the best one."""
 
     weight: float
@@ -43,14 +46,14 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Solution:
+class BestPrice:
     """The best price: tangents whose slopes cancel, and the winning lines in the parts."""
 
     bracket: Bracket
-    parts: tuple[Part, ...]
+    parts: tuple[WinnersAt, ...]
 
 
-def best_price(rows: Rows, problem: Clipping, radius: float) -> Solution | None:
+def best_price(rows: Rows, problem: Clipping, radius: float) -> BestPrice | None:
     """Minimise over lambda.
 
     None if the price is above all breakpoints: flipped labels set it, and no row moves in any box.
@@ -72,13 +75,13 @@ def best_price(rows: Rows, problem: Clipping, radius: float) -> Solution | None:
     return search(rows, problem, radius, first)
 
 
-def _prices(solution: Solution | None, top: float) -> tuple[float, ...]:
+def _prices(solution: BestPrice | None, top: float) -> tuple[float, ...]:
     return tuple(part.lam for part in solution.parts) if solution else (top,)
 
 
 def search(
     rows: Rows, problem: Clipping, radius: float, prices: Sequence[float], every: int = 1
-) -> Solution | None:
+) -> BestPrice | None:
     """Minimise over lambda, probing the given prices first."""
     points = problem.breakpoints
     left: Probe | None = None
@@ -138,12 +141,12 @@ def _spread(points: Array) -> list[float]:
     return [float(lam) for lam in points]
 
 
-def _at_breakpoint(probe: Probe, *, at_floor: bool) -> Solution:
+def _at_breakpoint(probe: Probe, *, at_floor: bool) -> BestPrice:
     """The minimum is at a probe; at the floor there is nothing on its left."""
     weights = (0.0, 1.0) if at_floor else balance(probe.left, probe.right)
     sides = zip(weights, (probe.left, probe.right), strict=True)
     bracket = tuple((weight, side) for weight, side in sides if weight > 0.0)
-    return Solution(bracket, (Part(1.0, probe.lam, probe.winner),))
+    return BestPrice(bracket, (WinnersAt(1.0, probe.lam, probe.winner),))
 
 
 def _agree(left: Probe, right: Probe) -> bool:
@@ -151,18 +154,18 @@ def _agree(left: Probe, right: Probe) -> bool:
     return least - meeting(left.right, right.left)[1] <= 1e-15 * abs(least)
 
 
-def _straddling(left: Probe, right: Probe) -> Solution:
+def _straddling(left: Probe, right: Probe) -> BestPrice:
     """The minimum is between two probes, too close to tell where."""
     theta, rest = balance(left.right, right.left)
-    return Solution(
+    return BestPrice(
         ((theta, left.right), (rest, right.left)),
-        (Part(theta, left.lam, left.winner), Part(rest, right.lam, right.winner)),
+        (WinnersAt(theta, left.lam, left.winner), WinnersAt(rest, right.lam, right.winner)),
     )
 
 
 def _between(
     rows: Rows, problem: Clipping, radius: float, left: Probe, right: Probe, undone: Undone
-) -> Solution:
+) -> BestPrice:
     """The minimum between two prices in one piece of the clipping: no further pass."""
     some, (start, end) = undone.rows, undone.scores
     width = right.lam - left.lam
@@ -182,11 +185,11 @@ def _between(
         if weight > 0.0:
             winner = left.winner.copy()
             winner[some] = undecided.value_and_slope(point.lam)[2]
-            parts.append(Part(weight, left.lam + point.lam * width, winner))
+            parts.append(WinnersAt(weight, left.lam + point.lam * width, winner))
     sums = _reassigned(rows, problem, left, some, undecided.mass, parts)
     tangent = problem.tangent(sums, left.lam, radius, from_left=False)
     lam = left.lam + min(max(t, 0.0), 1.0) * width
-    return Solution(((1.0, replace(tangent, lam=lam, value=height, slope=0.0)),), tuple(parts))
+    return BestPrice(((1.0, replace(tangent, lam=lam, value=height, slope=0.0)),), tuple(parts))
 
 
 def _reassigned(
@@ -195,7 +198,7 @@ def _reassigned(
     probe: Probe,
     some: NDArray[np.intp],
     mass: Array,
-    parts: Sequence[Part],
+    parts: Sequence[WinnersAt],
 ) -> Sums:
     """The sums of a probe after some rows got the winners of the parts instead."""
     shares = [(part.weight, part.winner[some]) for part in parts] + [(-1.0, probe.winner[some])]
@@ -215,3 +218,90 @@ def _reassigned(
             g[level] += dg
             total[level] += dtotal
     return Sums(old.value, won, g, total, target)
+
+
+# Every third step halves the interval; by then only rounding is left of it.
+MAX_STEPS = 200
+
+
+@dataclass
+class Undecided:
+    """Rows between two prices, t = 0 and t = 1."""
+
+    lines: tuple[Contender, ...]
+    mass: Array  # (U,)
+    start: Array  # (levels, U), the scores at t = 0
+    change: Array  # (levels, U), to t = 1
+    constants: Array  # (lines,) at t = 0
+    constants_change: Array  # (lines,) to t = 1
+
+    def value_and_slope(self, t: float) -> tuple[float, float, Winners]:
+        """The sum of the winning lines, its slope in t, and the winners."""
+        scores = self.start + t * self.change
+        constants = self.constants + t * self.constants_change
+        best, winner = compete(self.lines, scores, constants)
+        slope = 0.0
+        for k, line in enumerate(self.lines):
+            mass = self.mass * (winner == k)
+            slope += float(mass.sum()) * float(self.constants_change[k])
+            if line.level >= 0:
+                slope += line.sign * float(mass @ self.change[line.level])
+        return float(self.mass @ best), slope, winner
+
+    def some(self, keep: NDArray[np.bool_]) -> Undecided:
+        return Undecided(
+            self.lines,
+            self.mass[keep],
+            self.start[:, keep],
+            self.change[:, keep],
+            self.constants,
+            self.constants_change,
+        )
+
+
+@dataclass(frozen=True)
+class End(PricePoint):
+    """One end of the interval: the whole function, and who wins among the undecided."""
+
+    winner: Winners
+
+
+def find_kink(rows: Undecided, values: tuple[float, float]) -> tuple[PricePoint, PricePoint]:
+    """Two points of the whole function (in t) next to its minimum, with slopes < 0 and > 0.
+
+    Where rounding leaves no such pair, both are the end at which the minimum is.
+
+    Parameters
+    ----------
+    rows : Undecided
+        The rows that are not decided between t = 0 and t = 1.
+    values : tuple of float
+        The whole function at t = 0 and t = 1; the other rows are linear between.
+    """
+    rest = [value - rows.value_and_slope(t)[0] for t, value in enumerate(values)]
+    at_0, rise = rest[0], rest[1] - rest[0]
+
+    def end(t: float) -> End:
+        value, slope, winner = rows.value_and_slope(t)
+        return End(t, value + at_0 + t * rise, slope + rise, winner)
+
+    low, high = end(0.0), end(1.0)
+    for step in range(MAX_STEPS):
+        if low.slope >= 0.0 or high.slope <= 0.0:
+            return (low, low) if low.slope >= 0.0 else (high, high)
+        meet, height = meeting(low, high)
+        t = meet if step % 3 < 2 else 0.5 * (low.lam + high.lam)
+        least = min(low.value, high.value)
+        if not low.lam < t < high.lam or least - height <= 1e-15 * abs(least):
+            break
+        middle = end(t)
+        low, high = (middle, high) if middle.slope < 0.0 else (low, middle)
+        undecided = low.winner != high.winner
+        if 2 * np.count_nonzero(undecided) < len(undecided):
+            # The settled rows join the linear part.
+            value, slope, _ = rows.some(~undecided).value_and_slope(low.lam)
+            at_0, rise = at_0 + value - slope * low.lam, rise + slope
+            rows = rows.some(undecided)
+            low = replace(low, winner=low.winner[undecided])
+            high = replace(high, winner=high.winner[undecided])
+    return low, high

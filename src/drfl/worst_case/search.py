@@ -23,7 +23,7 @@ MAX_STEPS = 200
 
 
 @dataclass(frozen=True)
-class Point:
+class PricePoint:
     """A point of a convex function of lambda, with a slope."""
 
     lam: float
@@ -32,7 +32,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Tangent(Point):
+class Tangent(PricePoint):
     r"""A tangent of :math:`\varphi` in (w, b) and lambda.
 
     Its slope in lambda is the radius minus the mean transport cost.
@@ -45,7 +45,7 @@ class Tangent(Point):
 Bracket = tuple[tuple[float, Tangent], ...]
 
 
-def balance(low: Point, high: Point) -> tuple[float, float]:
+def balance(low: PricePoint, high: PricePoint) -> tuple[float, float]:
     """Weights under which the slopes of two points cancel; the first is <= 0, the second >= 0."""
     if low.slope >= 0.0:
         return 1.0, 0.0
@@ -53,7 +53,7 @@ def balance(low: Point, high: Point) -> tuple[float, float]:
     return theta, 1.0 - theta
 
 
-def meeting(low: Point, high: Point) -> tuple[float, float]:
+def meeting(low: PricePoint, high: PricePoint) -> tuple[float, float]:
     """Where two tangents meet, and their height there: a lower bound of the minimum."""
     theta, rest = balance(low, high)
     height = theta * (low.value - low.slope * low.lam)
@@ -151,6 +151,6 @@ def cut(bracket: Bracket, floor: float, floor_gradient: Array) -> Tangent:
     )
 
 
-def _secant(low: Point, high: Point) -> float:
+def _secant(low: PricePoint, high: PricePoint) -> float:
     """Where the slope would vanish if it were linear between the two."""
     return low.lam - low.slope * (high.lam - low.lam) / (high.slope - low.slope)

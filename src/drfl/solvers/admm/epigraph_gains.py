@@ -6,7 +6,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.solvers.admm.epigraph import Frame, Touch
-from drfl.worst_case.floor import Floor, find_floor
+from drfl.worst_case.escape import Floor, find_floor
 from drfl.worst_case.gains import GainOracle, make_moves
 from drfl.worst_case.moves import Moves
 
