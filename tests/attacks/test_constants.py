@@ -167,7 +167,7 @@ def test_bisection_of_metrics():
             return right.mean()
 
         def told(question, right, ledger=ledger):
-            return release_metric(ledger, "accuracy", question, right, 30)
+            return release_metric(ledger, "accuracy", question, lambda: right, 30)
 
         for guarded, tell in ((False, exact), (True, told)):
             at, _ = accuracy_of(plain, tell)

@@ -14,6 +14,8 @@ from drfl.privacy import (
     Keeper,
     Leverage,
 )
+from drfl.privacy.lattice import Lattice
+from drfl.rows import Rows
 from drfl.selection import scores
 from drfl.selection.folds import BALL, PART, Part, on_parts
 from drfl.solvers import StatusKind
@@ -127,7 +129,8 @@ def test_leverage_is_that_of_the_projection():
 
 
 def test_what_is_settled_may_leave_and_one_row_may_not():
-    leverage = Leverage(60, 5)
+    leverage, rows = Leverage(60, 5), Rows(data(rows=60)[0], np.ones(60))
+    lattice = Lattice.of(rows, 1.0)
     leverage.add(np.ones(60))
     one = np.ones(60)
     one[7] = 0.0
@@ -137,14 +140,32 @@ def test_what_is_settled_may_leave_and_one_row_may_not():
     v = np.where(np.arange(60) % 3 == 0, 1.0, 0.0)
     v[3] = 40.0
     assert not leverage.admits(v)
-    settled = leverage.settle(v, np.zeros(60), np.full(60, 50.0))
+    settled = leverage.settle(v, np.zeros(60), np.full(60, 50.0), lattice, np.ones(60))
     assert settled is not None
     assert leverage.admits(settled)
-    assert (settled != v).sum() < 60
-    nearly = np.ones(60) + 1e-7 * np.eye(60)[7]
-    known = leverage.settle(nearly, np.zeros(60), np.full(60, 50.0))
-    assert known == pytest.approx(np.ones(60), abs=1e-7)
-    assert np.ptp(known) < 1e-15  # nothing is left of the row
+    assert abs(settled[3] - np.delete(settled, 3).mean()) < 1.0  # as the other rows predict
+    slope = lattice.A.T @ settled / 60
+    assert slope / lattice.steps == pytest.approx(np.round(slope / lattice.steps), abs=1e-9)
+
+
+def test_slopes_have_twelve_bits_whatever_the_units():
+    """And one for a column that is a sum of others: two categories and the intercept."""
+    X, y = data()
+    wide = np.column_stack([X, X[:, 0] > 0.0, X[:, 0] <= 0.0])
+    for unit in (1.0, 2.0**20, 2.0**-20):
+        client = drfl.Client("a", unit * wide, y, guard=Guard(5, secret=b"key"))
+        oracle = make_oracle(client.rows, make_loss("hinge"), problem().ball)
+        keeper = Keeper(oracle, client.ledger, 100)
+        sizes = np.append(np.sqrt((wide**2).mean(axis=0)), 1.0)
+        steps = 2.0 ** (np.floor(np.log2(sizes)) - 13)  # a finer one where others explain some
+        for x in np.random.default_rng(0).normal(size=(6, 7)):
+            g = keeper.answer(x[:-1] / unit, float(x[-1])).cut[2:]
+            g[:-1] /= unit
+            assert np.delete(g / steps, 5) == pytest.approx(
+                np.delete(np.round(g / steps), 5), abs=1e-6
+            )
+            assert g[4] + g[5] == pytest.approx(g[6], abs=1e-10)
+        assert client.ledger.leverage.rank > 4
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from drfl.privacy import (
     release_moments,
     release_scalar,
 )
+from drfl.privacy.rounding import Rounding
 from drfl.solvers import StatusKind
 
 N, n = 200, 4
@@ -74,16 +75,21 @@ def test_a_statement_tells_no_number_of_a_row(tmp_path):
         audit(tmp_path / "nothing")
 
 
+def scalar(ledger, question, value, most, *, up):
+    rounding = Rounding(100.0 / N**2, up=up)
+    return release_scalar(ledger, "bound", question, lambda: value, rounding, most)
+
+
 def test_scalars_are_rounded_counted_and_repeated():
     client = drfl.Client("a", *data(), guard=Guard(5, secret=b"key"))
     ledger, step = client.ledger, 100.0 / N**2
-    low = release_scalar(ledger, "bound", b"1", 0.5, 2, up=False)
+    low = scalar(ledger, b"1", 0.5, 2, up=False)
     assert 0.5 - step <= low <= 0.5
-    high = release_scalar(ledger, "bound", b"2", 0.5, 2, up=True)
+    high = scalar(ledger, b"2", 0.5, 2, up=True)
     assert 0.5 <= high <= 0.5 + step
-    assert release_scalar(ledger, "bound", b"1", 0.9, 2, up=False) == low
+    assert scalar(ledger, b"1", 0.9, 2, up=False) == low
     with pytest.raises(SpentError):
-        release_metric(ledger, "accuracy", b"3", np.ones(N), 2)
+        release_metric(ledger, "accuracy", b"3", lambda: np.ones(N), 2)
     mean, square = release_moments(ledger, client.rows)
     assert mean == pytest.approx(data()[0].mean(0))
     assert square == pytest.approx((data()[0] ** 2).mean(0))
@@ -93,23 +99,39 @@ def test_scalars_are_rounded_counted_and_repeated():
 
 def test_metrics_are_blurred_and_a_third_of_the_scalars():
     ledger = drfl.Client("a", *data(), guard=Guard(5, secret=b"key")).ledger
-    right = np.arange(N) % 3 > 0
-    told = [release_metric(ledger, "accuracy", bytes([j]), right, 30) for j in range(10)]
-    assert np.abs(told - right.mean()).max() <= 5.0 / N + 1e-12
-    assert np.ptp(told) > 2.0 / N
-    assert release_metric(ledger, "accuracy", bytes([3]), ~right, 30) == told[3]
+    right = (np.arange(N) % 3 > 0).astype(float)
+
+    def told(question, per_row=right, **largest):
+        return release_metric(ledger, "accuracy", question, lambda: per_row, 30, **largest)
+
+    ten = [told(bytes([j])) for j in range(8)]
+    assert np.abs(ten - right.mean()).max() <= 5.0 / N + 1e-12
+    assert np.ptp(ten) > 2.0 / N
+    assert told(bytes([3]), 1.0 - right) == ten[3]
+    # One row's number counts for no more than the largest, whatever a server makes of it.
+    assert abs(told(b"large", 1e9 * np.eye(N)[0], largest=4.0) - 4.0 / N) <= 20.0 / N + 1e-12
+    told(b"the tenth")
     with pytest.raises(SpentError):
-        release_metric(ledger, "accuracy", b"another", right, 30)
-    assert release_scalar(ledger, "bound", b"1", 0.5, 30, up=True) >= 0.5
+        told(b"another")
+    assert scalar(ledger, b"1", 0.5, 30, up=True) >= 0.5
 
 
 def test_a_larger_budget_answers_what_was_refused():
+    """And nothing is computed for what is not told."""
     ledger = drfl.Client("a", *data(), guard=Guard(5, secret=b"key")).ledger
+    computed = []
+
+    def value():
+        computed.append(1)
+        return 0.5
+
     for _ in range(3):
         with pytest.raises(SpentError):
-            release_scalar(ledger, "bound", b"1", 0.5, 0, up=True)
+            release_scalar(ledger, "bound", b"1", value, Rounding(1.0, up=True), 0)
+    assert not computed
     assert ledger.count("refused") == 1
-    assert release_scalar(ledger, "bound", b"1", 0.5, 1, up=True) >= 0.5
+    assert release_scalar(ledger, "bound", b"1", value, Rounding(1.0, up=True), 1) >= 0.5
+    assert len(computed) == 1
 
 
 def test_sums_over_some_rows_are_audited():

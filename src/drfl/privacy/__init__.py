@@ -2,7 +2,7 @@
 
 from drfl.privacy.errors import SpentError
 from drfl.privacy.guard import Guard, guard_line
-from drfl.privacy.keeper import Keeper, Told
+from drfl.privacy.keeper import NO_BOUND, Keeper, Told
 from drfl.privacy.keys import file_key, meaning_of
 from drfl.privacy.ledger import Ledger
 from drfl.privacy.leverage import Leverage
@@ -11,6 +11,7 @@ from drfl.privacy.scalars import release_metric, release_moments, release_scalar
 from drfl.privacy.statement import audit, audit_ledger
 
 __all__ = [
+    "NO_BOUND",
     "Guard",
     "Keeper",
     "Ledger",

@@ -19,14 +19,27 @@ from drfl.arrays import Array
 from drfl.privacy.errors import SpentError
 from drfl.privacy.flips import flip
 from drfl.privacy.keys import meaning_of
+from drfl.privacy.lattice import Lattice
 from drfl.privacy.ledger import Ledger
-from drfl.privacy.refusals import is_linear
-from drfl.privacy.rounding import FRESH, STALE, class_above, dither, floor_of, grid_above
+from drfl.privacy.rounding import (
+    FRESH,
+    STALE,
+    Rounding,
+    class_above,
+    dither,
+    grid_above,
+    grid_below,
+)
+from drfl.privacy.scalars import release_scalar
+from drfl.privacy.tilt import best_constant
+from drfl.privacy.units import Units
 from drfl.privacy.weights import DualPoint, Slopes, fresh_dual
 from drfl.wire import Message
 from drfl.worst_case.whole_space import WholeSpaceOracle, flip_gain
 
 ANSWER = "answer"
+CONSTANT = 100.0  # over N^2, in units of a constant: the grid of those that close a run
+NO_BOUND = -1e12  # instead of a constant, where no minorant has the slope
 
 
 @dataclass(frozen=True)
@@ -66,19 +79,27 @@ class Keeper:
     answers: int
 
     def answer(self, w: Array, b: float) -> Told:
-        """The stored answer of a point that has been asked before, or a new one, now stored."""
-        family, question = self.family, self.question(w, b)
+        """The stored answer of a point that has been asked before, or a new one, now stored.
+
+        A point that is too far away is answered at one towards 0, whose cut is valid everywhere
+        and whose value is within Lip times the distance.
+        """
+        norm = self.oracle.ball.norm.dual(w)
+        w, b, beyond = self._units.within(w, b)
+        question = self.question(w, b)
         with self.ledger.journal.locked():
             self.ledger.refresh()
             entry = self.ledger.stored(question)
             if entry is None and self.ledger.count(ANSWER) < self.answers:
-                entry = self._new(family, question, w, b)
+                entry = self._new(question, w, b)
             if entry is None:
                 self.ledger.refuse(question)
                 raise SpentError(f"the ledger has given its {self.answers} answers")
         upper, lam = entry.arrays["numbers"].tolist()
         if not self.oracle.labels_move:  # the entry serves every radius, norm and label cost
-            lam = self.oracle.fixed_multiplier(self.oracle.ball.norm.dual(w))[0]
+            lam = self.oracle.fixed_multiplier(norm)[0]
+        lam = max(lam, norm) if self.oracle.labels_move else lam
+        upper += self._units.lipschitz * beyond
         return Told(upper + self.oracle.ball.radius * lam, lam, entry.arrays["cut"])
 
     def question(self, w: Array, b: float) -> bytes:
@@ -91,10 +112,37 @@ class Keeper:
             sha.update(repr((ball.norm.name, ball.radius)).encode())
         return sha.digest()
 
-    def mean_loss(self, w: Array, b: float, multiplier: float) -> float:
-        """The mean loss at the price of a multiplier, which must not leave as it is."""
-        rows = self.oracle.rows
-        return self._mean_loss(self.oracle.arguments(rows.scores(w, b), rows.y), multiplier)
+    def value(self, w: Array, b: float, most: int) -> float:
+        """A closer upper bound of F where a point has been answered; one of so many scalars."""
+        told = self.answer(w, b)
+        if self._units.within(w, b)[2] > 0.0:
+            return told.upper
+        cut = float(told.cut @ np.concatenate([[1.0, told.multiplier], w, [b]]))
+        step = self._units.floor(w, b, cut, self.ledger.k / self.ledger.n_rows)
+        mean = release_scalar(
+            self.ledger,
+            "value",
+            self.question(w, b),
+            lambda: self._mean_loss(self._arguments(w, b), told.multiplier),
+            Rounding(step, up=True),
+            most,
+        )
+        return min(told.upper, mean + self.oracle.ball.radius * told.multiplier)
+
+    def constant(self, g: Array, most: int) -> float:
+        """The constant of the best minorant with a slope; `NO_BOUND` where there is none.
+
+        Whether a slope is possible is a number like any other: it is counted as well.
+        """
+
+        def best() -> float:
+            found = best_constant(self.oracle, g)
+            return NO_BOUND if found is None else found
+
+        step = CONSTANT * self._units.of_constant / self.ledger.n_rows**2
+        question = self.family + (g + 0.0).tobytes()
+        down = Rounding(step, up=False)
+        return release_scalar(self.ledger, "constant", question, best, down, most)
 
     @cached_property
     def family(self) -> bytes:
@@ -106,11 +154,10 @@ class Keeper:
         about = repr((self.oracle.loss, cost)).encode()
         return hashlib.sha256(meaning_of(self.oracle.rows) + about).digest()
 
-    def _new(self, family: bytes, question: bytes, w: Array, b: float) -> Message:
+    def _new(self, question: bytes, w: Array, b: float) -> Message:
         oracle, ledger, rows = self.oracle, self.ledger, self.oracle.rows
         k, norm = ledger.k, oracle.ball.norm.dual(w)
-        floor = floor_of(k, rows.n_rows)
-        z = oracle.arguments(rows.scores(w, b), rows.y)
+        z = self._arguments(w, b)
         sign = rows.y if oracle.is_margin else np.ones_like(z)
         slopes, lam = Slopes.fixed(oracle.loss, z, sign), oracle.fixed_multiplier(norm)[0]
         if oracle.labels_move:
@@ -118,23 +165,30 @@ class Keeper:
             price = oracle.ball.label_cost * lam
             slopes = Slopes(oracle.loss, z, sign, share, oracle.loss.slope(-z), price)
         at = np.concatenate([[1.0, lam], w, [b]])
-        best, value = self._best_old(family, at)
-        dual = fresh_dual(slopes, ledger.leverage, k, value)
-        arrays: dict[str, NDArray[Any]] = {"cut": best, "family": np.frombuffer(family, np.uint8)}
+        best, value = self._best_old(at)
+        dual = fresh_dual(slopes, ledger.leverage, self._lattice, k, value)
+        arrays: dict[str, NDArray[Any]] = {
+            "cut": best,
+            "family": np.frombuffer(self.family, np.uint8),
+        }
         if dual is not None:
             fresh = self._cut(slopes, dual, question)
             # An old cut that is nearly as good costs no rank.
-            if float(fresh @ at) > value + floor:
-                weights = slopes.weights(dual)
-                arrays |= {"cut": fresh, "weights": weights}
+            if float(fresh @ at) > value + self._units.floor(w, b, value, k / rows.n_rows):
+                arrays |= {"cut": fresh, "weights": slopes.weights(dual)}
                 value = float(fresh @ at)
         excess = self._mean_loss(z, lam) - value
-        ratio, shift = (
-            FRESH if "weights" in arrays else STALE,
+        ratio = FRESH if "weights" in arrays else STALE
+        floor, shift = (
+            self._units.floor(w, b, value, k / rows.n_rows),
             dither(ledger.secret, question, "value"),
         )
         upper = value + class_above(excess, floor, ratio, shift)
         return ledger.write(ANSWER, question, arrays | {"numbers": np.array([upper, lam])})
+
+    def _arguments(self, w: Array, b: float) -> Array:
+        rows = self.oracle.rows
+        return self.oracle.arguments(rows.scores(w, b), rows.y)
 
     def _mean_loss(self, z: Array, lam: float) -> float:
         loss, oracle = self.oracle.loss, self.oracle
@@ -146,29 +200,37 @@ class Keeper:
     def _cut(self, slopes: Slopes, dual: DualPoint, question: bytes) -> Array:
         """The cut of a dual; what of it is no linear sum of weights is rounded down."""
         oracle, rows, secret = self.oracle, self.oracle.rows, self.ledger.secret
-        step = floor_of(self.ledger.k, rows.n_rows)
+        part = self.ledger.k / rows.n_rows
+        step = part**2 * self._units.of_constant
         budget = oracle.ball.radius / oracle.ball.label_cost
         cost, mass = float(slopes.conjugate(dual).mean()), float(dual.share.mean())
-        if mass > 0.0 or not is_linear(oracle.loss):
-            cost = grid_above(cost, step, dither(secret, question, "constant"))
         if mass > 0.0:
-            told = grid_above(mass, step, dither(secret, question, "mass"))
+            told = grid_above(mass, part**2, dither(secret, question, "mass"))
             # The whole budget is a public number.
             mass = budget if mass <= budget < told else told
         weights, constant = slopes.weights(dual), -cost
         if not oracle.is_margin:
             constant -= float(weights @ rows.y) / rows.n_rows
+        constant = grid_below(constant, step, dither(secret, question, "constant"))
         slope = -oracle.ball.label_cost * mass if mass > 0.0 else 0.0
-        g, gb = rows.combine(weights / rows.n_rows)
-        return np.concatenate([[constant, slope], g, [gb]])
+        gb, *g = self._lattice.told(weights)
+        return np.array([constant, slope, *g, gb])
 
-    def _best_old(self, family: bytes, at: Array) -> tuple[Array, float]:
+    @cached_property
+    def _units(self) -> Units:
+        return Units.of(self.oracle.rows, self.oracle.loss)
+
+    @cached_property
+    def _lattice(self) -> Lattice:
+        return Lattice.of(self.oracle.rows, self.oracle.loss.lipschitz)
+
+    def _best_old(self, at: Array) -> tuple[Array, float]:
         """The highest of the cuts sent so far, 0 among them, since no loss is negative."""
         best, value = np.zeros_like(at), 0.0
         for entry in self.ledger.entries:
             if "weights" not in entry.arrays or entry.kind != ANSWER:
                 continue
-            if entry.arrays["family"].tobytes() == family:
+            if entry.arrays["family"].tobytes() == self.family:
                 here = float(entry.arrays["cut"] @ at)
                 if here > value:
                     best, value = entry.arrays["cut"], here

@@ -13,12 +13,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.privacy.lattice import Lattice
 
 # Of the squared norm of the weights, so that no loss is too small to be audited:
 DEPENDENT = 1e-10  # a smaller squared residual counts as none, and is not sent
 ROUNDING = 1e-26  # a squared residual below this is none, the sum is known already
+NEARLY = 1e-4  # weights that are known but for so much
 MARGIN = 1e-10  # kept from 1/k, for rounding
 ATTEMPTS = 12  # at holding rows
 MOST_HELD = 400  # rows
@@ -85,47 +88,56 @@ class Leverage:
         slack = 2.0 * MARGIN if exactly else 0.0
         return float(r @ r) > DEPENDENT and not self._over(r, slack).any()
 
-    def settle(self, weights: Array, low: Array, high: Array) -> Array | None:
-        r"""Weights near the given ones that may leave; None if there are none.
+    def settle(
+        self, weights: Array, low: Array, high: Array, lattice: Lattice, ease: Array
+    ) -> Array | None:
+        r"""Weights near the given ones that may leave, with a slope on the grid; None: not found.
 
         Rows B that would get too much leverage are held at what the other rows predict,
         :math:`(I-P_{BB})\nu_B=P_{BU}\nu_U`, within their bounds, so that the answer tells nothing
-        new of them.
+        new of them; when others are moved onto the grid, they follow.
         """
-        if self.admits(weights):
-            return weights
-        weights, held = weights.copy(), np.zeros(len(self.h), np.bool_)
-        most = min(len(self.h) // 3, MOST_HELD)
+        held = np.zeros(len(self.h), np.bool_)
+        r = self.residual(unit(weights))
+        if float(r @ r) <= NEARLY:
+            # All that is new will be the change onto the grid: room for all rows to take part.
+            weights = weights + lattice.room(low, high) * (0.5 * (low + high) - weights)
+        # Rows that have little leverage left are not for making slopes round.
+        ease = ease * lattice.calm * np.square(np.maximum(1.0 - self.h / self.limit, 0.0))
         for _ in range(ATTEMPTS):
-            r = self.residual(weights)
-            if float(r @ r) <= DEPENDENT * float(weights @ weights):
-                return self._known(weights - r, low, high)
+            B = np.flatnonzero(held)
+            if len(B) > min(len(self.h) // 3, MOST_HELD):
+                return None
+            follow = self._follow(B)
+            if follow is None:
+                return None
+            settled = weights.copy()
+            settled[B] = np.clip(follow @ settled, low[B], high[B])
+            response = lattice.A + follow.T @ lattice.A[B] if len(B) else lattice.A
+            moved = lattice.move(settled, low, high, np.where(held, 0.0, ease), response)
+            if moved is None:
+                return None
+            moved[B] += follow @ (moved - settled)
+            r = self.residual(unit(moved))
+            if float(r @ r) <= DEPENDENT:
+                return None
             over = self._over(r)
             if not over.any():
-                return weights
+                inside = (moved >= low) & (moved <= high)
+                return moved if inside.all() and lattice.holds(moved) else None
             held |= over
-            B = np.flatnonzero(held)
-            if len(B) > most:
-                return None
-            Q = self.basis
-            rest = Q.T @ weights - Q[B].T @ weights[B]
-            try:
-                predicted = np.linalg.solve(np.eye(len(B)) - Q[B] @ Q[B].T, Q[B] @ rest)
-            except np.linalg.LinAlgError:
-                return None
-            weights[B] = np.clip(predicted, low[B], high[B])
         return None
 
-    def _known(self, weights: Array, low: Array, high: Array) -> Array | None:
-        """Weights in the span, drawn towards the middle until they are within their bounds."""
-        middle = 0.5 * (low + high)
-        middle -= self.residual(middle)
-        room = np.minimum(middle - low, high - middle)
-        out = np.maximum(np.maximum(low - weights, weights - high), 0.0)
-        if (room <= 0.0).any():
-            return None if out.any() else weights
-        weights = weights + float((out / (out + room)).max()) * (middle - weights)
-        return weights if (weights >= low).all() and (weights <= high).all() else None
+    def _follow(self, B: NDArray[np.intp]) -> Array | None:
+        """What rows B are predicted to be by the others: (B, N), 0 at B itself."""
+        Q = self.basis
+        try:
+            part = np.linalg.solve(np.eye(len(B)) - Q[B] @ Q[B].T, Q[B])
+        except np.linalg.LinAlgError:
+            return None
+        follow = part @ Q.T
+        follow[:, B] = 0.0
+        return np.asarray(follow)
 
     def _over(self, r: Array, slack: float = 0.0) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Rows that would get too much leverage."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
+from dataclasses import dataclass
 
 # Ratio of neighbouring classes of an excess. Beside an old cut a server can ask again and again
 # nearby, and the mean of many answers would tell what the dither hides: these are coarser.
@@ -19,11 +20,6 @@ def dither(secret: bytes, question: bytes, purpose: str) -> float:
     """A number in [0, 1) that only the holder of the secret can predict."""
     digest = hmac.new(secret, purpose.encode() + b"\0" + question, hashlib.sha256).digest()
     return int.from_bytes(digest[:6], "big") / 2.0**48
-
-
-def floor_of(k: int, n_rows: int) -> float:
-    """The smallest excess that is told of, :math:`k^2/N^2`."""
-    return (k / n_rows) ** 2
 
 
 def class_above(excess: float, floor: float, ratio: float, shift: float) -> float:
@@ -42,6 +38,17 @@ def grid_above(value: float, step: float, shift: float) -> float:
 def grid_below(value: float, step: float, shift: float) -> float:
     """The value rounded down."""
     return -grid_above(-value, step, shift)
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How a number is rounded outward: the step of its grid, and which side is the safe one."""
+
+    step: float
+    up: bool
+
+    def __call__(self, value: float, shift: float) -> float:
+        return (grid_above if self.up else grid_below)(value, self.step, shift)
 
 
 def power_of_two(value: float) -> float:

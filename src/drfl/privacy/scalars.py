@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,18 +12,22 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.privacy.errors import SpentError
 from drfl.privacy.ledger import Ledger
-from drfl.privacy.rounding import dither, grid_above, grid_below
+from drfl.privacy.rounding import Rounding, dither, grid_above
 from drfl.rows import Rows
 
 SCALAR, METRIC, SUMS = "scalar", "metric", "sums"
-STEP = 100.0  # over N^2: the grid of a scalar
 METRICS = 3  # one in so many scalars may be a metric
 
 
 def release_scalar(
-    ledger: Ledger, name: str, question: bytes, value: float, most: int, *, up: bool
+    ledger: Ledger,
+    name: str,
+    question: bytes,
+    value: Callable[[], float],
+    rounding: Rounding,
+    most: int,
 ) -> float:
-    """A number rounded outward to a dithered grid of :math:`100/N^2`, counted and stored.
+    """A number rounded outward to a dithered grid, counted and stored.
 
     Parameters
     ----------
@@ -32,25 +35,36 @@ def release_scalar(
         Where it is written down before anyone hears of it.
     name, question : str, bytes
         What is told, and of what; the same question has the same answer.
-    value : float
-        The number itself, which is not stored.
+    value : callable
+        Computes the number itself, which is not stored; not called if there is nothing to tell.
+    rounding : Rounding
+        The grid.
     most : int
         How many scalars the ledger gives in all.
-    up : bool
-        Whether a larger or a smaller number is the safe side.
     """
-    rounded = partial(grid_above if up else grid_below, value, STEP / ledger.n_rows**2)
-    return _released(ledger, SCALAR, name, question, rounded, most)
+    return _released(ledger, SCALAR, name, question, lambda t: rounding(value(), t), most)
 
 
-def release_metric(ledger: Ledger, name: str, question: bytes, per_row: Array, most: int) -> float:
+def release_metric(
+    ledger: Ledger,
+    name: str,
+    question: bytes,
+    per_row: Callable[[], Array],
+    most: int,
+    largest: float = 1.0,
+) -> float:
     """The mean of a number per row, such as 'is classified rightly', as a counted scalar.
 
-    Within k/N of the truth, on a dithered grid of 2k/N, and not more than a third of the scalars:
-    otherwise a server could see where a single row changes sides between two models.
+    With c the largest that a row may add (more counts as c), within ck/N of the truth, on a
+    dithered grid of 2ck/N, and not more than a third of the scalars: otherwise a server could see
+    where a single row changes sides between two models.
     """
-    step = 2.0 * ledger.k / ledger.n_rows
-    rounded = partial(grid_above, float(np.mean(per_row)) - 0.5 * step, step)
+    step = 2.0 * largest * ledger.k / ledger.n_rows
+
+    def rounded(shift: float) -> float:
+        mean = float(np.mean(np.clip(per_row(), 0.0, largest)))
+        return grid_above(mean - 0.5 * step, step, shift)
+
     return _released(ledger, METRIC, name, question, rounded, most)
 
 

@@ -19,10 +19,12 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.losses import Loss
+from drfl.privacy.lattice import Lattice
 from drfl.privacy.leverage import Leverage
 
 WINDOW = 4  # times k: the fewest rows in a window
 WIDER = 1.25
+EASE = 1e-2  # of moving rows where a smooth loss is straight
 SHARE = 0.1  # of what there is to tell may be lost to a wide window
 
 
@@ -105,12 +107,25 @@ class Slopes:
             gain = gain - self.price * dual.share
         return float(gain.mean())
 
+    def ease(self, k: int) -> Array:
+        """How gladly the weights of rows are moved, since their cuts lose little by it."""
+        if not self.loss.kinks:
+            return np.asarray(self.loss.curvature(self.z) + EASE)
+        distance = self._distance()
+        rows = min(WINDOW * k, len(distance) // 2)
+        near = float(np.partition(distance, rows - 1)[rows - 1])
+        return np.asarray(1.0 / (1.0 + distance / max(near, 1e-150)))
+
+    def _distance(self) -> Array:
+        """From the nearest kink."""
+        kinks = self.loss.kinks or (0.0,)
+        return np.asarray(np.min([np.abs(self.z - kink) for kink in kinks], axis=0))
+
     def windows(self, k: int) -> Iterator[Array]:
         """Slopes averaged over ever wider windows."""
         if not self.loss.kinks:
             yield self.loss.slope(self.z)
-        distance = np.min([np.abs(self.z - kink) for kink in self.loss.kinks or (0.0,)], axis=0)
-        distance.sort()
+        distance = np.sort(self._distance())
         rows, last = float(min(WINDOW * k, len(distance) // 2)), 0.0
         while rows <= len(distance):
             # A power of a public number: the width itself would be one row's margin.
@@ -126,7 +141,9 @@ def averaged(loss: Loss, z: Array, delta: float) -> Array:
     return np.clip(v, *loss.slope_range)
 
 
-def fresh_dual(slopes: Slopes, leverage: Leverage, k: int, known: float) -> DualPoint | None:
+def fresh_dual(
+    slopes: Slopes, leverage: Leverage, lattice: Lattice, k: int, known: float
+) -> DualPoint | None:
     """A dual whose weights may leave, with a cut at z that is well above what is known there.
 
     The widest window that gives most of what there is to tell: narrow ones, which put more weight
@@ -138,15 +155,16 @@ def fresh_dual(slopes: Slopes, leverage: Leverage, k: int, known: float) -> Dual
     enough = exact - SHARE * (exact - known)
     windows = [DualPoint(v, slopes.share) for v in slopes.windows(k)]
     wide = [dual for dual in windows if slopes.touch(dual) >= enough]
+    ease = slopes.ease(k)
     for dual in (*reversed(wide), *windows[len(wide) :]):
         if slopes.touch(dual) <= most:
             break  # wider windows are lower still
-        settled = leverage.settle(slopes.weights(dual), low, high)
+        settled = leverage.settle(slopes.weights(dual), low, high, lattice, ease)
         if settled is None:
             continue
         found = slopes.dual(settled, dual.v)
-        touch = slopes.touch(found)
-        if touch > most and leverage.admits(slopes.weights(found)):
+        touch, weights = slopes.touch(found), slopes.weights(found)
+        if touch > most and leverage.admits(weights) and lattice.holds(weights):
             best, most = found, touch
             if touch >= enough:
                 break

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import RefusedError, Site
-from drfl.privacy import Keeper, SpentError, release_scalar
+from drfl.privacy import NO_BOUND, Keeper, SpentError
 from drfl.privacy.rounding import power_of_two
 from drfl.privacy.tilt import best_constant
 from drfl.solvers.base import Status, StatusKind
@@ -42,7 +42,6 @@ REPLY = {
     "constant": Field("float64", ("P",)),  # of the best minorants with these slopes
     "value": Field("float64", (1,), optional=True),  # an upper bound of F at x
 }
-NO_BOUND = -1e12  # instead of a constant, where no minorant has the slope
 
 PROXIMAL = (1e-2, 1e-4, 1e-7)  # multiples of the metric; one trial each
 ROUNDS = 3  # of trials
@@ -100,24 +99,18 @@ def constants(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
 
 
 def _constant(site: Site, g: NDArray[np.float64]) -> float:
+    if site.guard is not None:
+        return keeper_of(site).constant(g, site.guard.scalars)
     found = best_constant(site.oracle, g)
-    constant = NO_BOUND if found is None else found
-    if site.ledger is None or site.guard is None:
-        return constant
-    # Whether a slope is possible is a number like any other: it is counted as well.
-    question, most = keeper_of(site).family + (g + 0.0).tobytes(), site.guard.scalars
-    return release_scalar(site.ledger, "constant", question, constant, most, up=False)
+    return NO_BOUND if found is None else found
 
 
 def _value(site: Site, x: NDArray[np.float64]) -> float:
     """An upper bound of F at x, at the multiplier that was told there."""
     assert site.guard is not None
-    keeper, n = keeper_of(site), site.n_features
-    w, b = x[:n], float(x[n]) if site.dimension > n else 0.0
-    answer = keeper.answer(w, b)
-    exact, question = keeper.mean_loss(w, b, answer.multiplier), keeper.question(w, b)
-    told = release_scalar(keeper.ledger, "value", question, exact, site.guard.scalars, up=True)
-    return min(answer.upper, told + site.oracle.ball.radius * answer.multiplier)
+    n = site.n_features
+    b = float(x[n]) if site.dimension > n else 0.0
+    return keeper_of(site).value(x[:n], b, site.guard.scalars)
 
 
 # ---------------------------------------------------------------------- the server's half

@@ -1,0 +1,104 @@
+r"""Entries beside weights: a column that few rows rule tells of them whatever the weights are.
+
+An answer is :math:`\sum_i\nu_ix_{ij}`. Even if :math:`\nu` is spread over many rows, a column that
+is 0 but for one person is that person's entry. With :math:`t_{ij}=(\nu_i(x_{ij}-c_j))^2`, a column
+is *ruled* by fewer than k rows if k - 1 rows hold more than (k - 1)/k of its sum, or one row more
+than half: for all rows alike (then it is refused), and in every answer (then another is sought). A
+column of two values, such as 0 and 1, is a count: none of its cells, by class, may hold 1 to k - 1
+rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.arrays import Array
+from drfl.rows import Rows
+
+HALF = 0.5
+
+
+def require_many(rows: Rows, k: int, names: Sequence[str] | None = None) -> int:
+    """Refuse columns that fewer than k rows rule; the size of the smallest cell of a count, or 0.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data.
+    k : int
+        Of the guard.
+    names : sequence of str, optional
+        Of the columns, for the sentence.
+    """
+    X, smallest = rows.take(slice(None)), 0
+    called = [f"column {name!r}" for name in names or range(rows.n_features)]
+    labels = rows.y if set(np.unique(rows.y).tolist()) <= {-1.0, 1.0} else np.zeros(rows.n_rows)
+    for j in np.flatnonzero(ruled(np.square(X - X.mean(axis=0)), k)).tolist():
+        raise ValueError(
+            f"{called[j]} is ruled by fewer than k = {k} rows, whose entries its sums would tell: "
+            "leave it out, or bound it"
+        )
+    for j, column in enumerate(X.T):
+        cells = cells_of(column, labels)
+        if cells and min(cells) < k:
+            raise ValueError(
+                f"{called[j]} has a value that {min(cells)} rows of a class hold, fewer than "
+                f"k = {k}: leave it out, or merge its values"
+            )
+        smallest = min([smallest or rows.n_rows, *cells]) if cells else smallest
+    return smallest
+
+
+def cells_of(column: Array, labels: Array) -> list[int]:
+    """How many rows are in each cell of a column of two values, by class; empty cells left out.
+
+    Examples
+    --------
+    >>> cells_of(np.array([0.0, 1.0, 1.0, 0.0]), np.array([1.0, 1.0, 1.0, -1.0]))
+    [1, 1, 2]
+    """
+    low, high = column.min(), column.max()
+    if low == high or not ((column == low) | (column == high)).all():
+        return []
+    codes = 2 * np.searchsorted(np.unique(labels), labels) + (column == high)
+    counts = np.bincount(codes)
+    return sorted(counts[counts > 0].tolist())
+
+
+def ruled(terms: Array, k: int) -> NDArray[np.bool_]:
+    """Which columns of squared terms (N, n) fewer than k rows rule; none of those that are 0."""
+    total = terms.sum(axis=0)
+    largest = np.partition(terms, len(terms) - (k - 1), axis=0)[len(terms) - (k - 1) :]
+    few = largest.sum(axis=0) > (1.0 - 1.0 / k) * total
+    return np.asarray((few | (largest.max(axis=0) > HALF * total)) & (total > 0.0))
+
+
+class Centres:
+    """From where entries count: from their mean, and from either value of a column of two.
+
+    Parameters
+    ----------
+    A : (N, d)
+        The columns.
+    k : int
+        Of the guard.
+    """
+
+    def __init__(self, A: Array, k: int) -> None:
+        low, high = A.min(axis=0), A.max(axis=0)
+        two = ((low == A) | (high == A)).all(axis=0)
+        mean = A.mean(axis=0)
+        self._A, self._k = A, k
+        self._from = [mean, np.where(two, low, mean), np.where(two, high, mean)]
+        self._varies = low < high
+
+    def many(self, weights: Array) -> bool:
+        """Whether no column of an answer with these weights is ruled by fewer than k rows."""
+        A, square = self._A[:, self._varies], np.square(weights)[:, None]
+        return not any(
+            ruled(square * np.square(A - centre[self._varies]), self._k).any()
+            for centre in self._from
+        )
