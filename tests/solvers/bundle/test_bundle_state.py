@@ -1,0 +1,80 @@
+"""The state of a run is data: a copy of it goes on alike."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from drfl.client import Site
+from drfl.solvers.bundle import Bundle
+from drfl.solvers.bundle.session import BundleSession, let_go
+from drfl.solvers.bundle.state import Task, begin
+from kit.random_cases import random_case
+
+SEEDS = [0, 3, 7, 11]
+
+
+def _sites(case):
+    return {c.name: Site(c, case.problem) for c in case.clients()}
+
+
+def _round(session, sites):
+    messages = session.propose()
+    handlers = Bundle.handlers
+    session.absorb({name: sites[name].answer(m, handlers) for name, m in messages.items()}, {})
+
+
+def _begun(case, rounds):
+    sites = _sites(case)
+    task = Task(Bundle(), case.problem, case.names, case.n, tol=1e-9, max_rounds=30)
+    session = BundleSession(begin(task, case.names))
+    for _ in range(rounds):
+        if session.status is None:
+            _round(session, sites)
+    return session, sites
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_copy_of_the_state_goes_on_alike(seed):
+    """Nothing that matters is kept outside of it."""
+    session, sites = _begun(random_case(seed), 3)
+    other, others = BundleSession(copy.deepcopy(session.state)), copy.deepcopy(sites)
+    while session.status is None:
+        _round(session, sites)
+        _round(other, others)
+        np.testing.assert_array_equal(session.coef, other.coef)
+        assert (session.objective, session.lower_bound) == (other.objective, other.lower_bound)
+    assert session.status == other.status
+
+
+def test_the_clients_caches_are_known_to_the_server():
+    """What recall sends makes a fresh client remember the same points."""
+    session, sites = _begun(random_case(3), 4)
+    fresh = _sites(random_case(3))
+    for name, message in session.recall().items():
+        fresh[name].answer(message, Bundle.handlers)
+        mine, theirs = sites[name].memory["bundle"].seen, fresh[name].memory["bundle"].seen
+        assert mine.keys() == theirs.keys()
+        for identity, kept in mine.items():
+            np.testing.assert_array_equal(kept.x, theirs[identity].x)
+            np.testing.assert_array_equal(kept.sample, theirs[identity].sample)
+            assert (kept.groups, kept.flips, kept.curved) == (
+                theirs[identity].groups,
+                theirs[identity].flips,
+                theirs[identity].curved,
+            )
+
+
+def test_a_run_begins_again_without_who_is_lost():
+    case = next(c for c in map(random_case, range(60)) if len(c.names) > 2)
+    session, _ = _begun(case, 1)
+    state = session.state
+    state.clients.misses[0] = 99
+    rest = let_go(state)
+    assert rest.clients.names == tuple(case.names[1:])
+    assert rest.task.names == state.task.names
+    assert rest.round == state.round
+    assert not rest.begun
+    assert len(rest.asked.requests) == len(case.names) - 1
+    state.clients.misses[:] = 99  # without anybody there is nothing to go on with
+    assert let_go(state) is state
