@@ -51,7 +51,7 @@ FILES = {
     ),
     "missing": (
         lambda f: column_of(f, "b.csv", "age", lambda k, v: "" if k in (5, 9) else v),
-        ("b.csv", "'age'", "lines 7, 11", "missing = 'drop' or 'mean'"),
+        ("b.csv", "'age'", "lines 7, 11", "--missing drop or mean"),
     ),
     "missing text": (
         lambda f: column_of(f, "b.csv", "sex", lambda k, v: "NA" if k == 5 else v),
@@ -63,7 +63,7 @@ FILES = {
     ),
     "another column": (
         lambda f: replaced(f, "b.csv", "thal", "thallium"),
-        ("'thal'", "client 'a'", "client 'b'", "exclude"),
+        ("'thal' (not at 'b')", "'thallium' (not at 'a', 'c')", "--exclude thal,thallium"),
     ),
     "no target": (
         lambda f: replaced(f, "b.csv", "disease", "illness"),
@@ -224,7 +224,7 @@ def word_for_number(folder):
 @pytest.mark.parametrize(
     ("command", "spoil", "words"),
     [
-        ("predict", other_columns, ("new.csv", "no column 'chest_pain_type'")),
+        ("predict", other_columns, ("new.csv", "no columns 'chest_pain_type', 'resting_blood")),
         ("predict", other_word, ("new.csv, line 5", "'sex'", "'x'")),
         ("predict", word_for_number, ("new.csv", "'age'", "'old' in line 5")),
         ("evaluate", other_class, ("new.csv, line 5", "'disease'", "no, yes")),

@@ -16,7 +16,7 @@ from drfl.models.estimator import model_of
 from drfl.report.measure import Plan, Sample, measured
 from drfl.report.measure.sample import metrics
 
-NOTHING = Plan(bootstrap=0, noise=(), radii=False, methods=(), adversary=False)
+NOTHING = Plan(bootstrap=0, noise=(), radii=False, methods=(), adversary=False, left_out=False)
 
 
 def rows(seed=0, clients=("a", "b", "c"), n=40):
@@ -227,3 +227,37 @@ def test_every_class_has_its_adversary():
         mine = [record for record in found if record["model"] == k]
         total = sum(record["weight"] * record["worst_loss"] for record in mine)
         assert total == pytest.approx(proof.objective, rel=1e-6)
+
+
+def test_a_client_that_lies_is_told_by_what_the_others_gain_without_it(tmp_path):
+    """Its labels are turned round: its weight explains less than what it does to the others."""
+    X, y, who = rows(n=80)
+    turned = np.where(who == "c", np.where(y == "yes", "no", "yes"), y)
+    robust = drfl.DRFLClassifier(radius=0.02, mixture_radius=0.3)
+    for labels, warned in ((y, False), (turned, True)):
+        pipeline = make_pipeline(StandardScaler(), robust)
+        pipeline.fit(X, labels, drflclassifier__clients=who)
+        data = {c: Sample(X[who == c], (labels[who == c] == "yes").astype(float)) for c in "abc"}
+        found = records(model_of(pipeline), data, "left_out", left_out=True)
+        assert [record["client"] for record in found] == ["a", "b", "c"]
+        change = {r["client"]: r["without"] / r["with"] - 1.0 for r in found}
+        assert (change["c"] < -0.3) == warned
+        plan = replace(NOTHING, left_out=True)
+        page = drfl.report(pipeline, tmp_path / f"{warned}.html", X, labels, who, plan=plan)
+        text = page.read_text(encoding="utf-8")
+        assert "One client left out in turn" in text
+        assert ("Without c the model would have" in text) == warned
+        assert "Without a the model would have" not in text
+
+
+def test_a_model_without_a_client_is_the_one_fitted_to_the_others(model, data):
+    (found,) = [r for r in records(model, data, "left_out", left_out=True) if r["client"] == "b"]
+    others = {name: sample for name, sample in data.items() if name != "b"}
+    X = np.concatenate([sample.X for sample in others.values()])
+    shift, scale = model.scaling(None)
+    y = np.concatenate([2.0 * sample.y - 1.0 for sample in others.values()])
+    robust = drfl.DRFLClassifier(radius=0.1, label_cost=1.0, mixture_radius=0.3, tol=1e-7)
+    robust.fit((X - shift) / scale, y, clients=np.repeat(["a", "c"], 40))
+    margins = y * ((X - shift) / scale @ robust.coef_.ravel() + robust.intercept_.item())
+    loss = model.problem.loss.value(margins).mean()
+    assert found["without"] == pytest.approx(loss, abs=2e-2)

@@ -24,6 +24,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--noise", metavar="DEVIATIONS", help="like 0.1,0.5: also under noise")
     parser.add_argument("--repeats", type=int, default=10, help="draws of the noise (10)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise (0)")
+    parser.add_argument("--decimal", choices=[".", ","], default=".", help="decimals in the files")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
@@ -39,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     model = read_model(options.model)
     found = []
     for path in options.files:
-        rows = read_rows(model, path, target=True)
+        rows = read_rows(model, path, target=True, decimal=options.decimal)
         for level in levels:
             values = scored(model, rows, level, options.repeats, options.seed)
             found.append({"file": str(path), "rows": int(rows.keep.sum()), "noise": level} | values)

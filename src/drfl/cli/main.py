@@ -17,6 +17,7 @@ OK, BUG, USAGE, INPUT, SHORT, FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 COMMANDS = {
     "init": "write a commented settings file by looking at data files",
+    "inspect": "what is in the files of several clients, and what looks wrong",
     "train": "train a model over the files of several clients",
     "predict": "predict the rows of a file",
     "evaluate": "how good a model is on files, also under noise",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -13,7 +14,7 @@ BLOCK = 10_000
 
 EXAMPLE = """\
 example:
-  drfl predict RUN/model.json new.csv --out predictions.csv
+  drfl predict RUN/model.json new.csv --out predictions.csv --id patient
 
 A line is written for every row of the file, in order: the prediction, and for classes the score
 (positive for the second class), or a score per class; with the logistic loss also probabilities.
@@ -27,6 +28,15 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a model file, like RUN/model.json")
     parser.add_argument("file", metavar="FILE", type=Path, help="rows to predict")
     parser.add_argument("--out", metavar="CSV", type=Path, help="where to (standard output)")
+    parser.add_argument("--force", action="store_true", help="overwrite the file that is there")
+    parser.add_argument("--id", metavar="COLUMN", help="a column of the file to write beside")
+    parser.add_argument(
+        "--scale-from",
+        metavar="FILE",
+        type=Path,
+        help="for a model with scale per-client: all rows of the client",
+    )
+    parser.add_argument("--decimal", choices=[".", ","], default=".", help="decimals in the file")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,29 +45,45 @@ def run(options: argparse.Namespace) -> int:
     from drfl.files import replacing
     from drfl.models import read_model
     from drfl.models.rows import read_rows
+    from drfl.tables.encode import unseen
+    from drfl.tables.read import read_column
 
+    if options.out is not None and options.out.exists() and not options.force:
+        raise ValueError(f"{options.out} exists: choose another name, or --force to overwrite it")
     model = read_model(options.model)
-    rows = read_rows(model, options.file, target=False)
+    decimal = options.decimal
+    rows = read_rows(model, options.file, target=False, decimal=decimal)
+    by = None
+    if options.scale_from is not None:
+        by = read_rows(model, options.scale_from, target=False, decimal=decimal).X
+    scores = model.scores(rows.X, by)
     if not rows.keep.all():
         say(f"warning: {int((~rows.keep).sum())} rows lack a value and are not predicted")
+    for name, count in unseen(rows.table, model.columns).items():
+        say(f"warning: {count} rows hold a value of {name!r} that was not trained: it is 'other'")
+    beside = None if options.id is None else (options.id, read_column(options.file, options.id))
     if options.out is None:
-        _write(sys.stdout, model, rows)
+        _write(sys.stdout, model, rows.keep, scores, beside)
         return OK
     with replacing(options.out) as file:
-        _write(file, model, rows)
+        _write(file, model, rows.keep, scores, beside)
     return OK
 
 
-def _write(file: TextIO, model: Any, rows: Any) -> None:
+def _write(
+    file: TextIO, model: Any, keep: Any, scores: Any, beside: tuple[str, Sequence[str]] | None
+) -> None:
     """A line per row, in blocks: scores of all rows are small, their text is not."""
     writer = csv.writer(file, lineterminator="\n")
-    scores, start = model.scores(rows.X), 0
-    writer.writerow(heads := _heads(model, scores.shape[1]))
-    for first in range(0, len(rows.keep), BLOCK):
-        usable = rows.keep[first : first + BLOCK]
+    heads, start = _heads(model, scores.shape[1]), 0
+    writer.writerow(heads if beside is None else [beside[0], *heads])
+    for first in range(0, len(keep), BLOCK):
+        usable = keep[first : first + BLOCK]
         stop = start + int(usable.sum())
         found = zip(*_columns(model, scores[start:stop]), strict=True)
-        writer.writerows(next(found) if good else [""] * len(heads) for good in usable)
+        for k, good in enumerate(usable, start=first):
+            line = next(found) if good else [""] * len(heads)
+            writer.writerow(line if beside is None else [beside[1][k], *line])
         start = stop
 
 

@@ -29,15 +29,16 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="say nothing unless it is an error")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     group = parser.add_argument_group("settings, as in a settings file")
-    for name, field in FIELDS.items():
-        alone: dict[str, Any] = {"nargs": "?", "const": "true"} if field.default is False else {}
-        group.add_argument(
-            f"--{name.replace('_', '-')}",
-            dest=f"set_{name}",
-            metavar=name.upper(),
-            help=field.help,
-            **alone,
-        )
+    for name in FIELDS:
+        add_setting(group, name)
+
+
+def add_setting(group: Any, name: str) -> None:
+    """The option of a setting; one that is false unless it is given needs no value."""
+    field = FIELDS[name]
+    alone: dict[str, Any] = {"nargs": "?", "const": "true"} if field.default is False else {}
+    option = f"--{name.replace('_', '-')}"
+    group.add_argument(option, dest=f"set_{name}", metavar=name.upper(), help=field.help, **alone)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -102,9 +102,23 @@ class Model:
                 scale.append(deviation if deviation > 0.0 else 1.0)
         return np.array(shift), np.array(scale)
 
-    def scores(self, X: Any) -> Array:
-        """The scores of rows in the units of their file, (N, K); numbers in the target's units."""
-        shift, scale = self.scaling(X)
+    def scores(self, X: Any, scale_from: Any = None) -> Array:
+        """The scores of rows in the units of their file, (N, K); numbers in the target's units.
+
+        Parameters
+        ----------
+        X : array of shape (N, n)
+            The rows.
+        scale_from : array of shape (M, n), optional
+            Of a model whose clients scaled their rows by themselves: all rows of the client that X
+            belong to. Without them a row would have another score in every other company.
+        """
+        if self.scale == "per-client" and scale_from is None:
+            raise ValueError(
+                "every client of this model scaled its rows by itself, so a row alone has no "
+                "score: say whose rows to scale by (--scale-from FILE, or scale_from)"
+            )
+        shift, scale = self.scaling(scale_from)
         u = self.coef / scale
         scores = np.asarray(X @ u.T) + (self.intercept - u @ shift)
         if self.target.classes is None:

@@ -41,18 +41,26 @@ class FileRows:
 
 
 def read_rows(
-    model: Model, path: Path, *, target: bool, names: Mapping[str, str] | None = None
+    model: Model,
+    path: Path,
+    *,
+    target: bool,
+    names: Mapping[str, str] | None = None,
+    decimal: str = ".",
 ) -> FileRows:
     """Read the columns that a model needs, and its target if it is wanted.
 
-    ``names`` are what columns are called in the file, where that differs.
+    ``names`` are what columns are called in the file, where that differs; ``decimal`` is what
+    separates decimals in it.
     """
     columns = [column.name for column in model.columns]
     texts = [column.name for column in model.columns if not isinstance(column, Number)]
     if target and isinstance((model.target.classes or [0])[0], str):
         texts.append(model.target.name)
     only = frozenset([*columns, *([model.target.name] if target else [])])
-    table = read_table(path, Reading(frozenset(texts), only=only, names=names or {}))
+    table = read_table(
+        path, Reading(frozenset(texts), only=only, names=names or {}, decimal=decimal)
+    )
     require_columns(table, model.columns)
     keep = ~missing_rows(table, model.columns)
     if model.missing != "drop" and not keep.all():

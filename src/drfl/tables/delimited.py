@@ -60,7 +60,8 @@ class _Builder:
         self.path, self.names, self.told = path, names, told
         self.number_columns = [k for k in wanted if k not in text]
         self.text_columns = [k for k in wanted if k in text]
-        self.only_numbers = not text and len(wanted) == len(names)
+        self.comma = reading.decimal == ","
+        self.only_numbers = not text and len(wanted) == len(names) and not self.comma
         self.numbers = Growing(np.float64, len(self.number_columns))
         self.codes = Growing(np.int32, len(self.text_columns))
         self.known: list[dict[str, int]] = [{} for _ in self.text_columns]
@@ -85,6 +86,7 @@ class _Builder:
         """What was read."""
         if self.n_rows == 0:
             raise TableError(f"{self.path} has no rows: a client needs at least one")
+        self._refuse_commas()
         read = sorted([*self.number_columns, *self.text_columns])
         numbers, codes = self.numbers.finish(), self.codes.finish()
         return Table(
@@ -99,8 +101,20 @@ class _Builder:
                 for k, known in zip(self.text_columns, self.known, strict=True)
             },
             not_numbers=self.told,
+            header=tuple(self.names),
             lines=lambda rows: lines_of(self.path, separator, rows),
         )
+
+    def _refuse_commas(self) -> None:
+        """A column of text whose every value is a number with a comma is none of categories."""
+        for k, known in zip(self.text_columns, self.known, strict=True):
+            commas = [text for text in known if "," in text]
+            numbers = all(_is_number(text.replace(",", ".", 1)) for text in known)
+            if self.names[k] in self.told and commas and numbers:
+                raise TableError(
+                    f"{self.path}: column {self.names[k]!r} holds numbers with a comma, like "
+                    f"{shown(commas[0])}: say so with --decimal , or write them with a point"
+                )
 
     def _numbers(self, line: int, column: int, texts: Sequence[str]) -> Array:
         try:
@@ -117,7 +131,7 @@ class _Builder:
         if text in MISSING_TEXTS:
             return math.nan
         try:
-            value = float(text)
+            value = float(text.replace(",", ".") if self.comma else text)
         except ValueError:
             raise _NotNumbersError(column, line, text) from None
         if not math.isfinite(value):

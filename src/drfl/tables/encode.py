@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.tables.columns import OTHER, Category, Column, Number, feature_names
 from drfl.tables.errors import SHOWN, TableError, listed_lines, shown
 from drfl.tables.storage import Growing
-from drfl.tables.table import MISSING, Table
+from drfl.tables.table import MISSING, Table, folded
 
 BLOCK = 500_000
 """Numbers that are encoded together."""
@@ -75,15 +76,31 @@ def refuse_missing(table: Table, name: str, advice: str) -> None:
         )
 
 
+def unseen(table: Table, columns: Sequence[Column]) -> dict[str, int]:
+    """How many rows hold a value that a column of categories does not know, by column."""
+    found: dict[str, int] = {}
+    for column in columns:
+        if isinstance(column, Number) or column.name not in table.levels:
+            continue
+        known = {folded(level) for level in (column.reference, *column.levels)}
+        strange = [folded(value) not in known for value in table.levels[column.name]]
+        counts = np.append(strange, False)[table.text(column.name)]
+        found |= {column.name: int(counts.sum())} if counts.any() else {}
+    return found
+
+
 def require_columns(table: Table, columns: Sequence[Column]) -> None:
     """Raise if the table lacks a column, or has text where numbers are due."""
+    lacking = [column.name for column in columns if column.name not in table.columns]
+    if lacking and not table.sparse:  # entries that a sparse file does not mention are 0
+        word = "column" if len(lacking) == 1 else "columns"
+        raise TableError(
+            f"{table.path} has no {word} {listed(lacking)}, which the model needs: add "
+            f"{'it' if len(lacking) == 1 else 'them'}"
+        )
     for column in columns:
-        if column.name not in table.columns:
-            if table.sparse:
-                continue  # entries that a file does not mention are 0
-            raise TableError(
-                f"{table.path} has no column {column.name!r}, which the model needs: add it"
-            )
+        if column.name in lacking:
+            continue
         if isinstance(column, Number) and table.is_text(column.name):
             line, value = table.not_numbers.get(column.name, (0, ""))
             where = f" ({shown(value)} in line {line})" if line else ""
@@ -117,6 +134,8 @@ class _Part:
 def _places(table: Table, column: Category, rare: Collection[str]) -> NDArray[np.intp]:
     """From codes to positions among the levels; -1 is the reference, and what is missing."""
     place = {level: k for k, level in enumerate(column.levels)} | {column.reference: -1}
+    # What differs in case and blanks alone is the same: two such levels are never agreed upon.
+    alike = {folded(level): k for level, k in place.items() if level != OTHER}
     values = table.levels[column.name]
     places = np.full(len(values) + 1, -1, dtype=np.intp)  # the last is for MISSING, -1
     for code, value in enumerate(values):
@@ -124,6 +143,8 @@ def _places(table: Table, column: Category, rare: Collection[str]) -> NDArray[np
             places[code] = place[OTHER]
         elif value in place:
             places[code] = place[value]
+        elif folded(value) in alike:
+            places[code] = alike[folded(value)]
         elif column.other:
             places[code] = place[OTHER]
         else:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.tables.columns import Column, feature_names
-from drfl.tables.table import Table
+from drfl.tables.table import Table, folded
 
 MISSING = ("error", "drop", "mean")
 
@@ -74,7 +74,11 @@ def target_values(table: Table, target: Target, keep: NDArray[np.bool_] | None =
         y = (table.number(target.name) - target.shift) / target.scale
     elif table.is_text(target.name):
         known = {str(label): float(k) for k, label in enumerate(target.classes)}
-        values = [known.get(level, np.nan) for level in table.levels[target.name]]
+        alike = {folded(label): k for label, k in known.items()}
+        values = [
+            known.get(level, alike.get(folded(level), np.nan))
+            for level in table.levels[target.name]
+        ]
         y = np.array([*values, np.nan])[table.text(target.name)]
     else:
         labels = np.array([_as_number(label) for label in target.classes])

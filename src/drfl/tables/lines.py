@@ -141,6 +141,14 @@ def _undecodable(path: Path) -> int:
     return 1
 
 
+def cells_of(path: Path, separator: str) -> Iterator[list[str]]:
+    """The cells of every row after the names."""
+    with _opened(path) as file:
+        yield from (
+            row for _, row in itertools.islice(_rows(path, file, separator), 1, None) if row
+        )
+
+
 def lines_of(path: Path, separator: str, rows: Sequence[int]) -> list[int]:
     """The lines of a few rows, by reading again."""
     wanted, found = set(rows), {}

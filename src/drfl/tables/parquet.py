@@ -57,6 +57,7 @@ def read_parquet(path: Path, reading: Reading) -> Table:
         codes=codes.finish().reshape(n_rows, -1),
         levels={name: list(values) for name, values in zip(text, known, strict=True)},
         not_numbers={},
+        header=tuple(file.schema_arrow.names),
         lines=lambda rows: [row + 1 for row in rows],
     )
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from drfl._registry import listed
 from drfl.tables.delimited import read_delimited
 from drfl.tables.errors import TableError
 from drfl.tables.libsvm import read_libsvm
+from drfl.tables.lines import cells_of, read_head
 from drfl.tables.parquet import read_parquet
 from drfl.tables.reading import Reading
 from drfl.tables.table import Table
@@ -25,6 +27,24 @@ FORMATS: dict[str, Callable[[Path, Reading], Table]] = {
 """Readers by the ending of a file's name."""
 
 __all__ = ["FORMATS", "Reading", "read_table"]
+
+
+def read_column(path: str | Path, name: str) -> list[str]:
+    """The texts of one column as they are in the file, a row each: an id, not a category."""
+    path = Path(path)
+    if path.suffix.lower() in (".parquet", ".pq"):
+        from pyarrow import parquet
+
+        if name not in parquet.ParquetFile(path).schema_arrow.names:
+            raise TableError(f"{path} has no column {name!r}: check the name")
+        return [str(v) for v in parquet.read_table(path, columns=[name]).column(0).to_pylist()]
+    if FORMATS.get(path.suffix.lower()) is not read_delimited:
+        raise TableError(f"{path} has no columns with names: leave the id out")
+    names, separator = read_head(path)
+    if name not in names:
+        raise TableError(f"{path} has no column {name!r}: it has {listed(names)}")
+    at = names.index(name)
+    return [row[at].strip() for row in cells_of(path, separator)]
 
 
 def read_table(path: str | Path, reading: Reading = Reading()) -> Table:  # noqa: B008  (frozen)

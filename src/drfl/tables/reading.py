@@ -29,12 +29,15 @@ class Reading:
         Columns that are read, those that exist; None: all.
     names : mapping of str to str
         What columns are called in the file, where that differs.
+    decimal : {".", ","}
+        What separates the decimals of a number.
     """
 
     text: frozenset[str] = frozenset()
     leave: frozenset[str] = frozenset()
     only: frozenset[str] | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+    decimal: str = "."
 
     def wanted(self, name: str) -> bool:
         """Whether a column is read."""
@@ -43,9 +46,8 @@ class Reading:
     def in_file(self) -> Reading:
         """The same in the names of the file."""
         text, leave = (frozenset(map(self._own, names)) for names in (self.text, self.leave))
-        return Reading(
-            text, leave, None if self.only is None else frozenset(map(self._own, self.only))
-        )
+        only = None if self.only is None else frozenset(map(self._own, self.only))
+        return Reading(text, leave, only, decimal=self.decimal)
 
     def _own(self, name: str) -> str:
         return self.names.get(name, name)

@@ -19,6 +19,17 @@ MISSING = -1
 """The code of a missing text; a missing number is NaN."""
 
 
+def folded(label: str) -> str:
+    """A label without what does not matter in it.
+
+    Examples
+    --------
+    >>> folded("  Not  Known ")
+    'not known'
+    """
+    return " ".join(label.casefold().split())
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """The rows of a file, in memory or in a temporary file that is mapped into it.
@@ -43,6 +54,8 @@ class Table:
         Line and value by which a column of text was told from one of numbers.
     label : array of shape (N,), optional
         The labels of a file that keeps them apart (LIBSVM).
+    header : tuple of str
+        The names of all columns of the file, also of those that were not read.
     lines : callable
         From positions of rows to their lines in the file; slow, for error messages.
     """
@@ -57,6 +70,7 @@ class Table:
     not_numbers: dict[str, tuple[int, str]]
     lines: Callable[[Sequence[int]], list[int]] = field(repr=False)
     label: Array | None = None
+    header: tuple[str, ...] = ()
 
     @property
     def sparse(self) -> bool:
@@ -84,6 +98,16 @@ class Table:
             return np.asarray(self.text(name) == MISSING)
         return np.isnan(self.number(name))
 
+    def merged_labels(self) -> Table:
+        """The same with texts that differ in case and blanks alone made one, in lower case."""
+        levels, codes = {}, np.array(self.codes)
+        for k, (name, values) in enumerate(self.levels.items()):
+            known: dict[str, int] = {}
+            places = np.array([known.setdefault(folded(v), len(known)) for v in values] + [MISSING])
+            codes[:, k] = places[self.codes[:, k]]
+            levels[name] = list(known)
+        return replace(self, codes=codes, levels=levels)
+
     def renamed(self, names: Mapping[str, str]) -> Table:
         """The same with other names: from new ones to those of the file."""
         if not names:
@@ -101,6 +125,7 @@ class Table:
         return replace(
             self,
             columns=columns,
+            header=tuple(new.get(name, name) for name in self.header),
             number_names=tuple(new.get(name, name) for name in self.number_names),
             levels={new.get(name, name): levels for name, levels in self.levels.items()},
             not_numbers={new.get(name, name): why for name, why in self.not_numbers.items()},

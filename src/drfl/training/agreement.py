@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from drfl.tables import OTHER, Category, Column, Number
 from drfl.tables.encoding import Encoding, Label, Target
 from drfl.tables.moments import Moments, added
 from drfl.tables.reading import LEVELS
+from drfl.tables.table import folded
 from drfl.training.data_request import DataReply, DataRequest
+from drfl.training.table_one import TableOne, table_one
 from drfl.wire import Message
 
 
@@ -32,6 +35,8 @@ class Agreement(Encoding):
         k of the guard of every client; 0: it has none.
     warnings : tuple of str
         Sentences that a user should read before the training.
+    table : TableOne
+        What the clients' columns look like.
     bytes_up, bytes_down : dict of str to int
         What the round has cost.
     """
@@ -41,12 +46,14 @@ class Agreement(Encoding):
     class_counts: dict[str, list[int]]
     guards: dict[str, int]
     warnings: tuple[str, ...]
+    table: TableOne
     bytes_up: dict[str, int]
     bytes_down: dict[str, int]
 
     def describe(self) -> list[str]:
         """What was found, line by line."""
         lines = [self._first_line(), *self._client_lines(), *self._column_lines()]
+        lines += ["", *self.table.lines(), ""]
         lines += [f"scaling: {SCALINGS[self.scale]}", *self._scale_lines()]
         if self.target.classes is None and self.scale != "none":
             t = self.target
@@ -125,6 +132,9 @@ def preflight(request: DataRequest, names: Sequence[str], channel: Channel) -> A
     message = Message("preflight", 0, {"request": request.to_bytes()})
     replies = channel(dict.fromkeys(names, message))
     answers = {name: DataReply.read(replies[name]) for name in names}
+    _refuse_typos(request, answers)
+    _refuse_variants(request, answers)
+    table = table_one(request.target, answers)
     columns, warnings = _columns(request, answers)
     target = _target(request, answers)
     counts = {name: _class_counts(target, answer) for name, answer in answers.items()}
@@ -142,7 +152,8 @@ def preflight(request: DataRequest, names: Sequence[str], channel: Channel) -> A
         dropped={name: answer.facts["dropped"] for name, answer in answers.items()},
         class_counts=counts if target.classes else {},
         guards={name: answer.facts["guard"] for name, answer in answers.items()},
-        warnings=tuple(warnings),
+        warnings=(*warnings, *table.warnings),
+        table=table,
         bytes_up={name: replies[name].nbytes for name in names},
         bytes_down=dict.fromkeys(names, message.nbytes),
     )
@@ -178,19 +189,54 @@ def _widest(answers: Mapping[str, DataReply]) -> list[str]:
 
 
 def _common(answers: Mapping[str, DataReply]) -> list[str]:
-    (first, answer), *others = answers.items()
-    columns: list[str] = answer.facts["columns"]
-    for name, other in others:
-        theirs = other.facts["columns"]
-        for has, lacks, column in (
-            *((first, name, c) for c in columns if c not in theirs),
-            *((name, first, c) for c in theirs if c not in columns),
-        ):
-            raise ValueError(
-                f"client {has!r} has a column {column!r}, but client {lacks!r} has none: rename "
-                f"or add it, or leave it out with exclude = [{column!r}]"
-            )
-    return columns
+    known = dict.fromkeys(c for answer in answers.values() for c in answer.facts["columns"])
+    lacking = {
+        column: [name for name, answer in answers.items() if column not in answer.facts["columns"]]
+        for column in known
+    }
+    lacking = {column: clients for column, clients in lacking.items() if clients}
+    if lacking:
+        said = [f"{column!r} (not at {listed(clients)})" for column, clients in lacking.items()]
+        word = "column" if len(said) == 1 else "columns"
+        raise ValueError(
+            f"not all clients have the {word} {', '.join(said)}: rename or add, or leave out with "
+            f"--exclude {','.join(lacking)}"
+        )
+    return list(known)
+
+
+def _refuse_typos(request: DataRequest, answers: Mapping[str, DataReply]) -> None:
+    """A column that the request names and no client has."""
+    nowhere = set.intersection(*(set(answer.facts["unknown"]) for answer in answers.values()))
+    known = list(dict.fromkeys(c for answer in answers.values() for c in answer.facts["columns"]))
+    for option in ("exclude", "categorical", "support"):
+        for name in getattr(request, option):
+            if name in nowhere:
+                folded = {other.casefold(): other for other in known}
+                near = get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+                hint = f"did you mean {folded[near[0]]!r}? " if near else ""
+                raise ValueError(
+                    f"--{option} {name}: no client has a column {name!r}: {hint}they have "
+                    f"{listed(known)}"
+                )
+
+
+def _refuse_variants(request: DataRequest, answers: Mapping[str, DataReply]) -> None:
+    """Labels that differ in case or blanks alone are one label spelt in two ways."""
+    if request.merge_labels:
+        return
+    spelt: dict[str, dict[str, str]] = {}
+    for client, answer in answers.items():
+        told = answer.facts["target"]
+        labels = [(request.target, v) for v, _ in told["values"] or () if isinstance(v, str)]
+        labels += [(c, v) for c, told in answer.facts["texts"].items() for v in told["values"]]
+        for column, label in labels:
+            first = spelt.setdefault(column, {}).setdefault(folded(label), label)
+            if first != label:
+                raise ValueError(
+                    f"column {column!r} holds {first!r} and, at client {client!r}, {label!r}: if "
+                    "they are the same, set --merge-labels, or write them in one way"
+                )
 
 
 def _numbers(
@@ -205,7 +251,7 @@ def _numbers(
             other = next(c for c in answers if c not in text)
             raise ValueError(
                 f"column {name!r} holds numbers at client {other!r} but text at {text[0]!r}: "
-                f"correct it, or set categorical = [{name!r}]"
+                f"correct it, or set --categorical {name}"
             )
     total = added([_aligned(answer, numeric) for answer in answers.values()])
     found = {}
@@ -246,7 +292,7 @@ def _category(name: str, answers: Mapping[str, DataReply]) -> Category | None:
     if len(totals) > LEVELS:
         raise ValueError(
             f"column {name!r} has {len(totals)} different values over all clients, more than "
-            f"{LEVELS}: leave it out with exclude = [{name!r}]"
+            f"{LEVELS}: leave it out with --exclude {name}"
         )
     order = sorted(totals, key=lambda value: (-totals[value], value))
     levels = [*sorted(order[1:]), *([OTHER] if other else [])]

@@ -21,6 +21,7 @@ from drfl.tables.errors import shown
 from drfl.tables.moments import Moments, moments_of
 from drfl.tables.reading import LEVELS
 from drfl.training.data_request import DataRequest
+from drfl.training.suspicion import NOTHING, hints
 
 FARTHEST = 10.0
 """With a guard, how far the agreed units may be from a client's own."""
@@ -66,7 +67,9 @@ class ClientFile:
     ) -> None:
         text, leave = frozenset(request.categorical), frozenset(request.exclude)
         only = None if allowed is None else allowed | {request.target}
-        table = read_table(path, Reading(text, leave, only, names or {}))
+        reading = Reading(text, leave, only, names or {}, request.decimal)
+        table = read_table(path, reading)
+        table = table.merged_labels() if request.merge_labels else table
         self.table, self.request, self.k = table, request, k
         if request.target not in table.columns:
             raise TableError(
@@ -98,7 +101,18 @@ class ClientFile:
             "numbers": self.numbers,
             "texts": {name: self._levels(name) for name in self.names if table.is_text(name)},
             "target": self._target_facts(),
+            "unknown": self._unknown(),
+            "hints": NOTHING
+            if self.k
+            else hints(table, self.names, self.request.target, self.keep),
         }
+
+    def _unknown(self) -> list[str]:
+        """Names in the request that the file does not have."""
+        request = self.request
+        named = dict.fromkeys([*request.exclude, *request.categorical, *request.support])
+        known = {*self.table.header, *self.table.columns}
+        return [] if self.table.sparse else [name for name in named if name not in known]
 
     def rare(self) -> dict[str, set[str]]:
         """Values of every column of text that are not named to anybody."""
@@ -238,10 +252,10 @@ class ClientFile:
         refuse_missing(table, request.target, "a row needs a target; correct it, or drop such rows")
         for name in self.names if not table.sparse else []:
             if request.missing == "error":
-                advice = "fill it, or set missing = 'drop' or 'mean'"
+                advice = "fill it, or set --missing drop or mean"
                 refuse_missing(table, name, advice)
             elif table.is_text(name):
-                refuse_missing(table, name, "text has no mean; fill it, or set missing = 'drop'")
+                refuse_missing(table, name, "text has no mean; fill it, or set --missing drop")
         return None
 
     def _check_support(self) -> None:
@@ -276,7 +290,7 @@ class ClientFile:
             hint = f" (line {line} holds {shown(value)}, no number)" if line else ""
             raise TableError(
                 f"{self.table.path}: column {name!r} is text{hint} with more than {LEVELS} "
-                f"different values: leave it out with exclude = [{name!r}], or correct it"
+                f"different values: leave it out with --exclude {name}, or correct it"
             )
         codes = self.table.text(name)
         codes = codes if self.keep is None else codes[self.keep]

@@ -36,6 +36,10 @@ class DataRequest:
         Columns that are categories even if they look like numbers; columns that are left out.
     support : mapping of str to (float, float)
         Between which bounds columns can be, in the units of the files.
+    decimal : {".", ","}
+        What separates the decimals of a number in files of text.
+    merge_labels : bool
+        Whether texts that differ in case and blanks alone are the same.
     """
 
     target: str
@@ -45,10 +49,14 @@ class DataRequest:
     categorical: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     support: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    decimal: str = "."
+    merge_labels: bool = False
 
     def __post_init__(self) -> None:
         for name, known in (("task", TASKS), ("missing", MISSING), ("scale", SCALES)):
             lookup(name, getattr(self, name), dict.fromkeys(known))
+        if self.decimal not in (".", ",") or not isinstance(self.merge_labels, bool):
+            raise ValueError("decimal must be . or , and merge_labels true or false")
         if self.target in self.exclude:
             raise ValueError(f"{self.target!r} is the target and cannot be left out")
         if self.support and self.scale == "per-client":
@@ -113,7 +121,8 @@ class DataReply:
         ``rows``, ``dropped``, ``guard`` (its k, or 0), ``sparse``, ``columns`` (names), ``numbers``
         (those of numbers), ``texts`` (the others, with ``values`` and their counts, and whether
         there are ``other`` ones), ``target`` (its ``kind``, ``values`` with counts or None,
-        ``moments`` of numbers).
+        ``moments`` of numbers), ``unknown`` (names in the request that the file does not have),
+        ``hints`` (what looks wrong, see `drfl.training.suspicion`).
     moments : Moments
         Of the columns of numbers, in their order.
     """
@@ -149,10 +158,23 @@ def _sound(facts: Any) -> bool:
         and all(_levels(told) for told in texts.values())
         and sorted([*facts["numbers"], *texts]) == sorted(names)
         and _target(facts["target"])
+        and _names(facts["unknown"])
+        and _hints(facts["hints"])
     )
 
 
-FACTS = {"rows", "dropped", "sparse", "columns", "numbers", "texts", "target", "guard"}
+FACTS = {
+    "rows",
+    "dropped",
+    "sparse",
+    "columns",
+    "numbers",
+    "texts",
+    "target",
+    "guard",
+    "unknown",
+    "hints",
+}
 
 
 def _levels(told: Any) -> bool:
@@ -174,6 +196,24 @@ def _target(told: Any) -> bool:
     sums = told["moments"]
     few = told["values"] is None or _pairs(told["values"], float)
     return few and isinstance(sums, list) and len(sums) == 3 and all(map(_number, sums))
+
+
+def _hints(told: Any) -> bool:
+    return (
+        isinstance(told, dict)
+        and set(told) == {"codes", "far", "ids", "perfect"}
+        and isinstance(told["codes"], dict)
+        and all(
+            isinstance(codes, list)
+            and all(isinstance(p, list) and len(p) == 2 and _number(p[0]) for p in codes)
+            and all(_whole(p[1]) for p in codes)
+            for codes in told["codes"].values()
+        )
+        and isinstance(told["far"], dict)
+        and all(_whole(power) for power in told["far"].values())
+        and _names(told["ids"])
+        and _names(told["perfect"])
+    )
 
 
 def _pairs(values: Any, kind: type) -> bool:

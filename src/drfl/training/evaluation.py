@@ -110,12 +110,15 @@ def scored(model: Model, rows: FileRows, level: float, repeats: int, seed: int) 
     if model.target.classes is None:
         y = model.target.shift + model.target.scale * y
     if level == 0.0:
-        return measured(model, model.scores(rows.X), y)
+        return measured(model, model.scores(rows.X, rows.X), y)
     rng = np.random.default_rng(seed)
-    draws = [
-        measured(model, model.scores(noisy(model, rows.X, level, rng)), y) for _ in range(repeats)
-    ]
+    draws = [measured(model, _noisy_scores(model, rows.X, level, rng), y) for _ in range(repeats)]
     return {name: float(np.mean([draw[name] for draw in draws])) for name in draws[0]}
+
+
+def _noisy_scores(model: Model, X: Any, level: float, rng: np.random.Generator) -> Array:
+    noisy_rows = noisy(model, X, level, rng)
+    return model.scores(noisy_rows, noisy_rows)
 
 
 def noisy(model: Model, X: Any, level: float, rng: np.random.Generator) -> Any:

@@ -37,7 +37,7 @@ class RunFolder:
         self.path = path
         self.config, self.model = path / "config.toml", path / "model.json"
         self.records, self.checkpoint = path / "records.jsonl", checkpoint or path / "checkpoint"
-        self.ledgers = path / "ledger"
+        self.ledgers, self.table = path / "ledger", path / "table-1.txt"
 
     @classmethod
     def new(cls, out: str | None, name: str = "") -> RunFolder:
@@ -68,10 +68,14 @@ class RunFolder:
         for folder in (self.path, self.checkpoint):
             folder.mkdir(parents=True, exist_ok=True)
         known = {self.config, self.model, self.records, self.checkpoint, self.ledgers}
-        known |= {self.path / "report.html"}
+        known |= {self.table, self.path / "report.html"}
         if set(self.path.iterdir()) <= known:
             self.path.chmod(FOLDER)
         self.checkpoint.chmod(FOLDER)
+
+    def write_table(self, lines: Sequence[str]) -> None:
+        """Write Table 1 down."""
+        write_text(self.table, "\n".join(lines) + "\n", mode=PRIVATE)
 
     def cuts(self, k: int) -> Path:
         """The answers of every round of the k-th linear model: where a resumed run begins."""
@@ -190,6 +194,7 @@ def preflight_facts(agreement: Agreement) -> dict[str, Any]:
         "dropped": agreement.dropped,
         "class_counts": agreement.class_counts,
         "warnings": list(agreement.warnings),
+        "table": agreement.table.facts(),
         "bytes_up": agreement.bytes_up,
         "bytes_down": agreement.bytes_down,
     }

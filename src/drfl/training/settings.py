@@ -22,6 +22,10 @@ FIELDS: dict[str, Field] = {
     "missing": Field("error", read.one_of(*MISSING), f"missing values: {', '.join(MISSING)}"),
     "scale": Field("federated", read.one_of(*SCALES), f"of numbers: {', '.join(SCALES)}"),
     "categorical": Field((), read.texts, "columns of numbers that are categories"),
+    "decimal": Field(".", read.one_of(".", ","), "what separates decimals in the files: . or ,"),
+    "merge_labels": Field(
+        False, read.flag, "texts that differ in case and blanks alone are one: true, false"
+    ),
     "exclude": Field((), read.texts, "columns that are left out"),
     "support": Field({}, read.bounds, "bounds of columns in the files' units: AGE=0:120,..."),
     "loss": Field("auto", read.text, "hinge for classes and huber for numbers, or see `drfl list`"),

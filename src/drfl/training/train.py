@@ -104,6 +104,7 @@ def train(
     if fresh:
         folder.create(settings)
         folder.check_identity(settings)
+        folder.write_table(training.agreement.table.lines())
     training.records.open(folder.records)
     if settings["select"]:
         from drfl.training.radius_choice import chosen_radius  # and with it scikit-learn

@@ -10,7 +10,7 @@ import numpy as np
 
 from drfl.models import Model
 from drfl.report.measure.adversary import adversary
-from drfl.report.measure.refits import METHODS, bootstrap, comparisons, noises, radii
+from drfl.report.measure.refits import METHODS, bootstrap, comparisons, left_out, noises, radii
 from drfl.report.measure.sample import Sample
 
 Json = dict[str, Any]
@@ -35,6 +35,8 @@ class Plan:
         What is trained beside, of "local", "pooled", "erm", "afl", "drfa" and "wafl".
     adversary : bool
         Whether the adversary's choice is shown.
+    left_out : bool
+        Whether a model is fitted without each client in turn.
     rows : int
         How many rows of every client are shown one by one. The page then holds single rows, and
         must stay where the data lie.
@@ -48,6 +50,7 @@ class Plan:
     radii: bool = True
     methods: Sequence[str] = METHODS
     adversary: bool = True
+    left_out: bool = True
     rows: int = 0
     seed: int = 0
 
@@ -70,6 +73,7 @@ class Plan:
             radii=self.radii and "radius" not in kinds,
             methods=[method for method in self.methods if method not in methods],
             adversary=self.adversary and "adversary" not in kinds,
+            left_out=self.left_out and "left_out" not in kinds,
         )
 
 
@@ -97,6 +101,8 @@ def measured(model: Model, data: Mapping[str, Sample], plan: Plan) -> Iterator[J
     if plan.radii:
         level = max(plan.noise, default=0.0)
         yield from radii(model, data, level, plan.draws, plan.seed)
+    if plan.left_out:
+        yield from left_out(model, data)
     yield from comparisons(model, data, plan.methods)
     if plan.bootstrap:
         yield from bootstrap(model, data, plan.bootstrap, np.random.default_rng(plan.seed))

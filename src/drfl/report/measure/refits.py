@@ -15,7 +15,7 @@ from drfl.mixture import Mixture
 from drfl.models import Model
 from drfl.named_problems import NAMED_PROBLEMS, restated
 from drfl.problem import Problem
-from drfl.report.measure.sample import Fit, Sample, metrics, refit
+from drfl.report.measure.sample import Fit, Sample, clients_of, metrics, refit
 from drfl.tables import Number
 
 Json = dict[str, Any]
@@ -55,6 +55,49 @@ def comparisons(model: Model, data: Mapping[str, Sample], methods: Sequence[str]
         scores = {n: metrics(model, fits[n].coef, fits[n].intercept, s) for n, s in data.items()}
         gap = max(result.gap for fit in fits.values() for result in fit.results)
         yield {"kind": "comparison", "method": method, "clients": scores, "gap": gap}
+
+
+def left_out(model: Model, data: Mapping[str, Sample]) -> Iterator[Json]:
+    """What every client does to the others: their losses with it and without it.
+
+    The losses are means over the other clients, of their rows as they are. With weight q of a
+    client, a model that gives it up entirely cannot have less than about (1 - q) of them where the
+    clients speak of the same thing: a larger change is not explained by the weight.
+    """
+    if len(data) < 3:
+        return
+    for name in data:
+        others = {other: sample for other, sample in data.items() if other != name}
+        fit = refit(model, _without(model.problem, list(data), name), others)
+        yield {
+            "kind": "left_out",
+            "client": name,
+            "weight": max(part.weights[0] for part in model.clients if part.name == name),
+            "with": _mean_loss(model, model.coef, model.intercept, others),
+            "without": _mean_loss(model, fit.coef, fit.intercept, others),
+        }
+
+
+def _without(problem: Problem, names: Sequence[str], name: str) -> Problem:
+    center = problem.mixture.center
+    if not isinstance(center, str):
+        kept = [q for q, other in zip(center, names, strict=True) if other != name]
+        center = [q / sum(kept) for q in kept] if sum(kept) > 0.0 else "uniform"
+    ball = problem.ball
+    if not isinstance(ball, Ball):
+        ball = {other: each for other, each in ball.items() if other != name}
+    return replace(problem, ball=ball, mixture=replace(problem.mixture, center=center))
+
+
+def _mean_loss(model: Model, coef: Array, intercept: Array, data: Mapping[str, Sample]) -> float:
+    losses = []
+    for k in range(len(coef)):
+        for client in clients_of(model, k, data):
+            z = client.rows.scores(coef[k], float(intercept[k]))
+            margin = model.problem.loss.task == "classification"
+            arguments = client.rows.y * z if margin else z - client.rows.y
+            losses.append(client.rows.mean(model.problem.loss.value(arguments)))
+    return float(np.mean(losses))
 
 
 def with_radii(problem: Problem, factor: float) -> Problem:

@@ -16,11 +16,13 @@ from drfl.report.questions import (
     radius,
     repeat,
     rows,
+    table_one,
 )
 from drfl.report.suppression import Groups
 
 QUESTIONS: tuple[Callable[[Evidence, Groups], Section | None], ...] = (
     proof.section,
+    table_one.section,
     clients.section,
     coefficients.section,
     protection.section,

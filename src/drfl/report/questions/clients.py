@@ -9,6 +9,8 @@ from drfl.report.questions.proof import model_name
 from drfl.report.suppression import FEW, SMALLEST, Groups
 
 QUESTION = "Whom does it serve?"
+LITTLE = 0.1
+"""A smaller change of losses is never warned of."""
 HERE = "Without rounds and kB: solved where all rows are at hand, nothing was sent."
 JUDGED = "Judged on the clients' own rows, those of the training: new rows may fare worse."
 
@@ -24,7 +26,7 @@ def section(evidence: Evidence, groups: Groups) -> Section:
     blocks += _bars(evidence, groups, scores, kinds)
     if kinds:
         blocks += [Text(JUDGED, "note"), *_methods(evidence, groups, kinds[0])]
-    blocks += _demo(evidence)
+    blocks += [*_left_out(evidence, groups), *_demo(evidence)]
     return Section("clients", QUESTION, _answer(scores, kinds, groups), blocks)
 
 
@@ -142,6 +144,30 @@ def _methods(evidence: Evidence, groups: Groups, kind: str) -> list[Block]:
         Marks(f"{title(kind)} by method", kind, marks, zero=False, note=note),
         Table(f"Methods, each trained on the same rows. {HERE}", head, rows),
     ]
+
+
+def _left_out(evidence: Evidence, groups: Groups) -> list[Block]:
+    """What the others would have without each client."""
+    found = [record for record in evidence.of("left_out") if not groups.small]
+    rows, warnings = [], []
+    for record in found:
+        weight, before, after = (number(record.get(k)) for k in ("weight", "with", "without"))
+        if weight is None or before is None or after is None or before <= 0.0:
+            continue
+        client, change = name(record.get("client")), (after - before) / before
+        rows.append([client, share(weight), plain(before), plain(after), f"{change:+.1%}"])
+        if abs(change) > max(weight, LITTLE):
+            warnings.append(
+                f"Without {client} the model would have {share(abs(change))} "
+                f"{'less' if change < 0 else 'more'} loss at the others, while its weight is "
+                f"{share(weight)}: its rows say something else than theirs, or are wrong. Look at "
+                "them before you use the model."
+            )
+    if not rows:
+        return []
+    head = ["without", "its worst weight", "loss of the others with it", "without it", "change"]
+    caption = "One client left out in turn; mean losses of the other clients' rows."
+    return [*(Text(text, "warning") for text in warnings), Table(caption, head, rows)]
 
 
 def _demo(evidence: Evidence) -> list[Block]:
