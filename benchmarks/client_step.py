@@ -34,7 +34,7 @@ from drfl.reference.programs import client_program
 from drfl.solvers.admm import AdLpmm
 from drfl.solvers.admm.ad_lpmm import AdLpmmSession
 from drfl.solvers.admm.client_step import ClientStep
-from drfl.solvers.admm.exchange import State
+from drfl.solvers.admm.multipliers import State
 
 CLIENTS, C = 5, 0.1
 Point = tuple[np.ndarray, float]

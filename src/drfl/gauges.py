@@ -52,6 +52,10 @@ class Gauge(ABC):
     def rows(self) -> EpigraphRows | None:
         """The epigraph gauge(x) <= t by linear rows; None: tangents have to approximate it."""
 
+    def extra(self, x: Array) -> Array:
+        """The rows' further variables at x, with which they hold at t = value(x); often none."""
+        return x[:0]
+
     @abstractmethod
     def curvature(self, x: Array, price: float = 1.0) -> Array | None:
         """``price`` times the second derivative (n, n) at x; None where there is none to speak of.
@@ -81,6 +85,9 @@ class DualNorm(Gauge):
 
     def rows(self) -> EpigraphRows | None:
         return self.norm.dual_rows(self.n)
+
+    def extra(self, x: Array) -> Array:
+        return self.norm.dual_extra(x[: self.n])
 
     def curvature(self, x: Array, price: float = 1.0) -> Array | None:
         return self.norm.dual_curvature(x[: self.n], price)

@@ -68,6 +68,10 @@ class Norm(ABC):
         r"""The constraint :math:`\|w\|_*\le t` on R^n; None if it is not made of linear rows."""
         return None
 
+    def dual_extra(self, w: Array) -> Array:
+        """The further variables of these rows at w, so that they hold with t the dual norm."""
+        return w[:0]
+
     def dual_curvature(self, w: Array, price: float = 1.0) -> Array | None:
         r"""``price`` times the second derivative of :math:`\|w\|_*`; None: there is none."""
         return None
@@ -169,6 +173,9 @@ class LInf(Norm):
         )
         t = Entries(np.array([2 * n]), np.array([0]), np.array([-1.0]))
         return EpigraphRows(2 * n + 1, n, _both_signs(n), e, t)
+
+    def dual_extra(self, w: Array) -> Array:
+        return np.abs(w)
 
 
 def _both_signs(n: int) -> Entries:

@@ -18,7 +18,7 @@ from drfl import checks
 from drfl.client import Handler
 from drfl.problem import Problem
 from drfl.solvers.admm.client import HANDLERS
-from drfl.solvers.admm.exchange import Penalty
+from drfl.solvers.admm.multipliers import Penalty
 from drfl.solvers.admm.operators import (
     printed_constants,
     tight_constants,

@@ -13,15 +13,8 @@ from drfl.arrays import Array
 from drfl.client import Checked, Handler, Site
 from drfl.rows import Rows
 from drfl.solvers.admm.client_step import ClientStep, Projection
-from drfl.solvers.admm.exchange import (
-    KIND,
-    RECALL,
-    RECALL_KIND,
-    REPLY,
-    REQUEST,
-    Penalty,
-    State,
-)
+from drfl.solvers.admm.messages import KIND, RECALL, RECALL_KIND, REPLY, REQUEST
+from drfl.solvers.admm.multipliers import Penalty, State
 from drfl.solvers.bundle.client import answer as evaluate
 from drfl.solvers.bundle.messages import KIND as CUTS
 from drfl.solvers.bundle.messages import Request

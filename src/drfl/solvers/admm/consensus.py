@@ -30,7 +30,7 @@ from drfl.arrays import Array
 from drfl.client import Handler
 from drfl.problem import Problem
 from drfl.solvers.admm.client import HANDLERS
-from drfl.solvers.admm.exchange import Penalty
+from drfl.solvers.admm.multipliers import Penalty
 from drfl.solvers.admm.operators import update_w
 from drfl.solvers.admm.session import AdmmSession, Rounds
 from drfl.solvers.base import Session, Solver

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from drfl.arrays import Array
+from drfl.gauges import DualNorm
+from drfl.norms import EpigraphRows
 from drfl.solvers.admm.epigraph import Frame, Touch
 from drfl.worst_case.whole_space import WholeSpaceOracle, flip_gain
 
@@ -14,45 +16,39 @@ class WholeSpaceFrame(Frame):
 
     :math:`u=\sum_ip_i\max\{L(m_i),L(-m_i)-\kappa\lambda\}`; where labels do not move it is the
     mean loss and :math:`\rho` contains the Lipschitz constant. Extra variables: :math:`\lambda`
-    (none if the radius is 0 or it is shared), and for the ground norm linf the absolute values
-    of w. A shared :math:`\lambda` has no price here: :math:`\rho=0`.
+    (none if the radius is 0 or it is shared), and those of the gauge's rows. A shared
+    :math:`\lambda` has no price here: :math:`\rho=0`.
     """
 
     oracle: WholeSpaceOracle
 
     def __init__(self, oracle: WholeSpaceOracle, dimension: int, *, shared: bool = False) -> None:
-        n, ball = oracle.rows.n_features, oracle.ball
+        ball, self.gauge = oracle.ball, DualNorm(oracle.ball.norm, oracle.rows.n_features)
         self.priced = shared or ball.radius > 0.0
-        self.summed = self.priced and ball.norm.name == "linf"
-        own = self.priced and not shared
-        super().__init__(oracle, dimension, own + n * self.summed, shared=shared)
+        own, exact = self.priced and not shared, self.gauge.rows() if self.priced else None
+        self.extra = 0 if exact is None else exact.n_extra
+        self.learned = self.priced and exact is None  # the gauge, by tangents
+        super().__init__(oracle, dimension, own + self.extra, shared=shared)
         self.rho = ball.radius * oracle.loss.lipschitz * own
         self.floor = 0.0 if oracle.is_margin else 1.0 / ball.label_cost
         if self.priced:
-            self._write(ball.norm.name)
+            self._write(exact)
 
-    def _write(self, norm: str) -> None:
-        """The rows of p >= rho lambda and of the dual norm; the Euclidean one is cut."""
-        n, lam, sizes = self.n, self.lam, slice(self.size - self.n, None)
-        self.lower[lam] = self.floor
-        trivial = np.zeros((1, self.size))
-        trivial[0, [self.d, lam]] = -1.0, self.rho
-        rows = np.zeros((2 * n if norm != "l2" else 0, self.size))
-        if norm != "l2":
-            rows[:n, :n], rows[n:, :n] = np.eye(n), -np.eye(n)
-            rows[:, lam] = -1.0 if norm == "l1" else 0.0
-        if self.summed:  # |w_j| <= e_j and their sum is at most lambda
-            rows[:n, sizes] = rows[n:, sizes] = -np.eye(n)
-            total = np.zeros((1, self.size))
-            total[0, lam], total[0, sizes] = -1.0, 1.0
-            trivial = np.vstack([trivial, total])
-        self.A = np.vstack([trivial, rows])
-        self.b = np.zeros(len(self.A))
+    def _write(self, exact: EpigraphRows | None) -> None:
+        """The row of p >= rho lambda, and those of the gauge if it has any."""
+        self.lower[self.lam] = self.floor
+        A = np.zeros((1 + (0 if exact is None else exact.n_rows), self.size))
+        A[0, [self.d, self.lam]] = -1.0, self.rho
+        if exact is not None:
+            A[1 + exact.w.row, exact.w.column] = exact.w.value
+            A[1 + exact.e.row, self.size - self.extra + exact.e.column] = exact.e.value
+            A[1 + exact.t.row, self.lam] = exact.t.value
+        self.A, self.b = A, np.zeros(len(A))
 
     def start(self, x: Array) -> Array:
         lam = [self._least_price(x)] if self.priced and not self.shared else []
-        size = np.abs(x[: self.n]) if self.summed else x[:0]
-        return self.feasible(np.concatenate([x, [0.0], lam, size]))
+        more = self.gauge.extra(x) if self.extra else x[:0]
+        return self.feasible(np.concatenate([x, [0.0], lam, more]))
 
     def feasible(self, y: Array) -> Array:
         if not self.shared or y[self.lam] >= self._least_price(y):
@@ -62,11 +58,11 @@ class WholeSpaceFrame(Frame):
         return y
 
     def _least_price(self, x: Array) -> float:
-        return max(self.oracle.ball.norm.dual(x[: self.n]), self.floor)
+        return max(self.gauge.value(x), self.floor)
 
     def touch(self, y: Array) -> Touch:
         x, k = y[: self.d], self.d - self.shared
-        # The QP keeps its constraints up to rounding, and the Euclidean norm up to cuts.
+        # The QP keeps its constraints up to rounding, and a gauge without rows up to cuts.
         least = self._least_price(x)
         lam = max(least, float(y[self.lam])) if self.priced else least
         u, slope, g = self._mean(x, lam)
@@ -76,7 +72,7 @@ class WholeSpaceFrame(Frame):
         value = u + self.rho * lam
         if self.priced:
             row[0, self.lam] = slope + self.rho
-            if self.oracle.ball.norm.name == "l2" and x[: self.n].any():
+            if self.learned and x[: self.n].any():
                 return Touch(value, np.vstack([row, self._tangent(x)]), np.append(right, 0.0))
         return Touch(value, row, right)
 
@@ -114,14 +110,9 @@ class WholeSpaceFrame(Frame):
 
     def _tangent(self, x: Array) -> Array:
         row = np.zeros(self.size)
-        row[: self.n], row[self.lam] = self.oracle.ball.norm.steepest(x[: self.n]), -1.0
+        row[: self.n], row[self.lam] = self.gauge.subgradient(x), -1.0
         return row
 
     def norm_curvature(self, x: Array) -> Array | None:
-        w = x[: self.n]
-        if not (self.priced and self.oracle.ball.norm.name == "l2" and w.any()):
-            return None
-        length = float(np.linalg.norm(w))
-        H = np.zeros((self.d, self.d))
-        H[: self.n, : self.n] = (np.eye(self.n) - np.outer(w, w) / length**2) / length
-        return H
+        H = self.gauge.curvature(x) if self.learned else None
+        return None if H is None else np.pad(H, (0, self.d - self.n))

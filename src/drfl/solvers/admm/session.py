@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.solvers.admm.certify import Certifier
-from drfl.solvers.admm.exchange import KIND, RECALL_KIND, REPLY, Penalty
-from drfl.solvers.admm.ledger import Ledger
-from drfl.solvers.admm.report import CertifiedSession
+from drfl.solvers.admm.messages import KIND, RECALL_KIND, REPLY
+from drfl.solvers.admm.multipliers import Multipliers, Penalty
+from drfl.solvers.base import Session, Status
 from drfl.solvers.bundle.messages import Reply
 from drfl.wire import Message, WireError, reply_kind, validate
+
+PATIENCE = 10  # rounds to wait for a first answer
 
 
 @dataclass(frozen=True)
@@ -36,14 +38,14 @@ class Rounds:
     seed: int = 0
 
 
-class AdmmSession(CertifiedSession):
+class AdmmSession(Session):
     """Rounds of an ADMM; what the server does with the answers is the subclass's part.
 
     Attributes
     ----------
     w, z : arrays of shape (d,) and (S,)
         The server's point.
-    ledger : Ledger
+    multipliers : Multipliers
         The clients' multipliers and last answers.
     average : array of shape (d,)
         The mean of all w so far, the k-th one counted k times.
@@ -61,11 +63,16 @@ class AdmmSession(CertifiedSession):
         tol: float,
         max_rounds: int,
     ) -> None:
-        super().__init__(Certifier(problem, names, n_features), tol, max_rounds)
+        certifier = Certifier(problem, names, n_features)
+        self.certifier, self.names, self.n = certifier, certifier.names, certifier.n
+        self.tol, self.max_rounds, self.round = tol, max_rounds, 0
+        self._rejected: dict[str, str] = {}
+        self._status: Status | None = None
+        self._info: dict[str, float] = {}
         self.rounds = rounds
         S, d = len(self.names), self.certifier.dimension
         self.w, self.z = np.zeros(d), np.zeros(S)
-        self.ledger = Ledger(S, d, rounds.batch_size, rounds.seed)
+        self.multipliers = Multipliers(S, d, rounds.batch_size, rounds.seed)
         self.average, self.total = np.zeros(d), 0.0
 
     # ------------------------------------------------------------------ the subclass's part
@@ -87,18 +94,18 @@ class AdmmSession(CertifiedSession):
         return {self.names[s]: self._message(s) for s in self._asked()}
 
     def recall(self) -> dict[str, Message]:
-        told = self.ledger.repetitions(self.penalty)
+        told = self.multipliers.repetitions(self.penalty)
         return {self.names[s]: Message(RECALL_KIND, self.round, steps) for s, steps in told.items()}
 
     @property
     def dual(self) -> Array:
         """The multipliers (psi_s, zeta_s), (S, d + 1)."""
-        return self.ledger.dual
+        return self.multipliers.dual
 
     @property
     def last(self) -> Array:
         """The last answers (w_hat_s, pi_s), (S, d + 1)."""
-        return self.ledger.last
+        return self.multipliers.last
 
     @property
     def _steps(self) -> bool:
@@ -108,7 +115,7 @@ class AdmmSession(CertifiedSession):
         arrays: dict[str, NDArray[Any]] = {"x": self.w}
         if self._steps:
             arrays["z"] = np.array(self.z[s])
-            arrays |= self.ledger.news(s, self.penalty)
+            arrays |= self.multipliers.news(s, self.penalty)
         request = self.certifier.request(s)
         if request is not None:
             here = int(np.array_equal(request.points[0], self.w))
@@ -123,7 +130,7 @@ class AdmmSession(CertifiedSession):
         steps, cuts = self._read(replies)
         if self._steps:
             for s in self._asked():
-                self.ledger.take(s, np.append(self.w, self.z[s]), steps.get(s), self.penalty)
+                self.multipliers.take(s, np.append(self.w, self.z[s]), steps.get(s), self.penalty)
         first = not self.certifier.begun
         if cuts:
             self.certifier.take(cuts)
@@ -175,3 +182,89 @@ class AdmmSession(CertifiedSession):
             step = np.append(model, pi)
         cut = None if self.certifier.request(s) is None else self.certifier.read(s, arrays)
         return step, cut
+
+    # ------------------------------------------------------------------ what everyone reads
+    @property
+    def status(self) -> Status | None:
+        return self._status
+
+    @property
+    def coef(self) -> Array:
+        return self.certifier.best.x[: self.n]
+
+    @property
+    def intercept(self) -> float:
+        x = self.certifier.best.x
+        return float(x[self.n]) if self.certifier.problem.fit_intercept else 0.0
+
+    @property
+    def objective(self) -> float:
+        return self.certifier.upper
+
+    @property
+    def lower_bound(self) -> float:
+        return self.certifier.lower
+
+    @property
+    def at_zero(self) -> float:
+        return self.certifier.at_zero
+
+    @property
+    def weights(self) -> Array:
+        if not self.certifier.best.complete:
+            return np.full(len(self.names), np.nan)
+        return self.certifier.terms.mixture.worst_weights(self.client_losses)
+
+    @property
+    def client_losses(self) -> Array:
+        return self.certifier.best.values
+
+    @property
+    def client_multipliers(self) -> Array:
+        return self.certifier.best.multipliers
+
+    @property
+    def rejected(self) -> Mapping[str, str]:
+        return self._rejected
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        return self._info
+
+    # ------------------------------------------------------------------ the end
+    def _asked(self) -> list[int]:
+        """Everyone; at first, whoever has not introduced itself."""
+        everyone = range(len(self.names))
+        if self.certifier.begun:
+            return list(everyone)
+        return [s for s in everyone if s not in self.certifier.introductions]
+
+    def _judge(self) -> None:
+        """Stop on the proved gap, or with the rounds."""
+        if not self.certifier.begun:
+            if self.round >= min(PATIENCE, self.max_rounds):
+                self._status = Status.failed(self._silence())
+            return
+        self._status = self._verdict()
+        if self._status is None and self.round >= self.max_rounds:
+            self._status = Status.max_rounds(self.gap, self.tol)
+
+    def _verdict(self) -> Status | None:
+        """What can be said once the gap is small enough."""
+        if self.gap > self.tol:
+            return None
+        proof = self.certifier.proof
+        return Status.certified(self.gap) if proof.everywhere else proof.local(self.gap)
+
+    def _silence(self) -> str:
+        reasons = [
+            f"{self.names[s]}: {self._rejected.get(self.names[s], 'no answer')}"
+            for s in self._asked()
+        ]
+        return f"no usable first answer from {'; '.join(reasons)}"
+
+    def _objectives(self) -> dict[str, float]:
+        """The objective at the last w that was evaluated, and at the average, once known."""
+        found = self.certifier.objectives
+        names = zip(self.certifier.opened, ("at_iterate", "at_average"), strict=False)
+        return {name: found[i] for i, name in names if i in found}

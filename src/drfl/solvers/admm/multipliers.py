@@ -15,10 +15,66 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.solvers.admm.exchange import Penalty, State
 
 AFRESH = 50  # steps after which a client is told its multipliers again and drops old cuts
 Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Penalty:
+    r"""The penalties of :math:`w=\hat w_s` and :math:`z_s=\pi_s`, and the over-relaxation."""
+
+    model: float
+    value: float
+    relaxation: float = 1.0
+
+    @property
+    def array(self) -> Array:
+        """As it travels."""
+        return np.array([self.model, self.value, self.relaxation])
+
+    @classmethod
+    def of(cls, array: Array) -> Penalty:
+        """What `array` wrote."""
+        return cls(*(float(entry) for entry in array))
+
+    def vector(self, d: int) -> Array:
+        """One penalty per entry of (x, value)."""
+        return np.append(np.full(d, self.model), self.value)
+
+
+@dataclass(frozen=True)
+class State:
+    r"""The multipliers :math:`(\psi_s,\zeta_s)` and the last answer :math:`(\hat w_s,\pi_s)`."""
+
+    dual: Array  # (d + 1,)
+    last: Array  # (d + 1,)
+
+    def target(self, point: Array, penalty: Penalty) -> Array:
+        """The server's point, over-relaxed."""
+        return penalty.relaxation * point + (1.0 - penalty.relaxation) * self.last
+
+    def centre(self, target: Array, penalty: Penalty) -> Array:
+        r"""What is projected: :math:`w+\psi/c` and :math:`z-\zeta/c`."""
+        c = penalty.vector(len(target) - 1)
+        return np.asarray(target + _signs(target) * self.dual / c)
+
+    def after(self, target: Array, answer: Array, penalty: Penalty) -> State:
+        r""":math:`\psi+c(w-\hat w)` and :math:`\zeta+c(\pi-z)`."""
+        c = penalty.vector(len(target) - 1)
+        return State(self.dual + _signs(target) * c * (target - answer), answer)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """As it travels."""
+        both = np.array([self.dual, self.last])
+        return {"duals": both[:, :-1], "pair": both[:, -1]}
+
+
+def _signs(point: Array) -> Array:
+    signs = np.ones(len(point))
+    signs[-1] = -1.0  # the constraints are w - w_hat = 0 but pi - z = 0
+    return signs
 
 
 @dataclass
@@ -29,7 +85,7 @@ class Window:
     steps: list[tuple[Array, Penalty]] = field(default_factory=list)
 
 
-class Ledger:
+class Multipliers:
     """The server's copy of every client's state.
 
     Attributes
