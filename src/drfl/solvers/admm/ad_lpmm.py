@@ -110,7 +110,7 @@ class AdLpmmSession(AdmmSession):
         return Penalty(self.c, self.c)
 
     def begin(self) -> None:
-        mixture = self.certifier.terms.mixture
+        mixture = self.certifier.server.mixture
         self.center, self.p = mixture.weights, mixture.p
         # Beyond the diameter of the simplex a larger radius changes nothing.
         self.theta = min(mixture.radius, 2.0 ** (1.0 / self.p))

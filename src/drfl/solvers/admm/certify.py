@@ -61,7 +61,7 @@ class Certifier:
         self.objectives: dict[int, float] = {}
         self.numbered = self.evaluations = 0
         self.proof: LowerBound
-        self.terms: ServerProblem
+        self.server: ServerProblem
         self.best = Point.fresh(np.zeros(self.dimension), len(self.names))
         self.open([np.zeros(self.dimension)])
 
@@ -82,9 +82,9 @@ class Certifier:
 
     def _payable(self, x: Array) -> Array:
         """The same point with a shared multiplier high enough for the objective to be finite."""
-        if self.begun and self.terms.is_shared:
+        if self.begun and self.server.is_shared:
             x = x.copy()
-            least = self.terms.multiplier(0, x) if self.terms.kind == "norm" else 0.0
+            least = self.server.multiplier(0, x) if self.server.kind == "norm" else 0.0
             x[-1] = max(x[-1], least)
         return x
 
@@ -151,7 +151,7 @@ class Certifier:
     def _compare(self, identity: int) -> None:
         point = self.points[identity]
         if point.complete and identity not in self.objectives:
-            value = self.terms.mixture.support(point.values) + self.terms.shared_cost(point.x)
+            value = self.server.mixture.support(point.values) + self.server.shared_cost(point.x)
             self.objectives[identity] = value
             if math.isnan(self.at_zero):
                 self.at_zero = value
@@ -162,24 +162,24 @@ class Certifier:
         """Everyone has introduced itself: sizes and scales."""
         replies = [self.introductions[s] for s in range(len(self.names))]
         about = np.array([reply.about for reply in replies])
-        terms = server_problem(self.problem, self.names, self.dimension, about[:, 0])
-        unit = math.sqrt(max(float(terms.mixture.weights @ about[:, 1]), 0.0))
-        self.terms = terms.in_units(unit)
+        server = server_problem(self.problem, self.names, self.dimension, about[:, 0])
+        unit = math.sqrt(max(float(server.mixture.weights @ about[:, 1]), 0.0))
+        self.server = server.in_units(unit)
         self.pool = Pool(len(self.names), self.dimension, self.lifted)
-        self.evaluated = Points(self.terms, self.pool)
+        self.evaluated = Points(self.server, self.pool)
         facts = [reply.facts for reply in replies]
         balls = [self.problem.ball_of(name) for name in self.names]
-        self.proof = LowerBound.of(self.problem.loss, balls, self.terms, facts)
+        self.proof = LowerBound.of(self.problem.loss, balls, self.server, facts)
 
     def _multiplier(self, s: int, x: Array) -> float:
-        return self.terms.multiplier(s, x) * self.problem.loss.lipschitz
+        return self.server.multiplier(s, x) * self.problem.loss.lipschitz
 
     @property
     def price(self) -> Array:
         """What the entries of x cost: 0, but for a shared multiplier."""
         price = np.zeros(self.dimension)
-        if self.terms.is_shared:
-            price[-1] = self.terms.shared_rho
+        if self.server.is_shared:
+            price[-1] = self.server.shared_rho
         return price
 
     # ------------------------------------------------------------------ the gap
@@ -212,22 +212,22 @@ class LowerBound:
         Where it holds, if no radius bounds the model.
     """
 
-    def __init__(self, terms: ServerProblem, anchors: Anchors | None) -> None:
-        self.terms, self.master = terms, Master(terms)
-        self.certificate = Certificate(terms, anchors)
-        self.value, self.region = 0.0, None if self.certificate.everywhere else _nowhere(terms)
+    def __init__(self, server: ServerProblem, anchors: Anchors | None) -> None:
+        self.server, self.master = server, Master(server)
+        self.certificate = Certificate(server, anchors)
+        self.value, self.region = 0.0, None if self.certificate.everywhere else _nowhere(server)
 
     @classmethod
     def of(
-        cls, loss: Loss, balls: Sequence[Ball], terms: ServerProblem, facts: Sequence[Array | None]
+        cls, loss: Loss, balls: Sequence[Ball], server: ServerProblem, facts: Sequence[Array | None]
     ) -> LowerBound:
         """With what the clients told about a support, if they did."""
-        box = AnchorBox.of(balls[0], loss, terms.n)
+        box = AnchorBox.of(balls[0], loss, server.n)
         same = all(ball.support == balls[0].support for ball in balls)
         if box is None or not same or all(ball.radius == 0.0 for ball in balls):
-            return cls(terms, None)
+            return cls(server, None)
         told = np.array(facts, dtype=np.float64)
-        return cls(terms, make_anchors(loss, balls, box, terms.mixture, told))
+        return cls(server, make_anchors(loss, balls, box, server.mixture, told))
 
     @property
     def everywhere(self) -> bool:
@@ -242,7 +242,7 @@ class LowerBound:
         """Solve the master for its bound; ``now`` counts the evaluations."""
         if not self.everywhere:
             # A bound that holds in a region only is not mixed with those of other regions.
-            self.region, self.value = Region.around(best, self.terms.unit), 0.0
+            self.region, self.value = Region.around(best, self.server.unit), 0.0
         self._solve(pool, best, upper, now)
 
     def settle(self, pool: Pool, best: Array, upper: float, now: int) -> None:
@@ -255,7 +255,7 @@ class LowerBound:
             self._solve(pool, best, upper, now)
 
     def _solve(self, pool: Pool, best: Array, upper: float, now: int) -> None:
-        cuts, M = pool.cuts, TINY * np.diag(1.0 / self.terms.scale**2)
+        cuts, M = pool.cuts, TINY * np.diag(1.0 / self.server.scale**2)
         solution = self.master.solve(pool, cuts, best, M, eps=1e-11, reference=upper)
         if solution.usable:
             pool.touch(cuts.serial[solution.cuts > ACTIVE], now)
@@ -267,5 +267,5 @@ class LowerBound:
         pool.keep(pool.cuts.used > now - DROP_AFTER)
 
 
-def _nowhere(terms: ServerProblem) -> Region:
-    return Region(np.zeros(terms.dimension), np.zeros(terms.dimension))
+def _nowhere(server: ServerProblem) -> Region:
+    return Region(np.zeros(server.dimension), np.zeros(server.dimension))

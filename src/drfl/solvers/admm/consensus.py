@@ -115,12 +115,12 @@ class AdmmConsensus(AdmmSession):
         unit/S, with ``unit`` the size of a feature; values are of the size of f(0), models of the
         size f(0)/unit. A penalty is the ratio of such sizes.
         """
-        values, terms = self.certifier.best.values, self.certifier.terms
+        values, server = self.certifier.best.values, self.certifier.server
         size = max(len(self.names) * self.certifier.at_zero, NOTHING)
         first = self.settings.penalty / size
-        self._penalty = Penalty(first * terms.unit**2, first, self.settings.relaxation)
+        self._penalty = Penalty(first * server.unit**2, first, self.settings.relaxation)
         self.last[:, -1] = self.previous[:, -1] = values
-        self.dual[:, -1] = terms.mixture.worst_weights(values)
+        self.dual[:, -1] = server.mixture.worst_weights(values)
         self.dual[:, :-1] = -self.certifier.price / len(self.names)
 
     def move(self) -> None:
@@ -131,7 +131,7 @@ class AdmmConsensus(AdmmSession):
         c, models, values = self.penalty, self.last[:, :-1], self.last[:, -1]
         psi, zeta = self.dual[:, :-1], self.dual[:, -1]
         self.w = update_w(models, psi, c.model, self.certifier.price)
-        self.z = self.certifier.terms.mixture.prox(values + zeta / c.value, c.value)
+        self.z = self.certifier.server.mixture.prox(values + zeta / c.value, c.value)
 
     def _adapt(self) -> None:
         c, factor = self.penalty, 1.0 + (FACTOR - 1.0) / (1.0 + (self.moves / FADE) ** 2)

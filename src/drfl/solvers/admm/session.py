@@ -213,7 +213,7 @@ class AdmmSession(Session):
     def weights(self) -> Array:
         if not self.certifier.best.complete:
             return np.full(len(self.names), np.nan)
-        return self.certifier.terms.mixture.worst_weights(self.client_losses)
+        return self.certifier.server.mixture.worst_weights(self.client_losses)
 
     @property
     def client_losses(self) -> Array:
