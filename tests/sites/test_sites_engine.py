@@ -274,7 +274,7 @@ def test_garbage_is_a_code_at_both_ends(network, engine, garbage):
 # ---------------------------------------------------------------------------- what leaves
 def test_whoever_is_there_says_what_runs_there(engine):
     about = array_text(engine.map(ask("hello"), None).replies["north"].arrays["about"])
-    assert set(about) == {"drfl", "schema", "python"}
+    assert set(about) == {"drfl", "guard", "schema", "python"}
 
 
 def test_the_ledger_has_every_message_before_it_leaves(network, engine):
