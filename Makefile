@@ -13,7 +13,7 @@ define environment
 @touch $(1)/.complete
 endef
 
-.PHONY: help setup lint test test-all test-torch docs demo reproduce bench bench-check format clean
+.PHONY: help setup lint test test-all test-torch docs demo reproduce bench bench-check lock format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
@@ -60,9 +60,15 @@ bench-check: .venv-bench/.complete ## fail if a ratio is 25 % worse than the sto
 	$(call environment,.venv-bench,--editable . --requirement benchmarks/requirements.txt)
 	@.venv-bench/bin/python -m pip install -qq --no-deps --requirement benchmarks/requirements-no-deps.txt
 
+lock: .venv-lock/.complete setup ## write requirements-site.txt, with hashes, and sbom-site.json
+	.venv-lock/bin/pip-compile -q --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-options --no-annotate --no-header --extra sites --constraint constraints.txt --output-file .venv-lock/site.txt pyproject.toml
+	$(BIN)/python tools/site_lock.py < .venv-lock/site.txt
+.venv-lock/.complete: constraints.txt
+	$(call environment,.venv-lock,pip-tools==7.6.2)
+
 format: setup ## rewrite the code the way lint wants it
 	$(BIN)/ruff check --quiet --fix .
 	$(BIN)/ruff format .
 
 clean: ## remove everything that make has built
-	rm -rf .venv .venv-demo .venv-bench .venv-torch bench dist docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-demo .venv-bench .venv-lock .venv-torch bench dist docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
