@@ -43,7 +43,7 @@ test-torch: .venv-torch/.complete ## the tests of networks, in an environment wi
 docs: setup ## build the site, docs/_build/html/index.html; a warning is an error
 	$(BIN)/sphinx-build -q -W --keep-going docs docs/_build/html
 
-demo: .venv-demo/.complete ## install the core alone and compare seven methods on three hospitals
+demo: .venv-demo/.complete ## install the core alone and compare seven models at a hospital that was not there
 	@.venv-demo/bin/python -m experiments demo
 .venv-demo/.complete: pyproject.toml constraints.txt
 	$(call environment,.venv-demo,--editable .)

@@ -91,7 +91,7 @@ def choose(rule: str, grid: Grid, scores: Scores, erm: Scores) -> int:
         found = np.concatenate([found, erm.left_out])
         candidates, last = [*candidates, candidates[0]], len(candidates)
         caution.append(0.0)
-    points = summarise(candidates, grid.taking_part, found, [[] for _ in candidates], last)
+    points = summarise(candidates, grid.taking_part, found, [[] for _ in candidates], {last: "ERM"})
     best, _ = RULES[rule](Evidence(points, caution, grid.protocol.feared_sd, last))
     return -1 if best == last else best
 

@@ -28,6 +28,9 @@ __all__ = [
 ]
 
 
+AGNOSTIC: Mapping[str, Any] = {"mixture_radius": 0.2, "mixture_center": "uniform"}
+
+
 class Baseline:
     """What they share: the parameters of the general estimator that the problem leaves open."""
 
@@ -63,8 +66,8 @@ class ERMClassifier(BaselineClassifier, problem="erm"):
     .. math:: \min_{w,b}\ \sum_s\hat q_s\,E_{\hat P_s}L
 
     Parameters and attributes are those of `drfl.DRFLClassifier`, whose radii are 0 here. Among
-    equally good models one of nearly the smallest norm is taken. ``mixture_center`` is "uniform",
-    as in the paper; "proportional" weighs every row the same.
+    equally good models one of nearly the smallest norm is taken. ``mixture_center`` is
+    "proportional", which weighs every row the same; in the paper it is "uniform".
 
     Examples
     --------
@@ -98,7 +101,7 @@ class AFLClassifier(BaselineClassifier, problem="afl"):
     array([1])
     """
 
-    _defaults: ClassVar[Mapping[str, Any]] = {"mixture_radius": 0.2}
+    _defaults: ClassVar[Mapping[str, Any]] = AGNOSTIC
 
 
 class AFLRegressor(BaselineRegressor, problem="afl"):
@@ -109,7 +112,7 @@ class AFLRegressor(BaselineRegressor, problem="afl"):
     Parameters and attributes are those of `drfl.DRFLRegressor`, whose radius is 0 here.
     """
 
-    _defaults: ClassVar[Mapping[str, Any]] = {"mixture_radius": 0.2}
+    _defaults: ClassVar[Mapping[str, Any]] = AGNOSTIC
 
 
 class DRFAClassifier(BaselineClassifier, problem="drfa"):
@@ -145,7 +148,7 @@ class WAFLClassifier(BaselineClassifier, problem="wafl"):
     .. math:: \min_{w,b}\ \sup\{E_PL : W(P,{\textstyle\sum_s\hat q_s\hat P_s})\le\rho\}
 
     Parameters and attributes are those of `drfl.DRFLClassifier` with mixture radius 0, but there is
-    one radius; "auto" is :math:`0.1/\sqrt N` with the total weight N of all rows. The losses of the
+    one radius; "auto" is :math:`0.1\sqrt{n/N}` as there. The losses of the
     clients are those at the multiplier that they share, and `worst_case` is that of the mixture,
     under the name "all".
 

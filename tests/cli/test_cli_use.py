@@ -19,7 +19,7 @@ import drfl as library
 from drfl.cli.list import MOVES, PROVE
 from drfl.cli.main import COMMANDS
 from drfl.models import read_model
-from drfl.training.problems import AUTO_LOSS, AUTO_MIXTURE_RADIUS, AUTO_RADIUS, known_methods
+from drfl.training.problems import known_methods
 from drfl.training.settings import RULES
 from kit.program import THREE, command, drfl, environment, write_csv
 
@@ -149,7 +149,6 @@ def test_list_names_what_exists():
 
 
 def test_names_that_are_listed_are_those_of_the_library():
-    from drfl.estimators.choices import AUTO_RADIUS as ESTIMATORS_RADIUS
     from drfl.native import METHODS
     from drfl.norms import NORMS
     from drfl.selection.rules import RULES as SELECTION_RULES
@@ -159,13 +158,6 @@ def test_names_that_are_listed_are_those_of_the_library():
     assert list(PROVE) == list(SOLVERS)
     assert list(MOVES) == list(NORMS)
     assert set(METHODS) == {n.removesuffix("_steps") for n in known_methods()} - {"erm"}
-    assert AUTO_RADIUS == ESTIMATORS_RADIUS
-    for task, kind in (
-        ("classification", library.DRFLClassifier),
-        ("regression", library.DRFLRegressor),
-    ):
-        assert AUTO_MIXTURE_RADIUS[task] == kind().mixture_radius
-        assert AUTO_LOSS[task] == kind().loss
 
 
 @pytest.mark.parametrize("name", COMMANDS)

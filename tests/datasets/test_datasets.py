@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import load_svmlight_file
 
 from drfl import datasets
-from drfl.datasets import load_abalone, load_breast_cancer, load_heart
+from drfl.datasets import load_abalone, load_breast_cancer, load_four_hospitals, load_heart
 
 LOADERS = [load_heart, load_breast_cancer, load_abalone]
 DATA = files("drfl.datasets") / "data"
@@ -255,3 +255,22 @@ def test_each_call_returns_arrays_of_its_own(loader):
 def test_public_names():
     assert sorted(datasets.__all__) == datasets.__all__
     assert all(hasattr(datasets, name) for name in datasets.__all__)
+
+
+def test_the_four_hospitals_are_the_files_with_gaps():
+    bunch = load_four_hospitals()
+    assert bunch.data.shape == (920, 13)
+    counts = {"cleveland": (303, 139), "hungarian": (294, 106), "switzerland": (123, 115)}
+    for name, (patients, ill) in {**counts, "va": (200, 149)}.items():
+        at = bunch.hospital == name
+        assert (int(at.sum()), int((bunch.target[at] == 1).sum())) == (patients, ill)
+        with gzip.open(str(DATA / f"processed.{name}.data.gz")) as file:
+            assert hashlib.sha256(file.read()).hexdigest() in bunch.DESCR
+    first = [63, 1, 1, 145, 233, 1, 2, 150, 0, 2.3, 3, 0, 6]
+    np.testing.assert_array_equal(bunch.data[0], first)
+    cholesterol = bunch.data[:, bunch.feature_names.index("serum_cholesterol")]
+    assert np.isnan(cholesterol[bunch.hospital == "switzerland"]).all()
+    assert np.nanmin(bunch.data[:, 3:5]) > 0.0
+    # 6, 782, 273 and 698 question marks, 123 + 49 cholesterols and one blood pressure of 0
+    assert np.isnan(bunch.data).sum() == 6 + 782 + 273 + 698 + 123 + 49 + 1
+    assert "CC BY 4.0" in bunch.DESCR

@@ -12,6 +12,7 @@ from drfl.mixture import Mixture
 from drfl.norms import make_norm
 from drfl.solvers.bundle import Bundle
 from drfl.supports import Box
+from kit.paper import classifier, paper
 
 TOL = 1e-6
 TASKS = [
@@ -23,7 +24,7 @@ TASKS = [
 
 def model(method, task, loss, **params):
     kind = {"Classifier": DRFLClassifier, "Regressor": DRFLRegressor}[task]
-    return (kind if method == "DRFL" else getattr(baselines, method + task))(loss, **params)
+    return paper(kind if method == "DRFL" else getattr(baselines, method + task), loss, **params)
 
 
 def rows(hospitals, task):
@@ -80,7 +81,13 @@ def test_drfl_is_afl_with_a_price_on_the_norm(hospitals, label_cost, norm):
     X, _, y, clients = hospitals
     rho, epsilon = 0.1, 0.7
     fit = DRFLRegressor(
-        "huber", epsilon=epsilon, radius=rho, label_cost=label_cost, norm=norm, mixture_radius=0.3
+        "huber",
+        epsilon=epsilon,
+        radius=rho,
+        label_cost=label_cost,
+        norm=norm,
+        mixture_radius=0.3,
+        mixture_center="uniform",
     ).fit(X, y, clients)
     loss = make_loss("huber", epsilon=epsilon)
     residual = fit.predict(X) - y
@@ -95,7 +102,7 @@ def test_drfl_is_afl_with_a_price_on_the_norm(hospitals, label_cost, norm):
 def test_wafl_where_labels_move(hospitals, center, support):
     X, y, clients = rows(hospitals, "Classifier")
     params = {"radius": 0.05, "label_cost": 0.5, "support": support}
-    wafl = baselines.WAFLClassifier(mixture_center=center, **params)
+    wafl = paper(baselines.WAFLClassifier, "hinge", mixture_center=center, **params)
     wafl.fit(X, y, clients)
     truth = reference.solve(
         "hinge", by_client(hospitals, "Classifier"), center=center, shared=True, **params
@@ -103,7 +110,7 @@ def test_wafl_where_labels_move(hospitals, center, support):
     assert wafl.objective_ == pytest.approx(truth.objective, rel=2 * TOL)
     assert wafl.client_names_.tolist() == ["north", "south", "west"]
     # Separate balls cannot pool their budgets.
-    drfl = DRFLClassifier(mixture_radius=0.0, mixture_center=center, **params).fit(X, y, clients)
+    drfl = classifier(mixture_radius=0.0, mixture_center=center, **params).fit(X, y, clients)
     assert drfl.objective_ <= wafl.objective_ * (1.0 + 2 * TOL)
 
 
@@ -135,7 +142,7 @@ def test_wafl_needs_a_solver_that_shares_the_multiplier(hospitals, monkeypatch):
 def test_wafl_has_one_radius_from_all_rows(hospitals):
     X, y, clients = rows(hospitals, "Classifier")
     fit = baselines.WAFLClassifier().fit(X, y, clients)
-    assert fit.problem_.ball_of("west").radius == pytest.approx(0.1 / math.sqrt(90))
+    assert fit.problem_.ball_of("west").radius == pytest.approx(0.1 * math.sqrt(3 / 90))
     with pytest.raises(ValueError, match=r"one ball around the mixture .* give one radius"):
         baselines.WAFLClassifier(radius=[0.1, 0.1, 0.1]).fit(X, y, clients)
 
@@ -151,6 +158,6 @@ def test_proportional_erm_does_not_care_who_holds_a_row(hospitals):
 def test_among_equally_good_models_a_small_one_is_taken():
     # Separable with one row per class on a line: every slope of 1 or more has loss 0.
     X, y = np.array([[-1.0, 0.0], [1.0, 0.0]]), [0, 1]
-    fit = baselines.ERMClassifier().fit(X, y)
+    fit = baselines.ERMClassifier("hinge").fit(X, y)
     assert fit.objective_ == pytest.approx(0.0, abs=1e-6)
     assert np.linalg.norm(fit.coef_) == pytest.approx(1.0, rel=0.02)

@@ -13,12 +13,14 @@ from sklearn.preprocessing import StandardScaler
 
 import drfl
 from drfl import reference
+from drfl.defaults import PURPOSES
 from drfl.engines import SerialEngine
-from drfl.estimators import DRFLClassifier
+from drfl.estimators import DRFLClassifier, FewRowsWarning
 from drfl.estimators.path import make_solver, solver_name
 from drfl.losses import Logistic
 from drfl.result import Result
 from drfl.solvers import Status
+from kit.paper import classifier
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,7 @@ def test_it_solves_the_problem_it_states(hospitals):
     X, y, _, clients = hospitals
     settings = {"radius": [0.02, 0.05, 0.03], "label_cost": 0.6, "norm": "linf"}
     model = DRFLClassifier(
-        mixture_radius=0.4, mixture_norm=2, mixture_center="proportional", **settings
+        "hinge", mixture_radius=0.4, mixture_norm=2, mixture_center="proportional", **settings
     ).fit(X, y, clients)
     sign = np.where(y == "ill", 1.0, -1.0)
     parts = [(X[clients == c], sign[clients == c]) for c in ("north", "south", "west")]
@@ -61,12 +63,34 @@ def test_it_solves_the_problem_it_states(hospitals):
 def test_the_defaults_are_those_that_are_safe_untuned(hospitals):
     X, y, _, clients = hospitals
     model = DRFLClassifier().fit(X, y, clients)
-    for name, rows in {"north": 20, "south": 30, "west": 40}.items():
-        ball = model.problem_.ball_of(name)
-        assert (ball.radius, ball.norm.name, ball.label_cost) == (0.1 / rows**0.5, "l1", math.inf)
-    assert model.problem_.mixture == drfl.Mixture("uniform", radius=0.2, p=1)
+    ball = model.problem_.ball  # one for all: 0.1 sqrt(n/N) with 3 columns and 90 rows
+    assert ball.radius == pytest.approx(0.1 * math.sqrt(3 / 90))
+    assert (ball.norm.name, ball.label_cost) == ("l2", math.inf)
+    assert model.problem_.loss == Logistic()
+    assert model.problem_.mixture == drfl.Mixture("proportional", radius=0.0, p=1)
     weighted = DRFLClassifier().fit(X, y, clients, sample_weight=np.full(90, 4.0))
-    assert weighted.problem_.ball_of("north").radius == pytest.approx(0.05 / 20**0.5)
+    assert weighted.problem_.ball.radius == pytest.approx(0.05 * math.sqrt(3 / 90))
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_a_purpose_is_a_setting_that_numbers_override(hospitals, purpose):
+    X, y, _, clients = hospitals
+    meant = PURPOSES[purpose]
+    model = DRFLClassifier(purpose=purpose).fit(X, y, clients)
+    assert model.problem_.ball.radius == pytest.approx(meant.factor * math.sqrt(3 / 90))
+    assert model.problem_.mixture.radius == meant.mixture_radius
+    model = DRFLClassifier(purpose=purpose, radius=0.3, mixture_radius=0.4).fit(X, y, clients)
+    assert model.problem_.ball.radius == 0.3
+    assert model.problem_.mixture.radius == 0.4
+
+
+def test_few_rows_are_warned_of_where_the_radius_is_the_default():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(16, 5)), np.arange(16) % 2
+    with pytest.warns(FewRowsWarning, match="5 columns for 16 rows is more than one for four"):
+        DRFLClassifier().fit(X, y)
+    DRFLClassifier(radius=0.1).fit(X, y)
+    DRFLClassifier().fit(X[:, :4], y)
 
 
 def test_radii_go_by_name(hospitals):
@@ -78,7 +102,7 @@ def test_radii_go_by_name(hospitals):
 
 def test_two_classes(hospitals):
     X, y, _, clients = hospitals
-    model = DRFLClassifier().fit(X, y, clients)
+    model = DRFLClassifier("hinge").fit(X, y, clients)
     assert model.coef_.shape == (1, 3)
     assert model.intercept_.shape == (1,)
     assert model.client_losses_.shape == model.client_multipliers_.shape == (3,)
@@ -169,12 +193,12 @@ def test_the_worst_case_of_more_classes(flowers, garden):
 
 def test_the_worst_case_of_other_rows_uses_the_radii_of_the_fit(hospitals):
     X, y, _, clients = hospitals
-    model = DRFLClassifier().fit(X, y, clients)
+    model = classifier(radius=[0.2, 0.3, 0.1]).fit(X, y, clients)
     some = clients == "west"
     some &= np.arange(90) % 2 == 0
     worst = model.worst_case(X[some], y[some], clients[some])["west"].value
     margin = np.where(y == "ill", 1.0, -1.0) * model.decision_function(X)
-    price = 0.1 / 40**0.5 * np.abs(model.coef_).max()
+    price = 0.1 * np.abs(model.coef_).max()
     assert worst == pytest.approx(np.maximum(0.0, 1.0 - margin[some]).mean() + price)
 
 
@@ -261,7 +285,7 @@ def test_progress_is_logged_not_printed(hospitals, caplog, capsys):
     with caplog.at_level(logging.INFO, logger="drfl"):
         DRFLClassifier().fit(X, y, clients)
         assert not caplog.records
-        model = DRFLClassifier(verbose=True).fit(X, y, clients)
+        model = classifier(verbose=True).fit(X, y, clients)
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == model.n_rounds_ + 1
     assert lines[0].startswith("round 1: objective 1, proved gap ")
@@ -288,8 +312,8 @@ def test_a_box(hospitals):
     X, y, _, clients = hospitals
     X = np.clip(X, -2.0, 2.0)
     box = drfl.Box(-2.0, 2.0)
-    model = DRFLClassifier(radius=0.2, label_cost=1.0, support=box).fit(X, y, clients)
-    free = DRFLClassifier(radius=0.2, label_cost=1.0).fit(X, y, clients)
+    model = classifier(radius=0.2, label_cost=1.0, support=box).fit(X, y, clients)
+    free = classifier(radius=0.2, label_cost=1.0).fit(X, y, clients)
     assert model.objective_ <= free.objective_ * (1.0 + 1e-6)
     for case in model.worst_case(X, y, clients).values():
         assert np.abs(case.distribution().x).max() <= 2.0 + 1e-9

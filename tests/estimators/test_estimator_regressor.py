@@ -9,6 +9,7 @@ import drfl
 from drfl import reference
 from drfl.estimators import DRFLRegressor
 from drfl.losses import EpsilonInsensitive, Huber, Pinball
+from kit.paper import regressor
 
 SETTINGS = [
     ({}, Huber(1.35)),
@@ -24,7 +25,7 @@ SETTINGS = [
 @pytest.mark.parametrize(("params", "loss"), SETTINGS, ids=str)
 def test_it_solves_the_problem_it_states(hospitals, params, loss):
     X, _, y, clients = hospitals
-    model = DRFLRegressor(**params, radius=0.1, label_cost=2.0, mixture_radius=0.3)
+    model = regressor(**params, radius=0.1, label_cost=2.0, mixture_radius=0.3)
     model.fit(X, y, clients)
     parts = [(X[clients == c], y[clients == c]) for c in ("north", "south", "west")]
     truth = reference.solve(loss, parts, radius=0.1, label_cost=2.0, mixture_radius=0.3)
@@ -37,9 +38,11 @@ def test_it_solves_the_problem_it_states(hospitals, params, loss):
 def test_the_defaults_are_those_that_are_safe_untuned(hospitals):
     X, _, y, clients = hospitals
     model = DRFLRegressor().fit(X, y, clients)
-    assert model.problem_.ball_of("west").radius == 0.1 / 40**0.5
-    assert model.problem_.ball_of("west").label_cost == math.inf
-    assert model.problem_.mixture == drfl.Mixture("uniform", radius=0.0, p=1)
+    ball = model.problem_.ball
+    assert ball.radius == pytest.approx(0.1 * math.sqrt(3 / 90))
+    assert (ball.norm.name, ball.label_cost) == ("l2", math.inf)
+    assert model.problem_.loss == Huber(1.35)
+    assert model.problem_.mixture == drfl.Mixture("proportional", radius=0.0, p=1)
     assert model.coef_.shape == (3,)
     assert isinstance(model.intercept_, float)
     np.testing.assert_allclose(model.predict(X), X @ model.coef_ + model.intercept_)

@@ -195,7 +195,7 @@ def test_writing_is_all_or_nothing(tmp_path, monkeypatch):
         raise OSError("the disk is full")
 
     monkeypatch.setattr(os, "fsync", broken)
-    fitted = drfl.DRFLClassifier().fit([[0.0], [1.0]], [0, 1])
+    fitted = drfl.DRFLClassifier(radius=0.1).fit([[0.0], [1.0]], [0, 1])
     with pytest.raises(OSError, match="full"):
         drfl.save(fitted, path)
     assert path.read_text() == "old"

@@ -144,7 +144,8 @@ def test_the_settings_reach_the_method():
     model = fitted("FedAvgClassifier", loss="logistic", local_steps=7, step_size=0.05)[0]
     sites = [drfl.Client(name, X[members == name], y[members == name]) for name in "abcd"]
     method = native.FedAvg(local_steps=7, step_size=0.05)
-    result = drfl.solve(drfl.Problem("logistic"), sites, solver=method, max_rounds=30)
+    problem = drfl.Problem("logistic", mixture=drfl.Mixture("proportional"))
+    result = drfl.solve(problem, sites, solver=method, max_rounds=30)
     assert model.coef_[0] == pytest.approx(result.coef, rel=1e-10)
     assert model.predict_proba(X).shape == (len(X), 2)
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from drfl import Ball, Box, DRFLClassifier, Mixture, Problem, reference, select, solve
+from drfl import Ball, Box, Mixture, Problem, reference, select, solve
 from drfl.client import Client
 from drfl.selection.carry import AS_GOOD, SAME_RATIO, SMALL_NORM, prices
 from drfl.selection.path import Fit, Known
 from drfl.solvers import Status
+from kit.paper import classifier
 
 NAMES = ("c0", "c1")
 
@@ -175,7 +176,7 @@ def test_a_support_a_shared_ball_and_half_moving_labels_have_no_such_prices():
 def test_the_table_says_what_was_solved_once(hospitals, solver):
     X, y, _, who = hospitals
     grid = {"radius": [0.01, 0.02, 0.04], "label_cost": [0.1, 0.2]}
-    model = DRFLClassifier(tol=1e-5, solver=solver)
+    model = classifier(tol=1e-5, solver=solver)
     found = select(model, X, y, who, grid=grid, folds=2, verbose=0)
     notes = {(p.params["radius"], p.params["label_cost"]): p for p in found.table}
     for (rho, kappa), point in notes.items():

@@ -17,9 +17,9 @@ GRID = {"radius": [0.02, 0.2]}
 
 
 @pytest.mark.parametrize("kind", [DRFLClassifierCV, DRFLRegressorCV])
-def test_it_has_the_parameters_of_its_base_and_four_more(kind):
+def test_it_has_the_parameters_of_its_base_and_its_own(kind):
     base = {DRFLClassifierCV: DRFLClassifier, DRFLRegressorCV: DRFLRegressor}[kind]()
-    more = {"rule": "mean", "grid": None, "folds": 5, "noise_scale": None}
+    more = {"rule": "mean", "grid": None, "folds": 5, "noise_scale": None, "scoring": None}
     assert kind().get_params() == {**base.get_params(), **more}
     assert clone(kind(grid=GRID)).get_params() == kind(grid=GRID).get_params()
 

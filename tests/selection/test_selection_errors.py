@@ -10,6 +10,7 @@ from drfl import DRFLClassifier, DRFLClassifierCV, select
 from drfl.engines import SerialEngine
 from drfl.native import FedAvgClassifier
 from drfl.wire import Failure, Message
+from kit.paper import classifier
 
 X = np.random.default_rng(0).normal(size=(12, 2))
 Y = np.arange(12) % 2
@@ -64,7 +65,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("changes", "kind", "sentence"), WRONG, ids=lambda v: str(v)[:40])
 def test_wrong_arguments(changes, kind, sentence):
-    arguments = {"estimator": DRFLClassifier(), "X": X, "y": Y, "clients": CLIENTS, "verbose": 0}
+    arguments = {"estimator": classifier(), "X": X, "y": Y, "clients": CLIENTS, "verbose": 0}
     with pytest.raises(kind, match=sentence):
         select(**{**arguments, **changes})
 
@@ -92,6 +93,6 @@ class Mute(SerialEngine):
     [(False, "its policy, guard or rows do not"), (True, "array 'score' must have shape")],
 )
 def test_a_client_without_a_score_ends_the_selection(bad, why):
-    model = DRFLClassifier(engine=Mute(bad), tol=1e-2)
+    model = classifier(engine=Mute(bad), tol=1e-2)
     with pytest.raises(RuntimeError, match=f"client 'a' gave no score: {why}"):
         select(model, X, Y, CLIENTS, folds=2, grid={"radius": [0.1]}, verbose=0)

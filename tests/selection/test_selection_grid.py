@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from drfl import Ball, Box, DRFLClassifier, DRFLRegressor, Mixture, Problem
+from drfl import Ball, Box, Mixture, Problem
 from drfl.baselines import WAFLClassifier
 from drfl.estimators.table import Table
 from drfl.selection.clients import Clients
-from drfl.selection.grid import candidate, default_radii, for_clients, grid_points
+from drfl.selection.grid import anchor_params, candidate, default_grid, for_clients, grid_points
+from kit.paper import classifier, paper, regressor
 
 X = np.array([[-1.0, 0.3], [1.0, 0.5], [-0.4, 0.2], [0.8, -0.1], [-1.2, 0.1], [0.3, 0.9]])
 Y = np.array([-1.0, 1.0] * 3)
@@ -17,11 +18,11 @@ CLIENTS = Clients.of(Table.of(X, Y, ["a", "b", "c"] * 2, [1, 1, 1, 3, 1, 1]), [Y
 
 
 def key(estimator=None, **params):
-    return candidate(estimator or DRFLClassifier(), params, CLIENTS).key
+    return candidate(estimator or classifier(), params, CLIENTS).key
 
 
 def test_all_combinations_the_last_varies_fastest():
-    points = grid_points({"radius": [0.0, 0.1], "norm": ("l1", "l2")}, CLIENTS.totals)
+    points = grid_points({"radius": [0.0, 0.1], "norm": ("l1", "l2")})
     assert [list(p.values()) for p in points] == [
         [0.0, "l1"],
         [0.0, "l2"],
@@ -30,10 +31,17 @@ def test_all_combinations_the_last_varies_fastest():
     ]
 
 
-def test_the_default_radii_fit_the_number_of_rows():
-    radii = default_radii(np.array([50.0, 150.0]))
-    assert radii == [0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3]
-    assert grid_points(None, np.array([400.0]))[-1] == {"radius": 0.15}
+def test_the_default_grid_fits_rows_and_columns():
+    # 2 columns and a total weight of 8: the root of 2/8 is 0.5.
+    params = classifier().get_params()
+    grid = default_grid(CLIENTS, params, "mean")
+    assert grid == {"radius": [0.0, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0]}
+    assert anchor_params(CLIENTS, grid) == {"radius": 0.1}
+    wider = default_grid(CLIENTS, params, "new_client")
+    assert wider == {"mixture_radius": [0.0, 0.2, 1.0], **grid}
+    assert anchor_params(CLIENTS, wider) == {"mixture_radius": 0.0, "radius": 0.1}
+    assert anchor_params(CLIENTS, wider) in grid_points(wider)
+    assert default_grid(CLIENTS, WAFLClassifier().get_params(), "new_client") == grid
 
 
 @pytest.mark.parametrize(
@@ -72,10 +80,10 @@ def test_points_that_may_differ_have_two(one, other):
 def test_one_client_has_no_weights_to_speak_of():
     alone = Clients.of(Table.of(X, Y, None, None), [Y], named=False)
     keys = {
-        candidate(DRFLClassifier(radius=0.1), {"mixture_radius": theta}, alone).key
+        candidate(classifier(radius=0.1), {"mixture_radius": theta}, alone).key
         for theta in (0.0, 0.3, 5.0)
     }
-    wafl = candidate(WAFLClassifier(), {"radius": 0.1}, alone).key
+    wafl = candidate(paper(WAFLClassifier, "hinge"), {"radius": 0.1}, alone).key
     assert keys == {wafl}
 
 
@@ -94,7 +102,7 @@ def test_the_problem_of_some_of_the_clients():
 
 def test_the_order_of_the_path():
     params = [{"radius": r, "mixture_radius": t} for t in (0.5, 0.0) for r in (0.2, 0.1, 0.3)]
-    points = [candidate(DRFLRegressor(), p, CLIENTS) for p in params]
+    points = [candidate(regressor(), p, CLIENTS) for p in params]
     ordered = [p.params for p in sorted(points, key=lambda point: point.order)]
     assert [p["radius"] for p in ordered] == [0.1, 0.2, 0.3] * 2
     assert [p["mixture_radius"] for p in ordered] == [0.0] * 3 + [0.5] * 3

@@ -7,9 +7,9 @@ from drfl.selection import RULES, GridPoint, Selection
 from drfl.selection.rules import Evidence
 
 
-def point(radius, mean, error=0.01, worst=0.5, note=""):
+def point(radius, mean, error=0.01, worst=0.5, note="", scores=()):
     clients = {"north": mean + 0.1, "south": worst}
-    return GridPoint({"radius": radius}, mean, error, clients, "south", worst, 7, note)
+    return GridPoint({"radius": radius}, mean, error, clients, "south", worst, 7, note, scores)
 
 
 def choose(rule, points, **more):
@@ -50,6 +50,23 @@ TABLE = [
 )
 def test_the_rule_decides(rule, chosen, reason):
     assert choose(rule, TABLE) == (chosen, reason)
+
+
+@pytest.mark.parametrize("rule", ["mean", "new_client"])
+def test_the_anchor_is_kept_unless_a_point_is_clearly_better(rule):
+    # Paired differences 0.01, 0.02, 0.03: mean 0.02, standard error 0.01 / sqrt(3) = 0.0058.
+    anchor = point(0.1, 0.80, scores=(0.70, 0.80, 0.90))
+    better = point(0.2, 0.82, scores=(0.71, 0.82, 0.93))
+    k, reason = choose(rule, [anchor, better], anchor=0)
+    assert k == 1
+    assert "better than radius=0.1 by 0.02, more than one standard error (0.0058)" in reason
+    # Differences -0.03, 0.03, 0.06: mean 0.02, standard error 0.026.
+    unsure = point(0.2, 0.82, scores=(0.67, 0.83, 0.96))
+    k, reason = choose(rule, [anchor, unsure], anchor=0)
+    assert k == 0
+    assert reason.startswith("radius=0.1 is kept: radius=0.2 has the best mean score")
+    assert "is better by 0.02 only, within one standard error (0.026)" in reason
+    assert choose(rule, [better, point(0.3, 0.7)], anchor=0)[0] == 0
 
 
 def test_noise_is_named_in_the_reason():

@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import expit
+from sklearn.metrics import log_loss
 
 from drfl import Client, Policy, Problem
 from drfl.client import Site
 from drfl.losses import Huber
+from drfl.one_vs_rest import probabilities
 from drfl.selection import scores
 from drfl.selection.folds import Part
 from drfl.wire import Failure, WireError
@@ -20,9 +23,10 @@ HELD = PART.held_out(37)
 W, B = np.array([0.9, -0.2, 0.4]), 0.1
 
 
-def ask(problem, y, coef, intercept, own=scores.EVERY_CLASS, noise=0.0, weight=WEIGHT):
+def ask(problem, y, coef, intercept, own=scores.EVERY_CLASS, noise=0.0, weight=WEIGHT, score=None):
     site = Site(Client("a", X, y, sample_weight=weight), problem, debug=True)
-    message = scores.request(PART, np.array(coef), np.array(intercept), own, noise)
+    name = scores.score_of(score, problem.loss)
+    message = scores.request(PART, np.array(coef), np.array(intercept), own, noise, name)
     return scores.read(site.answer(message, scores.HANDLERS), len(coef))
 
 
@@ -42,6 +46,55 @@ def test_minus_the_mean_loss_of_a_regression():
     found = ask(Problem("huber", epsilon=0.5), y, [[W]], [[B]])
     losses = Huber(0.5).value(X[HELD] @ W + B - y[HELD])
     assert found[0] == pytest.approx(-np.average(losses, weights=WEIGHT[HELD]), rel=1e-12)
+
+
+def test_minus_the_mean_squared_error_of_a_regression():
+    y = X @ W + RNG.normal(size=37)
+    found = ask(Problem("huber"), y, [[W]], [[B]], score="squared_error")
+    errors = (X[HELD] @ W + B - y[HELD]) ** 2
+    assert found[0] == pytest.approx(-np.average(errors, weights=WEIGHT[HELD]), rel=1e-12)
+
+
+def test_the_log_loss_is_the_score_where_there_are_probabilities():
+    found = ask(Problem("logistic"), SIGN, [[W]], [[B]])
+    truth = log_loss(
+        SIGN[HELD], expit(X[HELD] @ W + B), sample_weight=WEIGHT[HELD], labels=[-1.0, 1.0]
+    )
+    assert found[0] == pytest.approx(-truth, rel=1e-12)
+    right = ask(Problem("logistic"), SIGN, [[W]], [[B]], score="accuracy")
+    np.testing.assert_array_equal(right, ask(Problem("hinge"), SIGN, [[W]], [[B]]))
+
+
+def test_the_copies_of_a_client_add_up_to_its_log_loss():
+    classes, models = RNG.integers(0, 3, 37), RNG.normal(size=(3, 3))
+    found = sum(
+        ask(Problem("logistic"), np.where(classes == k, 1.0, -1.0), [models], [[0.1] * 3], k)
+        for k in range(3)
+    )
+    shares = probabilities(X[HELD] @ models.T + 0.1)
+    truth = log_loss(classes[HELD], shares, sample_weight=WEIGHT[HELD], labels=[0, 1, 2])
+    assert found[0] == pytest.approx(-truth, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("score", "loss", "sentence"),
+    [
+        ("log_loss", "hinge", "needs probabilities, which the loss 'hinge' does not give: take"),
+        ("squared_error", "logistic", "is for regression: take one of 'log_loss', 'accuracy'"),
+        ("acuracy", "hinge", "unknown score 'acuracy': did you mean 'accuracy'"),
+    ],
+)
+def test_a_score_that_does_not_fit_is_refused(score, loss, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        scores.score_of(score, Problem(loss).loss)
+
+
+@pytest.mark.parametrize("number", [-1, 3, 4])
+def test_a_client_refuses_a_score_that_does_not_fit(number):
+    message = scores.request(PART, W[None, None], np.zeros((1, 1)), -1, 0.0, "accuracy")
+    message.arrays["score"][...] = number
+    reply = Site(Client("a", X, SIGN), Problem("hinge")).answer(message, scores.HANDLERS)
+    assert Failure.of(reply) is not None
 
 
 def test_the_copies_of_a_client_add_up_to_its_accuracy():
@@ -86,13 +139,13 @@ def test_noise_on_three_classes():
 
 def test_a_client_may_refuse_to_score_few_rows():
     strict = Client("a", X, SIGN, policy=Policy(min_rows=20))
-    message = scores.request(PART, W[None, None], np.zeros((1, 1)), -1, 0.0)
+    message = scores.request(PART, W[None, None], np.zeros((1, 1)), -1, 0.0, "accuracy")
     reply = Site(strict, Problem("hinge")).answer(message, scores.HANDLERS)
     assert Failure.of(reply) is Failure.REFUSED
 
 
 def test_a_reply_is_one_number_per_grid_point():
-    message = scores.request(PART, W[None, None], np.zeros((1, 1)), -1, 0.0)
+    message = scores.request(PART, W[None, None], np.zeros((1, 1)), -1, 0.0, "accuracy")
     reply = Site(Client("a", X, SIGN), Problem("hinge")).answer(message, scores.HANDLERS)
     assert {name: array.shape for name, array in reply.arrays.items()} == {"score": (1,)}
     with pytest.raises(WireError, match="'score' must have shape"):

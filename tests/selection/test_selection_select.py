@@ -14,6 +14,7 @@ from drfl.engines import SerialEngine
 from drfl.losses import Huber
 from drfl.selection.clients import sorted_table
 from drfl.selection.cross_validation import folds_of_everyone, one_client_out
+from kit.paper import classifier, regressor
 
 RADII = {"radius": [0.01, 0.1]}
 
@@ -29,7 +30,7 @@ def numbers(found):
 # ---------------------------------------------------------------------- what cross-validation is
 def test_a_score_is_that_of_models_fitted_to_the_other_folds(hospitals):
     X, _, y, clients = hospitals
-    model = DRFLRegressor(mixture_center="proportional", mixture_radius=0.3, tol=1e-8)
+    model = regressor(mixture_center="proportional", mixture_radius=0.3, tol=1e-8)
     found = quiet(model, X, y, clients, grid={"radius": [0.0, 0.1]}, random_state=5)
     table = sorted_table(model.read_rows(X, y, clients, None))
     q = table.totals / table.totals.sum()
@@ -55,9 +56,9 @@ def test_a_score_is_that_of_models_fitted_to_the_other_folds(hospitals):
 
 def test_the_best_point_is_fitted_to_all_rows(hospitals):
     X, y, _, clients = hospitals
-    found = quiet(DRFLClassifier(tol=1e-4), X, y, clients, grid=RADII, folds=2)
+    found = quiet(classifier(tol=1e-4), X, y, clients, grid=RADII, folds=2)
     assert found.best_params == max(found.table, key=lambda p: p.mean).params
-    alone = DRFLClassifier(tol=1e-4, **found.best_params).fit(X, y, clients)
+    alone = classifier(tol=1e-4, **found.best_params).fit(X, y, clients)
     np.testing.assert_array_equal(found.estimator.coef_, alone.coef_)
     assert found.reason.startswith("of 2 grid points radius=0.")
 
@@ -74,7 +75,7 @@ SHRINK = {"radius": [0.0, 0.2, 0.5]}
 
 
 def test_mean_takes_no_radius_where_none_is_needed(line):
-    found = quiet(DRFLRegressor(), *line, grid=SHRINK)
+    found = quiet(regressor(), *line, grid=SHRINK)
     assert found.best_params == {"radius": 0.0}
     means = [p.mean for p in found.table]
     assert means == sorted(means, reverse=True)
@@ -82,7 +83,7 @@ def test_mean_takes_no_radius_where_none_is_needed(line):
 
 def test_noise_that_is_feared_asks_for_a_radius(line):
     # With noise of variance 4 the best slope is about 1/5.
-    found = quiet(DRFLRegressor(), *line, grid=SHRINK, rule="noise", noise_scale=2.0)
+    found = quiet(regressor(), *line, grid=SHRINK, rule="noise", noise_scale=2.0)
     assert found.best_params == {"radius": 0.5}
     assert "standard deviation 2 in every feature" in found.reason
 
@@ -92,7 +93,7 @@ def test_one_se_takes_the_largest_radius_that_is_as_good():
     y = np.repeat([0, 1], 30)
     X = (2.0 * y - 1.0)[:, None] + 0.05 * np.random.default_rng(1).normal(size=(60, 1))
     grid = {"radius": [0.01, 0.1, 0.5, 4.0]}
-    found = quiet(DRFLClassifier(), X, y, np.arange(60) % 2, grid=grid, rule="one_se")
+    found = quiet(classifier(), X, y, np.arange(60) % 2, grid=grid, rule="one_se")
     assert [p.mean for p in found.table[:3]] == [1.0] * 3
     assert found.table[3].mean < 0.9
     assert found.best_params == {"radius": 0.5}
@@ -104,7 +105,7 @@ def test_worst_client_looks_after_the_small_one():
     X = rng.normal(size=(100, 2))
     clients = np.where(np.arange(100) < 90, "large", "small")
     y = np.where(clients == "large", X[:, 0], X[:, 1])
-    model = DRFLRegressor(radius=0.0, mixture_center="proportional")
+    model = regressor(radius=0.0, mixture_center="proportional")
     grid = {"mixture_radius": [0.0, math.inf]}
     plain = quiet(model, X, y, clients, grid=grid)
     assert plain.best_params == {"mixture_radius": 0.0}
@@ -121,7 +122,7 @@ def test_one_noisy_client_is_served_only_if_the_worst_one_counts():
     y = X[:, 0] + 0.05 * rng.normal(size=80)
     noisy = clients == 0
     X[noisy, 0] += 2.0 * rng.normal(size=noisy.sum())
-    model, grid = DRFLRegressor(radius=0.0), {"mixture_radius": [0.0, math.inf]}
+    model, grid = regressor(radius=0.0), {"mixture_radius": [0.0, math.inf]}
     plain = quiet(model, X, y, clients, grid=grid)
     assert plain.best_params == {"mixture_radius": 0.0}
     assert plain.table[0].worst_client == "0"
@@ -131,7 +132,7 @@ def test_one_noisy_client_is_served_only_if_the_worst_one_counts():
 
 def test_erm_is_kept_for_a_new_client_if_robust_training_is_worse(line):
     X, y, clients = line
-    model = DRFLRegressor(mixture_radius=0.4)
+    model = regressor(mixture_radius=0.4)
     found = quiet(model, X, y, clients, rule="new_client", grid={"radius": [0.2, 0.5]})
     assert found.best_params == {"radius": 0.0, "mixture_radius": 0.0}
     assert found.table[-1].note == "ERM"
@@ -144,7 +145,7 @@ def test_a_radius_is_taken_for_a_new_client_if_it_helps():
     rng = np.random.default_rng(4)
     X, clients = rng.normal(size=(120, 2)), np.arange(120) % 4
     y = 3.0 * X[:, 0] + np.array([1.0, -1.0, 1.0, -1.0])[clients] * X[:, 1]
-    model = DRFLRegressor("pinball", norm="linf")
+    model = regressor(loss="pinball", norm="linf")
     found = quiet(model, X, y, clients, rule="new_client", grid={"radius": [0.0, 0.5]})
     assert found.best_params == {"radius": 0.5}
     assert found.table[0].note == "ERM"
@@ -154,12 +155,12 @@ def test_a_radius_is_taken_for_a_new_client_if_it_helps():
 def test_a_client_is_left_out_of_the_training(hospitals):
     X, _, y, clients = hospitals
     radius = {"north": 0.1, "south": 0.2, "west": 0.3}
-    model = DRFLRegressor(radius=radius, mixture_center=[0.5, 0.2, 0.3], mixture_radius=0.1)
+    model = regressor(radius=radius, mixture_center=[0.5, 0.2, 0.3], mixture_radius=0.1)
     found = quiet(model, X, y, clients, rule="new_client", grid={"label_cost": [math.inf]})
     for name, out in zip(("north", "south", "west"), one_client_out(3), strict=True):
         rest = clients != name
         center = np.array([0.5, 0.2, 0.3])[list(out.trained)]
-        other = DRFLRegressor(radius=radius, mixture_radius=0.1, tol=1e-8)
+        other = regressor(radius=radius, mixture_radius=0.1, tol=1e-8)
         other.set_params(mixture_center=center / center.sum())
         other.fit(X[rest], y[rest], clients[rest])
         losses = Huber(1.35).value(other.predict(X) - y)
@@ -169,7 +170,7 @@ def test_a_client_is_left_out_of_the_training(hospitals):
 # ---------------------------------------------------------------------- what does not matter
 def test_the_order_of_the_rows_does_not_matter(hospitals):
     X, y, _, clients = hospitals
-    model, grid = DRFLClassifier(tol=1e-4), RADII
+    model, grid = classifier(tol=1e-4), RADII
     first = quiet(model, X, y, clients, grid=grid)
     other = np.random.default_rng(0).permutation(75)
     assert numbers(quiet(model, X[other], y[other], clients[other], grid=grid)) == numbers(first)
@@ -179,7 +180,7 @@ def test_a_weight_is_a_repetition_that_stays_together(hospitals):
     X, _, y, clients = hospitals
     weight = np.random.default_rng(1).integers(0, 3, size=75)
     twice = np.repeat(np.arange(75), weight)
-    model = DRFLRegressor(tol=1e-4)
+    model = regressor(tol=1e-4)
     weighted = quiet(model, X, y, clients, grid=RADII, folds=2, sample_weight=weight)
     repeated = quiet(model, X[twice], y[twice], clients[twice], grid=RADII, folds=2)
     assert numbers(weighted) == numbers(repeated)
@@ -189,7 +190,7 @@ def test_a_weight_is_a_repetition_that_stays_together(hospitals):
 def test_the_same_seed_gives_the_same_folds(hospitals):
     X, _, y, clients = hospitals
     runs = [
-        quiet(DRFLRegressor(tol=1e-4), X, y, clients, grid=RADII, folds=2, random_state=seed)
+        quiet(regressor(tol=1e-4), X, y, clients, grid=RADII, folds=2, random_state=seed)
         for seed in (3, 3, 4)
     ]
     assert numbers(runs[0]) == numbers(runs[1]) != numbers(runs[2])
@@ -209,7 +210,7 @@ def test_the_local_solver_selects_the_same(hospitals, target):
 
 def test_without_clients_there_is_one(hospitals):
     X, _, y, _ = hospitals
-    found = quiet(DRFLRegressor(), X, y, grid=RADII)
+    found = quiet(regressor(), X, y, grid=RADII)
     assert found.table[0].worst_client == "all"
     assert found.table[0].worst_score == pytest.approx(found.table[0].mean)
 
@@ -217,8 +218,8 @@ def test_without_clients_there_is_one(hospitals):
 @pytest.mark.slow
 def test_processes_give_the_same_numbers(hospitals):
     X, y, _, clients = hospitals
-    plain = quiet(DRFLClassifier(tol=1e-4), X, y, clients, grid=RADII, folds=2)
-    apart = quiet(DRFLClassifier(tol=1e-4, engine="processes"), X, y, clients, grid=RADII, folds=2)
+    plain = quiet(classifier(tol=1e-4), X, y, clients, grid=RADII, folds=2)
+    apart = quiet(classifier(tol=1e-4, engine="processes"), X, y, clients, grid=RADII, folds=2)
     assert numbers(apart) == numbers(plain)
 
 
@@ -226,7 +227,7 @@ def test_sparse_rows_and_frames_are_selected_alike(hospitals):
     X, y, _, clients = hospitals
     X = np.where(np.abs(X) < 0.4, 0.0, X)
     forms = [X, sparse.csr_array(X), pd.DataFrame(X, columns=["age", "dose", "weight"])]
-    found = [quiet(DRFLClassifier(), form, y, clients, grid=RADII, folds=2) for form in forms]
+    found = [quiet(classifier(), form, y, clients, grid=RADII, folds=2) for form in forms]
     assert found[2].estimator.feature_names_in_.tolist() == ["age", "dose", "weight"]
     for other in found[1:]:
         assert [p.mean for p in other.table] == pytest.approx([p.mean for p in found[0].table])
@@ -238,7 +239,7 @@ def test_rows_weigh_in_the_scores_as_in_the_fit():
     X = np.random.default_rng(2).normal(size=(200, 1))
     y = np.where(np.arange(200) % 10, "no", "yes")
     for weight, worth in ((None, 0.9), ("balanced", 0.5)):
-        model = DRFLClassifier(class_weight=weight)
+        model = classifier(class_weight=weight)
         (point,) = quiet(model, X, y, grid={"radius": [1.0]}, folds=2).table
         assert point.mean == pytest.approx(worth, abs=0.01)
 
@@ -247,7 +248,7 @@ def test_rows_weigh_in_the_scores_as_in_the_fit():
 def test_points_that_cannot_differ_are_solved_once(hospitals):
     X, y, _, clients = hospitals
     grid = {"radius": [0.0, 0.1], "label_cost": [math.inf, 0.5]}
-    found = quiet(DRFLClassifier(tol=1e-4), X, y, clients, grid=grid, folds=2)
+    found = quiet(classifier(tol=1e-4), X, y, clients, grid=grid, folds=2)
     rounds = [p.rounds for p in found.table]
     solved = [k for k, count in enumerate(rounds) if count]
     assert len(solved) == 3
@@ -261,7 +262,7 @@ def test_points_that_cannot_differ_are_solved_once(hospitals):
 def test_a_radius_without_effect_is_said_to_have_none(hospitals):
     X, _, y, clients = hospitals
     grid = {"radius": [0.0, 0.1, 1.0]}
-    found = quiet(DRFLRegressor(label_cost=0.5), X, y, clients, grid=grid, folds=2)
+    found = quiet(regressor(label_cost=0.5), X, y, clients, grid=grid, folds=2)
     assert found.table[0].note == ""
     for point in found.table[1:]:
         assert point.rounds == 0
@@ -288,7 +289,7 @@ class Spy(SerialEngine):
 def test_only_scores_cross(hospitals):
     X, y, _, clients = hospitals
     spy = Spy()
-    quiet(DRFLClassifier(tol=1e-3, engine=spy), X, y, clients, grid=RADII, folds=2)
+    quiet(classifier(tol=1e-3, engine=spy), X, y, clients, grid=RADII, folds=2)
     assert {reply.kind for reply in spy.answered} == {"bundle/reply", "select_score/reply"}
     scores = [reply for reply in spy.answered if reply.kind == "select_score/reply"]
     assert len(scores) == 2 * 3
@@ -301,11 +302,11 @@ def test_more_than_two_classes():
     y = np.arange(90) % 3
     X = np.eye(3)[y][:, :2] * 3.0 + 0.5 * rng.normal(size=(90, 2))
     names = np.array(["a", "b", "c"])[y]
-    found = quiet(DRFLClassifier(tol=1e-4), X, names, rng.integers(0, 2, 90), grid=RADII)
+    found = quiet(classifier(tol=1e-4), X, names, rng.integers(0, 2, 90), grid=RADII)
     assert found.estimator.coef_.shape == (3, 2)
     assert found.table[0].mean > 0.9
     wrong = quiet(
-        DRFLClassifier(tol=1e-3),
+        classifier(tol=1e-3),
         X,
         rng.permutation(names),
         rng.integers(0, 2, 90),
@@ -318,7 +319,7 @@ def test_more_than_two_classes():
 def test_losses_and_norms_can_be_in_the_grid(hospitals):
     X, y, _, clients = hospitals
     grid = {"loss": ["hinge", "logistic"], "norm": ["l1", "linf"]}
-    found = quiet(DRFLClassifier(tol=1e-3, radius=0.05), X, y, clients, grid=grid, folds=2)
+    found = quiet(classifier(tol=1e-3, radius=0.05), X, y, clients, grid=grid, folds=2)
     assert len(found.table) == 4
     assert all(point.rounds > 0 for point in found.table)
 
@@ -335,20 +336,20 @@ def test_the_baselines_are_selected_in_the_same_way(hospitals, kind):
 
 
 def test_progress_is_shown(line, capsys):
-    select(DRFLRegressor(tol=1e-3), *line, grid={"radius": [0.1]}, folds=2)
+    select(regressor(tol=1e-3), *line, grid={"radius": [0.1]}, folds=2)
     out, err = capsys.readouterr()
     lines = err.splitlines()
     assert out == ""
     assert len(lines) == 2
     assert lines[0].startswith("select: fold 1 of 2, 1 fits in ")
     assert lines[1].startswith("select: fold 2 of 2, 2 fits in ")
-    quiet(DRFLRegressor(tol=1e-3), *line, grid={"radius": [0.1]}, folds=2)
+    quiet(regressor(tol=1e-3), *line, grid={"radius": [0.1]}, folds=2)
     assert capsys.readouterr() == ("", "")
 
 
 def test_on_a_terminal_the_line_is_rewritten(line, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    select(DRFLRegressor(tol=1e-3), *line, grid={"radius": [0.1, 0.2]}, folds=2)
+    select(regressor(tol=1e-3), *line, grid={"radius": [0.1, 0.2]}, folds=2)
     shown = capsys.readouterr().err
     assert shown.count("\r") == 4
     assert shown.endswith("\r\n")
@@ -357,5 +358,5 @@ def test_on_a_terminal_the_line_is_rewritten(line, capsys, monkeypatch):
 def test_fits_short_of_their_tolerance_are_noted(hospitals):
     X, y, _, clients = hospitals
     with pytest.warns(ConvergenceWarning, match="the proved gap is"):
-        found = quiet(DRFLClassifier(max_rounds=2), X, y, clients, grid=RADII, folds=2)
+        found = quiet(classifier(max_rounds=2), X, y, clients, grid=RADII, folds=2)
     assert found.table[0].note.startswith("2 of 2 fits short of tol, largest proved gap ")

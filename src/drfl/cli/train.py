@@ -17,6 +17,10 @@ example:
 """
 
 
+FLAGS = {"purpose": "for"}
+"""Flags that are not called as their settings."""
+
+
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.epilog = EXAMPLE
@@ -37,7 +41,7 @@ def add_setting(group: Any, name: str) -> None:
     """The option of a setting; one that is false unless it is given needs no value."""
     field = FIELDS[name]
     alone: dict[str, Any] = {"nargs": "?", "const": "true"} if field.default is False else {}
-    option = f"--{name.replace('_', '-')}"
+    option = f"--{FLAGS.get(name, name.replace('_', '-'))}"
     group.add_argument(option, dest=f"set_{name}", metavar=name.upper(), help=field.help, **alone)
 
 

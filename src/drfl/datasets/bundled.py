@@ -1,4 +1,4 @@
-r"""The paper's three data sets, read from the package.
+r"""The paper's three data sets and four hospitals, read from the package.
 
 Scaled features are affine images of the raw ones,
 
@@ -40,6 +40,7 @@ _HEART = (
     ("major_vessels", 0.0, 3.0, 0),
     ("thal", 3.0, 7.0, 0),
 )
+HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
 _BREAST_CANCER = (
     "clump_thickness",
     "uniformity_of_cell_size",
@@ -152,6 +153,38 @@ def load_abalone(*, scaled: bool = True) -> Bunch:
     rows = csv.reader(_read("abalone.data.gz").splitlines())
     table = np.array([[_ABALONE_SEX[row[0]], *map(float, row[1:])] for row in rows])
     return _bunch("abalone", table[:, :-1], table[:, -1], _ABALONE, scaled)
+
+
+def load_four_hospitals() -> Bunch:
+    """Load heart disease at four hospitals: 920 patients, 13 features, with gaps.
+
+    Returns
+    -------
+    sklearn.utils.Bunch
+        ``data`` (920, 13) float64 in original units, NaN where a value is missing; ``target``
+        (920,) int, +1 = disease, -1 = none; ``hospital`` (920,) str, the client of each row;
+        ``feature_names``; ``target_names`` of the labels -1, +1; ``DESCR``.
+
+    Examples
+    --------
+    >>> hearts = load_four_hospitals()
+    >>> {str(name): int((hearts.hospital == name).sum()) for name in np.unique(hearts.hospital)}
+    {'cleveland': 303, 'hungarian': 294, 'switzerland': 123, 'va': 200}
+    """
+    names = [name for name, *_ in _HEART]
+    rows = [
+        [*row, hospital]
+        for hospital in HOSPITALS
+        for row in csv.reader(_read(f"processed.{hospital}.data.gz").splitlines())
+    ]
+    table = np.array([[np.nan if v == "?" else float(v) for v in row[:-1]] for row in rows])
+    X, y = table[:, :-1], np.where(table[:, -1] > 0.0, 1, -1)
+    for name in ("serum_cholesterol", "resting_blood_pressure"):
+        column = X[:, names.index(name)]
+        column[column == 0.0] = np.nan  # nobody has none: it was not measured
+    bunch = _bunch("four_hospitals", X, y, tuple(names), False, target_names=("none", "disease"))
+    bunch.hospital = np.array([row[-1] for row in rows])
+    return bunch
 
 
 def _bunch(

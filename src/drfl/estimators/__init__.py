@@ -2,6 +2,6 @@
 
 from drfl.estimators.classifier import DRFLClassifier
 from drfl.estimators.regressor import DRFLRegressor
-from drfl.estimators.scale import ScaleWarning
+from drfl.estimators.scale import FewRowsWarning, ScaleWarning
 
-__all__ = ["DRFLClassifier", "DRFLRegressor", "ScaleWarning"]
+__all__ = ["DRFLClassifier", "DRFLRegressor", "FewRowsWarning", "ScaleWarning"]

@@ -15,7 +15,7 @@ from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.estimators.choices import Choices
 from drfl.estimators.path import find_model, make_solver, solver_name, warn_unless_optimal
-from drfl.estimators.scale import warn_of_scale
+from drfl.estimators.scale import warn_of_few_rows, warn_of_scale
 from drfl.estimators.shared import client_losses, solvable
 from drfl.estimators.table import ALL, Table
 from drfl.losses import Task
@@ -83,9 +83,11 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
             Whether the user named the clients.
         """
         solver = make_solver(solver_name(choices, named=named), choices)
-        stated = choices.problem(table.names.tolist(), table.totals)
+        stated = choices.problem(table.names.tolist(), table.totals, table.X.shape[1])
         problem = solvable(stated, len(table.names), solver)
         warn_of_scale(table.X, table.weight, getattr(self, "feature_names_in_", None))
+        if isinstance(choices.radius, str):
+            warn_of_few_rows(table.X.shape[1], float(table.totals.sum()))
         table = table.canonical()
         results = [
             find_model(problem, list(table.clients(target)), choices, solver)

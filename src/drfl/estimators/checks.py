@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from drfl._registry import listed, lookup
 from drfl.checks import is_number, number, whole
+from drfl.defaults import Purpose
 from drfl.engines import ENGINES, Engine
 from drfl.losses import LOSSES, Loss, Task, make_loss
 from drfl.mixture import Mixture
@@ -46,9 +47,11 @@ def radius_of(radius: Any) -> Radius:
     raise TypeError(f"radius must be 'auto', a number, or one number per client, got {radius!r}")
 
 
-def mixture_of(params: Mapping[str, Any]) -> Mixture:
+def mixture_of(params: Mapping[str, Any], purpose: Purpose) -> Mixture:
     """The set of the clients' weights."""
-    radius = number("mixture_radius", params["mixture_radius"], least=0.0, infinite=True)
+    radius = purpose.mixture_radius
+    if params["mixture_radius"] != "auto":
+        radius = number("mixture_radius", params["mixture_radius"], least=0.0, infinite=True)
     p = number("mixture_norm", params["mixture_norm"], infinite=True)
     if p not in (1.0, 2.0, math.inf):
         raise ValueError(f"mixture_norm must be 1, 2 or math.inf, got {p!r}")

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from drfl import defaults
 from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.checks import flag, number, whole
+from drfl.defaults import THESE_CLIENTS, Purpose, purpose_of
 from drfl.engines import Engine
 from drfl.estimators import checks
 from drfl.losses import Loss, Task
 from drfl.mixture import Mixture
 from drfl.problem import Problem
-
-AUTO_RADIUS = 0.1
-"""The radius "auto" is this over the root of N_s: what did well untuned on standardised data."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +27,8 @@ class Choices:
     ----------
     loss : Loss
         With its own parameters.
+    purpose : Purpose
+        What "auto" stands for.
     radius : "auto", float, dict or tuple
         As given.
     ball : Ball
@@ -44,6 +44,7 @@ class Choices:
     """
 
     loss: Loss
+    purpose: Purpose
     radius: checks.Radius
     ball: Ball
     mixture: Mixture
@@ -60,15 +61,17 @@ class Choices:
     @classmethod
     def read(cls, params: Mapping[str, Any], task: Task) -> Choices:
         """Check the parameters of an estimator, before any work."""
+        purpose = purpose_of(params.get("purpose", THESE_CLIENTS))
         return cls(
             loss=checks.loss_of(params, task),
+            purpose=purpose,
             radius=checks.radius_of(params["radius"]),
             ball=Ball(
                 norm=params["norm"],
                 label_cost=number("label_cost", params["label_cost"], infinite=True),
                 support=checks.support_of(params["support"]),
             ),
-            mixture=checks.mixture_of(params),
+            mixture=checks.mixture_of(params, purpose),
             fit_intercept=flag("fit_intercept", params["fit_intercept"]),
             solver=params["solver"],
             curvature=checks.curvature_of(params["curvature"]),
@@ -80,9 +83,10 @@ class Choices:
             shared_ball=params["shared_ball"],
         )
 
-    def problem(self, names: Sequence[Any], totals: Array) -> Problem:
-        """The problem for clients of these names, whose rows have these total weights."""
-        radii = [self.shared_radius(totals)] if self.shared_ball else self.radii(names, totals)
+    def problem(self, names: Sequence[Any], totals: Array, n_features: int) -> Problem:
+        """The problem for clients of these names, with these total weights of rows, and columns."""
+        auto = defaults.radius_of(self.purpose.factor, n_features, float(totals.sum()))
+        radii = [self.shared_radius(auto)] if self.shared_ball else self.radii(names, auto)
         balls = [replace(self.ball, radius=radius) for radius in radii]
         # One ball for all makes the plainer problem, and one that other clients can use.
         ball: Ball | dict[str, Ball] = balls[0]
@@ -96,10 +100,10 @@ class Choices:
             shared_ball=self.shared_ball,
         )
 
-    def radii(self, names: Sequence[Any], totals: Array) -> list[float]:
+    def radii(self, names: Sequence[Any], auto: float) -> list[float]:
         """The radius of every client."""
         if isinstance(self.radius, str):
-            return [AUTO_RADIUS / math.sqrt(total) for total in totals]
+            return [auto] * len(names)
         if isinstance(self.radius, dict):
             missing = [name for name in names if name not in self.radius]
             if missing:
@@ -116,10 +120,10 @@ class Choices:
             return list(self.radius)
         return [self.radius] * len(names)
 
-    def shared_radius(self, totals: Array) -> float:
+    def shared_radius(self, auto: float) -> float:
         """The radius of one ball around the mixture of all clients."""
         if isinstance(self.radius, str):
-            return AUTO_RADIUS / math.sqrt(totals.sum())
+            return auto
         if isinstance(self.radius, float):
             return self.radius
         raise ValueError("there is one ball around the mixture of all clients: give one radius")

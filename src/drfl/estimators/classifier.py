@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from drfl import defaults
 from drfl.engines import Engine
 from drfl.estimators.classification import RobustClassifier
 from drfl.losses import Loss
@@ -23,24 +24,29 @@ class DRFLClassifier(RobustClassifier):
 
     Parameters
     ----------
-    loss : {"hinge", "smooth_hinge", "logistic"} or Loss
-        L; probabilities need "logistic".
+    loss : {"logistic", "hinge", "smooth_hinge"} or Loss
+        L; probabilities need "logistic", the default.
+    purpose : {"these clients", "new client", "worst client", "noisy measurements"}
+        What the model is for: it sets radius and mixture radius where these are "auto"
+        (`drfl.defaults.PURPOSES`).
     radius : "auto", float, mapping or sequence
         :math:`\rho_s`: one for all clients, or one per client by its name or in the sorted order of
-        the names. "auto" is :math:`0.1/\sqrt{N_s}` with the total weight :math:`N_s` of its rows.
+        the names. "auto" is :math:`0.1\sqrt{n/N}` with n columns and the total weight N of all
+        rows, or what the purpose says.
     label_cost : float
         :math:`\kappa`, what it costs to change a label; inf: labels never change.
-    norm : {"l1", "l2", "linf"}
+    norm : {"l2", "l1", "linf"}
         In which the changes of a row's features are measured.
     support : None, Box or Polyhedron
         Where rows can be; None is everywhere.
-    mixture_radius : float
-        :math:`\theta`: how far the weights q may be from their centre, in [0, inf].
+    mixture_radius : "auto" or float
+        :math:`\theta`: how far the weights q may be from their centre, in [0, inf]; "auto" is 0, or
+        what the purpose says.
     mixture_norm : {1, 2, math.inf}
         The norm in which that is measured.
-    mixture_center : {"uniform", "proportional"} or array of shape (S,)
-        The centre of Q: equal weights, in proportion to :math:`N_s`, or given in the sorted order
-        of the names.
+    mixture_center : {"proportional", "uniform"} or array of shape (S,)
+        The centre of Q: in proportion to the weight :math:`N_s` of a client's rows, equal weights,
+        or given in the sorted order of the names.
     fit_intercept : bool
         Whether there is an intercept b.
     solver : {"auto", "bundle", "ad_lpmm", "admm", "local"}
@@ -96,15 +102,16 @@ class DRFLClassifier(RobustClassifier):
 
     def __init__(
         self,
-        loss: str | Loss = "hinge",
+        loss: str | Loss = defaults.LOSSES["classification"],
         *,
+        purpose: str = defaults.THESE_CLIENTS,
         radius: Any = "auto",
         label_cost: float = math.inf,
-        norm: str | Norm = "l1",
+        norm: str | Norm = defaults.NORM,
         support: Support | None = None,
-        mixture_radius: float = 0.2,
+        mixture_radius: str | float = "auto",
         mixture_norm: float = 1,
-        mixture_center: Any = "uniform",
+        mixture_center: Any = defaults.MIXTURE_CENTER,
         fit_intercept: bool = True,
         solver: str = "auto",
         curvature: str = "auto",
@@ -116,6 +123,7 @@ class DRFLClassifier(RobustClassifier):
         verbose: int = 0,
     ) -> None:
         self.loss = loss
+        self.purpose = purpose
         self.radius = radius
         self.label_cost = label_cost
         self.norm = norm

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from drfl import defaults
 from drfl.engines import Engine
 from drfl.estimators.regression import RobustRegressor
 from drfl.losses import Loss
@@ -28,12 +29,13 @@ class DRFLRegressor(RobustRegressor):
         Where "huber" becomes linear (1.35), or what "epsilon_insensitive" forgives (0.1).
     quantile : float, optional
         The quantile that "pinball" estimates (0.5).
-    radius, norm, support, mixture_norm, mixture_center
+    purpose, radius, norm, support, mixture_norm, mixture_center
         As of `drfl.DRFLClassifier`.
     label_cost : float
         :math:`\kappa`, what it costs to change a target by 1; inf: targets never change.
-    mixture_radius : float
-        :math:`\theta`: how far the weights q may be from their centre, in [0, inf].
+    mixture_radius : "auto" or float
+        :math:`\theta`: how far the weights q may be from their centre, in [0, inf]; "auto" is 0, or
+        what the purpose says.
     fit_intercept, solver, curvature, tol, max_rounds, engine, random_state, verbose
         As of `drfl.DRFLClassifier`.
 
@@ -58,17 +60,18 @@ class DRFLRegressor(RobustRegressor):
 
     def __init__(
         self,
-        loss: str | Loss = "huber",
+        loss: str | Loss = defaults.LOSSES["regression"],
         *,
         epsilon: float | None = None,
         quantile: float | None = None,
+        purpose: str = defaults.THESE_CLIENTS,
         radius: Any = "auto",
         label_cost: float = math.inf,
-        norm: str | Norm = "l1",
+        norm: str | Norm = defaults.NORM,
         support: Support | None = None,
-        mixture_radius: float = 0.0,
+        mixture_radius: str | float = "auto",
         mixture_norm: float = 1,
-        mixture_center: Any = "uniform",
+        mixture_center: Any = defaults.MIXTURE_CENTER,
         fit_intercept: bool = True,
         solver: str = "auto",
         curvature: str = "auto",
@@ -81,6 +84,7 @@ class DRFLRegressor(RobustRegressor):
         self.loss = loss
         self.epsilon = epsilon
         self.quantile = quantile
+        self.purpose = purpose
         self.radius = radius
         self.label_cost = label_cost
         self.norm = norm

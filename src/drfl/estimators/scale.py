@@ -1,4 +1,4 @@
-"""A warning about features in units that do not compare."""
+"""Warnings about data that the defaults are not made for: units, and too few rows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from drfl.arrays import Array
+from drfl.defaults import crowded
 from drfl.estimators.canonical import BLOCK, is_sparse
 
 LEAST, MOST = 0.1, 10.0
@@ -22,6 +23,17 @@ class ScaleWarning(UserWarning):
     protects a feature measured in thousands hardly at all, and one measured in thousandths far too
     much. The default radius is meant for standardised features.
     """
+
+
+class FewRowsWarning(UserWarning):
+    """There are more columns than a quarter of the rows, and the radius is the default one."""
+
+
+def warn_of_few_rows(n_features: int, rows: float) -> None:
+    """Issue a `FewRowsWarning` where the default radius can be far too small."""
+    sentence = crowded(n_features, rows)
+    if sentence is not None:
+        warnings.warn(sentence, FewRowsWarning, stacklevel=4)  # the line that calls fit
 
 
 def warn_of_scale(X: Any, weight: Array, names: Sequence[str] | None) -> None:

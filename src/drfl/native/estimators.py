@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, ClassVar
 
+from drfl import defaults
 from drfl.arrays import Array
 from drfl.estimators.choices import Choices
 from drfl.estimators.classification import RobustClassifier
@@ -40,7 +41,7 @@ class NativeModel:
     proves: ClassVar[bool] = False
     method: ClassVar[type[Native]]
     _fixed: ClassVar[Mapping[str, Any]]
-    _open: ClassVar[Mapping[str, Any]] = {"mixture_center": "uniform"}
+    _open: ClassVar[Mapping[str, Any]] = {"mixture_center": defaults.MIXTURE_CENTER}
     _first: ClassVar[Mapping[str, Any]]
     _last: ClassVar[Mapping[str, Any]] = {}
     _rounds: ClassVar[int] = 200
@@ -64,7 +65,7 @@ class NativeModel:
         named: bool,
     ) -> None:
         solver = self._solver(choices.seed)
-        problem = choices.problem(table.names.tolist(), table.totals)
+        problem = choices.problem(table.names.tolist(), table.totals, table.X.shape[1])
         warn_of_scale(table.X, table.weight, getattr(self, "feature_names_in_", None))
         table = table.canonical()
         results = [
@@ -95,14 +96,18 @@ def _parameters(cls: type[NativeModel]) -> dict[str, Any]:
 class NativeClassifier(NativeModel, RobustClassifier):
     """What classifiers share."""
 
-    _first: ClassVar[Mapping[str, Any]] = {"loss": "hinge"}
+    _first: ClassVar[Mapping[str, Any]] = {"loss": defaults.LOSSES["classification"]}
     _last: ClassVar[Mapping[str, Any]] = {"class_weight": None}
 
 
 class NativeRegressor(NativeModel, RobustRegressor):
     """What regressors share."""
 
-    _first: ClassVar[Mapping[str, Any]] = {"loss": "huber", "epsilon": None, "quantile": None}
+    _first: ClassVar[Mapping[str, Any]] = {
+        "loss": defaults.LOSSES["regression"],
+        "epsilon": None,
+        "quantile": None,
+    }
 
 
 AGNOSTIC = {"mixture_center": "uniform", "mixture_radius": 0.2, "mixture_norm": 1}

@@ -26,6 +26,8 @@ class Clients:
         How many different rows each client divides into folds.
     totals : array of shape (S,)
         N_s: the total weight of every client's rows.
+    n_features : int
+        How many columns the rows have.
     groups : sequence of sequences of Party
         The clients of each of the K models, in the order of the names.
     named : bool
@@ -35,6 +37,7 @@ class Clients:
     names: Sequence[Any]
     rows: Sequence[int]
     totals: Array
+    n_features: int
     groups: Sequence[Sequence[Party]]
     named: bool = True
 
@@ -49,7 +52,9 @@ class Clients:
         table_rows = np.bincount(table.member, minlength=len(table.names))
         copies: Sequence[int | None] = [None] if len(targets) == 1 else range(len(targets))
         groups = [list(_copy(table, k).clients(y)) for k, y in zip(copies, targets, strict=True)]
-        return cls(table.names.tolist(), table_rows.tolist(), table.totals, groups, named)
+        return cls(
+            table.names.tolist(), table_rows.tolist(), table.totals, table.X.shape[1], groups, named
+        )
 
 
 def _copy(table: Table, copy: int | None) -> Table:

@@ -20,7 +20,14 @@ from drfl.estimators.path import LOCAL, make_solver, solver_name
 from drfl.selection import scores
 from drfl.selection.clients import Clients
 from drfl.selection.folds import FoldEngine, Part, on_parts
-from drfl.selection.grid import Candidate, candidate, for_clients, grid_points
+from drfl.selection.grid import (
+    Candidate,
+    anchor_params,
+    candidate,
+    default_grid,
+    for_clients,
+    grid_points,
+)
 from drfl.selection.path import Fit, follow
 from drfl.selection.progress import Progress
 from drfl.selection.rules import RULES, Evidence
@@ -79,11 +86,14 @@ class Stage:
         By number, in the order of the path.
     noise : float
         The standard deviation of the noise on held-out rows.
+    score : str
+        What the clients tell of held-out rows.
     """
 
     clients: Clients
     candidates: Mapping[int, Candidate]
     noise: float
+    score: str
 
     def run(
         self, splits: Sequence[Split], progress: Progress
@@ -146,7 +156,12 @@ class Stage:
         several = len(placed) > 1
         messages = {
             group[s].name: scores.request(
-                split.parts[s], coef, intercept, k if several else scores.EVERY_CLASS, self.noise
+                split.parts[s],
+                coef,
+                intercept,
+                k if several else scores.EVERY_CLASS,
+                self.noise,
+                self.score,
             )
             for k, group in enumerate(placed)
             for s in split.scored
@@ -165,6 +180,8 @@ class Stage:
 
 ERM = ("radius", "mixture_radius")
 """With these parameters at 0 a problem is ERM."""
+ANCHORED = ("mean", "new_client")
+"""Rules that keep the anchor of the default grid unless another point is clearly better."""
 
 
 def choose(
@@ -175,6 +192,7 @@ def choose(
     grid: Mapping[str, Sequence[Any]] | None = None,
     folds: int = 5,
     noise_scale: float | None = None,
+    scoring: str | None = None,
     random_state: Any = None,
     verbose: int = 1,
 ) -> Choice:
@@ -182,16 +200,23 @@ def choose(
     noise = checked_noise(rule, noise_scale)
     folds, shown = whole("folds", folds), checks.verbose_of(verbose)
     seed = checks.seed_of(random_state)
-    candidates = [candidate(estimator, p, clients) for p in grid_points(grid, clients.totals)]
-    erm = -1
+    told = scores.score_of(scoring, estimator.checked_parameters().loss)
+    tried = default_grid(clients, estimator.get_params(), rule) if grid is None else grid
+    candidates = [candidate(estimator, point, clients) for point in grid_points(tried)]
+    anchor = erm = -1
+    if grid is None and rule in ANCHORED:
+        kept = anchor_params(clients, tried)
+        anchor = next(k for k, point in enumerate(candidates) if point.params == kept)
     if rule == "new_client":
         erm = _with_erm(estimator, clients, candidates)
     splits = _splits(rule, clients, folds, seed)
     word = "client left out" if rule == "new_client" else "fold"
     with Progress(shown, len(splits), word) as progress:
-        scores, fits = _run(candidates, Stage(clients, {}, noise), splits, progress)
-    points = summarise(candidates, clients, scores, fits, erm)
-    best, reason = RULES[rule](Evidence(points, [c.radius for c in candidates], noise, erm))
+        found, fits = _run(candidates, Stage(clients, {}, noise, told), splits, progress)
+    names = {erm: "ERM", anchor: "the anchor"}
+    points = summarise(candidates, clients, found, fits, names)
+    radii = [point.radius for point in candidates]
+    best, reason = RULES[rule](Evidence(points, radii, noise, erm, anchor))
     return Choice(tuple(points), candidates[best].params, reason)
 
 
@@ -199,7 +224,7 @@ def _run(
     candidates: Sequence[Candidate], whole: Stage, splits: Sequence[Split], progress: Progress
 ) -> tuple[Array, list[list[Fit]]]:
     """Scores (points, splits, clients) and every fit, by point; in stages of one shell each."""
-    scores = np.full((len(candidates), len(splits), len(whole.clients.names)), np.nan)
+    found = np.full((len(candidates), len(splits), len(whole.clients.names)), np.nan)
     fits: list[list[Fit]] = [[] for _ in candidates]
     waiting = dict(enumerate(candidates))
     while waiting:
@@ -207,10 +232,10 @@ def _run(
         own = [k for k, point in waiting.items() if point.shell == shell]
         own.sort(key=lambda k: candidates[k].order)
         stage = replace(whole, candidates={k: waiting.pop(k) for k in own})
-        scores[own], found = stage.run(splits, progress)
+        found[own], solved = stage.run(splits, progress)
         for k in own:
-            fits[k] = [model[k] for split in found for model in split]
-    return scores, fits
+            fits[k] = [model[k] for split in solved for model in split]
+    return found, fits
 
 
 def _splits(rule: str, clients: Clients, folds: int, seed: int) -> list[Split]:

@@ -13,7 +13,13 @@ from drfl.estimators.regression import RobustRegressor
 from drfl.estimators.regressor import DRFLRegressor
 from drfl.selection.search import select
 
-OWN: Mapping[str, Any] = {"rule": "mean", "grid": None, "folds": 5, "noise_scale": None}
+OWN: Mapping[str, Any] = {
+    "rule": "mean",
+    "grid": None,
+    "folds": 5,
+    "noise_scale": None,
+    "scoring": None,
+}
 """Parameters that they have beside those of the estimator, with their defaults."""
 
 
@@ -69,11 +75,13 @@ class DRFLClassifierCV(SelectingModel, RobustClassifier):
     rule : {"mean", "one_se", "worst_client", "noise", "new_client"}
         How to choose.
     grid : mapping of str to sequence, optional
-        Values to try by parameter; by default seven radii.
+        Values to try by parameter; by default eight radii.
     folds : int
         Into how many folds each client splits its rows.
     noise_scale : float, optional
         For the rule "noise": the standard deviation of the noise in every feature.
+    scoring : str, optional
+        What counts on held-out rows, as of `drfl.select`.
     fit_intercept, solver, curvature, tol, max_rounds, engine, class_weight
         As of `drfl.DRFLClassifier`.
     random_state : None, int or RandomState
@@ -110,7 +118,7 @@ class DRFLRegressorCV(SelectingModel, RobustRegressor):
         As of `drfl.DRFLRegressor`; what the grid names is taken from there.
     mixture_radius, mixture_norm, mixture_center
         As of `drfl.DRFLRegressor`.
-    rule, grid, folds, noise_scale, random_state, verbose
+    rule, grid, folds, noise_scale, scoring, random_state, verbose
         As of `drfl.DRFLClassifierCV`.
     fit_intercept, solver, curvature, tol, max_rounds, engine
         As of `drfl.DRFLRegressor`.

@@ -11,16 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from drfl.arrays import Array
 from drfl.ball import Ball
+from drfl.defaults import ANCHOR, radius_of
 from drfl.estimators.base import RobustModel
 from drfl.estimators.choices import Choices
 from drfl.mixture import Mixture
 from drfl.problem import Problem
 from drfl.selection.clients import Clients
 
-FACTORS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-"""The default radii are these over the root of the clients' mean number of rows."""
+FACTORS = (0.0, 0.02, 0.05, 0.1, ANCHOR, 0.5, 1.0, 2.0)
+"""The default radii are these times the root of columns over rows."""
+THETAS = (0.0, 0.2, 1.0)
+"""The default mixture radii where a client is left out."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,30 @@ class Candidate:
         return str(mixture.center), mixture.p, mixture.radius, cost, self.radius
 
 
-def grid_points(grid: Mapping[str, Sequence[Any]] | None, totals: Array) -> list[dict[str, Any]]:
+def default_grid(clients: Clients, params: Mapping[str, Any], rule: str) -> dict[str, list[Any]]:
+    """What is tried where the user names no grid: radii, and for a new client mixture radii."""
+    grid: dict[str, list[Any]] = {}
+    if rule == "new_client" and "mixture_radius" in params and len(clients.names) > 2:
+        grid["mixture_radius"] = list(THETAS)
+    if "radius" in params:
+        grid["radius"] = [rounded_radius(factor, clients) for factor in FACTORS]
+    return grid
+
+
+def rounded_radius(factor: float, clients: Clients) -> float:
+    """A factor times the root of columns over rows, to two digits."""
+    radius = radius_of(factor, clients.n_features, float(clients.totals.sum()))
+    return float(f"{radius:.2g}")
+
+
+def anchor_params(clients: Clients, grid: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """The point of the default grid that is kept unless another is clearly better."""
+    anchor = {"mixture_radius": 0.0, "radius": rounded_radius(ANCHOR, clients)}
+    return {name: anchor[name] for name in grid}
+
+
+def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """The parameters of every grid point; the last name varies fastest."""
-    if grid is None:
-        grid = {"radius": default_radii(totals)}
     if not isinstance(grid, Mapping) or not grid:
         raise TypeError("grid must be a mapping from parameters to the values to try, or None")
     for name, values in grid.items():
@@ -72,12 +94,6 @@ def grid_points(grid: Mapping[str, Sequence[Any]] | None, totals: Array) -> list
     return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
-def default_radii(totals: Array) -> list[float]:
-    """From 0 to three over the root of a client's number of rows, to two digits."""
-    root = math.sqrt(float(np.mean(totals)))
-    return [float(f"{factor / root:.2g}") for factor in FACTORS]
-
-
 def with_params(estimator: RobustModel, params: Mapping[str, Any]) -> RobustModel:
     """A fresh estimator with some parameters changed; an engine among them stays the same one."""
     fresh: RobustModel = type(estimator)(**estimator.get_params(deep=False))
@@ -88,7 +104,7 @@ def with_params(estimator: RobustModel, params: Mapping[str, Any]) -> RobustMode
 def candidate(estimator: RobustModel, params: Mapping[str, Any], clients: Clients) -> Candidate:
     """Check one grid point against the estimator and the clients."""
     choices = with_params(estimator, params).checked_parameters()
-    problem = choices.problem(list(clients.names), clients.totals)
+    problem = choices.problem(list(clients.names), clients.totals, clients.n_features)
     radii = [problem.ball_of(label).radius for label in clients.labels]
     key = json.dumps(essential(problem, clients).to_dict(), sort_keys=True)
     return Candidate(dict(params), choices, problem, float(np.mean(radii)), key)

@@ -25,23 +25,51 @@ class Evidence:
         The scale of the noise on held-out rows.
     erm : int
         The number of the point that is plain ERM; -1: there is none.
+    anchor : int
+        The number of the point that is kept unless another is clearly better; -1: there is none.
     """
 
     points: Sequence[GridPoint]
     radii: Sequence[float]
     noise: float = 0.0
     erm: int = -1
+    anchor: int = -1
 
     def best(self, value: Callable[[GridPoint], Any], among: Sequence[int] | None = None) -> int:
         """The number of the first point with the largest value."""
         numbers = range(len(self.points)) if among is None else among
         return max(numbers, key=lambda k: (value(self.points[k]), -k))
 
+    def excess(self, k: int) -> tuple[float, float]:
+        """By how much a point is better than the anchor, and the standard error of that.
+
+        The error is paired: of the differences in every fold, or at every client left out.
+        """
+        apart = np.subtract(self.points[k].scores, self.points[self.anchor].scores)
+        return float(apart.mean()), float(apart.std(ddof=1) / np.sqrt(len(apart)))
+
 
 def by_mean(evidence: Evidence) -> tuple[int, str]:
-    """The largest mean score: plain cross-validation."""
-    k = evidence.best(lambda point: point.mean)
-    return k, f"{_has(evidence, k)} the best mean score, {_mean(evidence.points[k])}"
+    """The largest mean score, if it is better than the anchor by more than a standard error."""
+    return _anchored(evidence, evidence.best(lambda point: point.mean), "the best mean score")
+
+
+def _anchored(evidence: Evidence, k: int, what: str) -> tuple[int, str]:
+    best = evidence.points[k]
+    if evidence.anchor < 0 or k == evidence.anchor:
+        return k, f"{_has(evidence, k)} {what}, {_mean(best)}"
+    more, error = evidence.excess(k)
+    anchor = evidence.points[evidence.anchor]
+    if more > error:
+        return k, (
+            f"{_has(evidence, k)} {what}, {_mean(best)}, better than {anchor.describe()} by "
+            f"{more:.2g}, more than one standard error ({error:.2g})"
+        )
+    return evidence.anchor, (
+        f"{anchor.describe()} is kept: {best.describe()} has {what} of {len(evidence.points)} grid "
+        f"points, {_mean(best)}, but is better by {more:.2g} only, within one standard error "
+        f"({error:.2g})"
+    )
 
 
 def by_one_standard_error(evidence: Evidence) -> tuple[int, str]:
@@ -78,7 +106,10 @@ def by_noise(evidence: Evidence) -> tuple[int, str]:
 
 
 def by_new_client(evidence: Evidence) -> tuple[int, str]:
-    """The largest mean score on clients that were left out, unless ERM does better."""
+    """The largest mean score on clients left out; against the anchor, or else against ERM."""
+    what = "the best mean score on clients left out of the training"
+    if evidence.anchor >= 0:
+        return _anchored(evidence, evidence.best(lambda point: point.mean), what)
     erm = evidence.points[evidence.erm]
     robust = [k for k in range(len(evidence.points)) if k != evidence.erm]
     k = evidence.best(lambda point: point.mean, robust or [evidence.erm])
@@ -88,10 +119,7 @@ def by_new_client(evidence: Evidence) -> tuple[int, str]:
             f"on clients left out of the training ERM scores {_mean(erm)} and the best robust "
             f"point, {best.describe()}, {_mean(best)}: ERM is taken"
         )
-    return k, (
-        f"{_has(evidence, k)} the best mean score on clients left out of the training, "
-        f"{_mean(best)}; ERM scores {_mean(erm)}"
-    )
+    return k, f"{_has(evidence, k)} {what}, {_mean(best)}; ERM scores {_mean(erm)}"
 
 
 RULES: Mapping[str, Callable[[Evidence], tuple[int, str]]] = {

@@ -23,6 +23,7 @@ def select(
     grid: Mapping[str, Sequence[Any]] | None = None,
     folds: int = 5,
     noise_scale: float | None = None,
+    scoring: str | None = None,
     random_state: Any = None,
     verbose: int = 1,
     sample_weight: Any = None,
@@ -30,9 +31,9 @@ def select(
     r"""Choose parameters of an estimator by what clients report of rows they held out.
 
     Every client splits its own rows into folds. Models are trained federatedly on the rest, and
-    each client answers with its score: the share of its held-out rows whose class is predicted, or
-    minus the mean loss. The path over the radii is warm-started, and grid points that cannot
-    differ are solved once. In every fold a radius is the number that it is for all rows.
+    each client answers with its score of them. The path over the radii is warm-started, and grid
+    points that cannot differ are solved once. In every fold a radius is the number that it is for
+    all rows.
 
     Parameters
     ----------
@@ -43,15 +44,21 @@ def select(
     rule : {"mean", "one_se", "worst_client", "noise", "new_client"}
         The best mean score, the clients weighing as in the centre of the mixture; the largest
         radius within one standard error of it; the best score of the worst client; the best mean
-        score on rows with noise; the best score on a client that was left out, in turn, unless ERM
-        is better.
+        score on rows with noise; the best mean score on a client that was left out, in turn. In the
+        default grid "mean" and "new_client" keep the radius :math:`0.2\sqrt{n/N}`, with certain
+        weights, unless a point is better by more than one paired standard error; with a grid of
+        your own "new_client" takes ERM if that is better.
     grid : mapping of str to sequence, optional
-        Values to try by parameter, in all combinations; by default seven radii from 0 to
-        :math:`3/\sqrt{\bar N}` with the mean number of rows of a client.
+        Values to try by parameter, in all combinations; by default eight radii from 0 to
+        :math:`2\sqrt{n/N}` with n columns and N rows; for "new_client" with each of the mixture
+        radii 0, 0.2 and 1.
     folds : int
         Into how many folds clients split their rows; without effect for "new_client".
     noise_scale : float, optional
         For "noise": the standard deviation of the noise in every feature.
+    scoring : {"log_loss", "accuracy", "loss", "squared_error"}, optional
+        What counts on held-out rows: by default the log loss where the loss has probabilities, else
+        the accuracy; for numbers the mean loss.
     random_state : None, int or RandomState
         Decides which rows are in which fold.
     verbose : int
@@ -78,7 +85,12 @@ def select(
     table = sorted_table(reader.read_rows(X, y, clients, sample_weight))
     taking_part = Clients.of(table, reader.model_targets(table.y), named=clients is not None)
     seed = seed_of(random_state)
-    settings: dict[str, Any] = {"rule": rule, "folds": folds, "noise_scale": noise_scale}
+    settings: dict[str, Any] = {
+        "rule": rule,
+        "folds": folds,
+        "noise_scale": noise_scale,
+        "scoring": scoring,
+    }
     found = choose(
         estimator, taking_part, grid=grid, random_state=seed, verbose=verbose, **settings
     )

@@ -28,8 +28,8 @@ class GridPoint:
     params : dict
         The parameters that were tried.
     mean, standard_error : float
-        Of the scores over the folds, or over the clients left out. A score is the share of rows
-        whose class is predicted, or minus the mean loss.
+        Of the scores over the folds, or over the clients left out; larger is better, see
+        `drfl.selection.scores.SCORES`.
     client_scores : dict of str to float
         The mean score of every client.
     worst_client, worst_score : str, float
@@ -38,6 +38,8 @@ class GridPoint:
         How many rounds its fits took; 0 if they were known already.
     note : str
         Why it was not solved, or not to its tolerance; empty otherwise.
+    scores : tuple of float
+        Of every fold, or of every client that was left out.
     """
 
     params: dict[str, Any]
@@ -48,6 +50,7 @@ class GridPoint:
     worst_score: float
     rounds: int
     note: str = ""
+    scores: tuple[float, ...] = ()
 
     def describe(self) -> str:
         """The parameters, for a sentence."""
@@ -140,7 +143,7 @@ def summarise(
     clients: Clients,
     scores: Array,
     fits: Sequence[Sequence[Fit]],
-    erm: int,
+    names: Mapping[int, str],
 ) -> list[GridPoint]:
     """A row for every grid point.
 
@@ -154,11 +157,11 @@ def summarise(
         NaN where a client was not scored.
     fits : sequence of sequences of Fit
         Those of every point, of all splits and models.
-    erm : int
-        The point that is ERM; -1: none is called so.
+    names : mapping of int to str
+        What some of the points are called.
     """
     return [
-        _point(candidate, clients, scores[k], fits[k], _note(k, candidates, fits[k], erm))
+        _point(candidate, clients, scores[k], fits[k], _note(k, candidates, fits[k], names))
         for k, candidate in enumerate(candidates)
     ]
 
@@ -181,11 +184,14 @@ def _point(
         worst_score=float(by_client[worst]),
         rounds=sum(fit.rounds for fit in fits),
         note=note,
+        scores=tuple(each.tolist()),
     )
 
 
-def _note(k: int, candidates: Sequence[Candidate], fits: Sequence[Fit], erm: int) -> str:
-    notes = ["ERM"] if k == erm else []
+def _note(
+    k: int, candidates: Sequence[Candidate], fits: Sequence[Fit], names: Mapping[int, str]
+) -> str:
+    notes = [names[k]] if k in names else []
     sources = {fit.source for fit in fits}
     if k not in sources:
         reasons = " or ".join(sorted({fit.reason for fit in fits}))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drfl import checks
+from drfl import checks, defaults
 from drfl._registry import listed, lookup
 from drfl.ball import Ball
 from drfl.losses import LOSSES, Loss, make_loss
@@ -25,11 +25,6 @@ from drfl.training.settings import RULES, Settings
 
 if TYPE_CHECKING:
     from drfl.native.settings import Native
-
-AUTO_RADIUS = 0.1
-"""The radius "auto" is this over the root of N_s, as for the estimators."""
-AUTO_MIXTURE_RADIUS = {"classification": 0.2, "regression": 0.0}
-AUTO_LOSS = {"classification": "hinge", "regression": "huber"}
 
 
 def check_before_reading(settings: Settings) -> None:
@@ -47,9 +42,9 @@ def check_before_reading(settings: Settings) -> None:
     checks.whole("max_rounds", settings["max_rounds"], least=1)
     Ball(norm=settings["norm"], label_cost=settings["label_cost"])
     if settings["radius"] != "auto":
-        for radius in _radii(settings, list(settings.clients), [1] * len(settings.clients)):
+        for radius in _radii(settings, list(settings.clients), 0.0):
             Ball(radius=radius)
-    _mixture(settings, "classification", len(settings.clients))
+    _mixture(settings, len(settings.clients))
     for name in settings["compare"]:
         lookup("method", name, dict.fromkeys(known_methods()))
     if settings["select"]:
@@ -63,7 +58,9 @@ def make_problem(settings: Settings, agreement: Agreement) -> Problem:
     """The problem that the settings state for these clients."""
     names = list(agreement.rows)
     task = agreement.target.task
-    radii = _radii(settings, names, list(agreement.rows.values()))
+    rows = float(sum(agreement.rows.values()))
+    factor = defaults.purpose_of(settings["purpose"]).factor
+    radii = _radii(settings, names, defaults.radius_of(factor, len(agreement.features), rows))
     ball = Ball(
         norm=settings["norm"],
         label_cost=settings["label_cost"],
@@ -74,15 +71,15 @@ def make_problem(settings: Settings, agreement: Agreement) -> Problem:
     return Problem(
         _loss(settings, task),
         balls[0] if one else dict(zip(names, balls, strict=True)),
-        _mixture(settings, task, len(names)),
+        _mixture(settings, len(names)),
         fit_intercept=settings["fit_intercept"],
     )
 
 
-def _radii(settings: Settings, names: Sequence[str], rows: Sequence[int]) -> list[float]:
+def _radii(settings: Settings, names: Sequence[str], auto: float) -> list[float]:
     radius = settings["radius"]
     if radius == "auto":
-        return [AUTO_RADIUS / math.sqrt(n) for n in rows]
+        return [auto] * len(names)
     if not isinstance(radius, dict):
         return [radius] * len(names)
     for name in names:
@@ -96,7 +93,7 @@ def _radii(settings: Settings, names: Sequence[str], rows: Sequence[int]) -> lis
 
 def _loss(settings: Settings, task: str) -> Loss:
     name = settings["loss"]
-    name = AUTO_LOSS[task] if name == "auto" else name
+    name = defaults.LOSSES[task] if name == "auto" else name
     kind = lookup("loss", name, LOSSES)
     if kind.task != task:
         fitting = [known for known, other in LOSSES.items() if other.task == task]
@@ -109,9 +106,10 @@ def _loss(settings: Settings, task: str) -> Loss:
         raise ValueError(f"the loss {name!r} has no {' or '.join(given)}: leave it out") from None
 
 
-def _mixture(settings: Settings, task: str, clients: int) -> Mixture:
+def _mixture(settings: Settings, clients: int) -> Mixture:
     radius, center = settings["mixture_radius"], settings["mixture_center"]
-    radius = AUTO_MIXTURE_RADIUS[task] if radius == "auto" else radius
+    if radius == "auto":
+        radius = defaults.purpose_of(settings["purpose"]).mixture_radius
     if not isinstance(center, str) and len(center) != clients:
         raise ValueError(
             f"mixture_center has {len(center)} weights, but there are {clients} clients"

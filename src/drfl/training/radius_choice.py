@@ -1,4 +1,4 @@
-"""`drfl train --select`: the radius by what clients report of rows they held out."""
+"""`drfl train --select`: radii by what clients report of rows they held out."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from drfl.selection.cross_validation import choose
 from drfl.training.train import Training
 
 
-def chosen_radius(training: Training) -> float:
-    """The radius that a rule chooses; the table goes into the records."""
+def chosen_radii(training: Training) -> dict[str, float]:
+    """The radius, and for a new client the mixture radius, that a rule chooses; by setting.
+
+    The table goes into the records.
+    """
     known = training.folder.remembered("selection")
     if known is None:
         known = _selection(training)
         training.folder.remember("selection", known)
     training.record("selection", **known)
     training.listener.say("", *known["text"].splitlines(), "")
-    return float(known["radius"])
+    names = ("radius", "mixture_radius")
+    return {name: float(known[name]) for name in names if name in known}
 
 
 def _selection(training: Training) -> dict[str, Any]:
@@ -32,7 +36,13 @@ def _selection(training: Training) -> dict[str, Any]:
         training.federation.place(agreement, positive, folds=True, copy=copy)
         for positive, copy in zip(targets, copies, strict=True)
     ]
-    clients = Clients(training.federation.names, rows, np.array(rows, dtype=np.float64), groups)
+    clients = Clients(
+        training.federation.names,
+        rows,
+        np.array(rows, dtype=np.float64),
+        len(agreement.features),
+        groups,
+    )
     found = choose(
         _estimator(training),
         clients,
@@ -55,10 +65,9 @@ def _selection(training: Training) -> dict[str, Any]:
         }
         for point in found.table
     ]
-    radius = found.best_params.get("radius", 0.0)
     return {
         "rule": settings["select"],
-        "radius": radius,
+        **{"radius": 0.0, **found.best_params},
         "reason": found.reason,
         "table": table,
         "text": str(found),

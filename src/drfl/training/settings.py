@@ -10,11 +10,21 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from drfl import defaults
 from drfl._registry import lookup
 from drfl.tables.encoding import MISSING, SCALES
 from drfl.training import fields as read
 from drfl.training.data_request import TASKS, DataRequest
 from drfl.training.fields import Field
+
+PURPOSES = tuple(name.replace(" ", "-") for name in defaults.PURPOSES)
+
+
+def _purpose(name: str, value: Any) -> str:
+    """A purpose, written with hyphens."""
+    known = {word: word for word in PURPOSES}
+    return lookup(name, value.replace(" ", "-") if isinstance(value, str) else value, known)
+
 
 FIELDS: dict[str, Field] = {
     "target": Field(None, read.text, "the column that is predicted"),
@@ -28,17 +38,22 @@ FIELDS: dict[str, Field] = {
     ),
     "exclude": Field((), read.texts, "columns that are left out"),
     "support": Field({}, read.bounds, "bounds of columns in the files' units: AGE=0:120,..."),
-    "loss": Field("auto", read.text, "hinge for classes and huber for numbers, or see `drfl list`"),
+    "loss": Field(
+        "auto", read.text, "logistic for classes and huber for numbers, or see `drfl list`"
+    ),
     "epsilon": Field(None, read.number, "of the losses huber and epsilon_insensitive"),
     "quantile": Field(None, read.number, "of the loss pinball"),
-    "radius": Field("auto", read.radius, "of the ball around a client's rows; auto: 0.1/sqrt(N_s)"),
+    "purpose": Field("these-clients", _purpose, f"what the model is for: {', '.join(PURPOSES)}"),
+    "radius": Field(
+        "auto", read.radius, "of the ball around a client's rows; auto: 0.1 sqrt(columns/rows)"
+    ),
     "label_cost": Field(math.inf, read.number, "what it costs to change a label; inf: never"),
-    "norm": Field("l1", read.text, "in which changes of features are measured: l1, l2, linf"),
+    "norm": Field("l2", read.text, "in which changes of features are measured: l2, l1, linf"),
     "mixture_radius": Field(
-        "auto", read.number_or("auto"), "of the clients' weights; auto: 0.2 for classes, 0 else"
+        "auto", read.number_or("auto"), "of the clients' weights; auto: by the purpose, 0"
     ),
     "mixture_norm": Field(1.0, read.number, "in which that is measured: 1, 2, inf"),
-    "mixture_center": Field("uniform", read.center, "uniform, proportional, or weights"),
+    "mixture_center": Field("proportional", read.center, "proportional, uniform, or weights"),
     "fit_intercept": Field(True, read.flag, "whether there is an intercept: true, false"),
     "solver": Field("bundle", read.text, "the method, see `drfl list`"),
     "engine": Field("serial", read.text, "how messages travel: serial, processes"),

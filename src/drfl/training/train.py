@@ -107,9 +107,9 @@ def train(
         folder.write_table(training.agreement.table.lines())
     training.records.open(folder.records)
     if settings["select"]:
-        from drfl.training.radius_choice import chosen_radius  # and with it scikit-learn
+        from drfl.training.radius_choice import chosen_radii  # and with it scikit-learn
 
-        training.settings = settings.with_values(radius=chosen_radius(training))
+        training.settings = settings.with_values(**chosen_radii(training))
         training.problem = make_problem(training.settings, training.agreement)
     with warnings_as_sentences(listener):
         results = training.train()

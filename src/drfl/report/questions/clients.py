@@ -171,11 +171,15 @@ def _left_out(evidence: Evidence, groups: Groups) -> list[Block]:
 
 
 def _demo(evidence: Evidence) -> list[Block]:
-    keys = ("clean_mean", "clean_worst", "noisy_mean", "noisy_worst")
     rows = [
-        [name(record.get("method")), *(share(number(record.get(key))) for key in keys)]
+        [
+            name(record.get("method")),
+            share(number(record.get("mean"))),
+            share(number(record.get("worst"))),
+            f"{number(record.get('log_loss')):.3f}",
+        ]
         for record in evidence.of("demo")
     ]
-    head = ["method", "mean accuracy", "worst client", "mean under noise", "worst under noise"]
-    caption = "Methods on rows that were held out, means over splits of the demo's data."
+    head = ["method", "mean accuracy", "worst client", "log loss"]
+    caption = "Methods at clients that were left out of their training, each client in turn."
     return [Table(caption, head, rows)] if rows else []
