@@ -84,8 +84,8 @@ def radius_of(factor: float, n_features: int, rows: float) -> float:
 
     Examples
     --------
-    >>> radius_of(0.1, 4, 100.0)
-    0.02
+    >>> radius_of(0.5, 4, 100.0)
+    0.1
     """
     return factor * math.sqrt(n_features / rows)
 

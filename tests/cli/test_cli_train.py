@@ -227,7 +227,7 @@ def test_missing_values_are_dropped_or_filled(tmp_path):
     assert column.fill == pytest.approx(known.mean())
     said = drfl("predict", "D/model.json", "p.csv", cwd=tmp_path)
     assert "2 rows lack a value" in said.err
-    assert said.out.splitlines()[4] == ","
+    assert said.out.splitlines()[4].strip(",") == ""
     assert len(drfl("predict", "M/model.json", "p.csv", cwd=tmp_path).out.splitlines()) == 21
 
 

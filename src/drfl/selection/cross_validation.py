@@ -174,6 +174,8 @@ class Stage:
             replies = [answers.replies[group[s].name] for group in placed]
             try:
                 found[:, s] = sum(scores.read(reply, len(found)) for reply in replies)
+                if np.isnan(found[:, s]).any():
+                    raise WireError("it is no number")
             except WireError as error:
                 raise RuntimeError(f"client {placed[0][s].name!r} gave no score: {error}") from None
 

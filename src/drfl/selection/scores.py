@@ -9,8 +9,9 @@ row instead of n.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from scipy.special import ndtri
 from drfl._registry import listed, lookup
 from drfl.arrays import Array
 from drfl.client import Checked, Handler, RefusedError, Site
-from drfl.losses import Logistic, Loss, Task
+from drfl.losses import Logistic, Loss
+from drfl.metrics import auc
 from drfl.rows import Rows
 from drfl.selection.folds import PART, Part, some_rows, weights_of
 from drfl.wire import Field, Message, WireError, validate
@@ -28,13 +30,19 @@ from drfl.wire import Field, Message, WireError, validate
 KIND = "select_score"
 DRAWS = 200  # of the noise, for every row
 EVERY_CLASS = -1
-SCORES: Mapping[str, tuple[Task, str]] = {
-    "log_loss": ("classification", "minus the mean logarithm of the probability of a row's class"),
-    "accuracy": ("classification", "the share of rows whose class is predicted"),
-    "loss": ("regression", "minus the mean loss"),
-    "squared_error": ("regression", "minus the mean squared error"),
+BOTH, CLASSES, NUMBERS = ("classification", "regression"), ("classification",), ("regression",)
+SCORES: Mapping[str, tuple[str, ...]] = {
+    "log_loss": CLASSES,
+    "accuracy": CLASSES,
+    "loss": BOTH,
+    "squared_error": NUMBERS,
+    "absolute_error": NUMBERS,
+    "sensitivity": CLASSES,
+    "specificity": CLASSES,
+    "auc": CLASSES,
 }
-"""What clients tell of held-out rows, with the task that it is for."""
+"""What clients tell of held-out rows, with the tasks that it is for; losses and errors have a minus,
+so that larger is always better."""
 
 REQUEST = {
     PART: Field("int64", (3,)),
@@ -44,7 +52,7 @@ REQUEST = {
     "noise": Field("float64"),
     "score": Field("int64"),  # a position in SCORES
 }
-REPLY = {"score": Field("float64", ("P",))}
+REPLY = {"score": Field("float64", ("P",), finite=False)}  # NaN: there is no row of a class
 
 
 def score_of(name: str | None, loss: Loss) -> str:
@@ -53,10 +61,11 @@ def score_of(name: str | None, loss: Loss) -> str:
         if loss.task == "regression":
             return "loss"
         return "log_loss" if isinstance(loss, Logistic) else "accuracy"
-    task, _ = lookup("score", name, SCORES)
-    if task != loss.task:
-        fitting = [known for known, (other, _) in SCORES.items() if other == loss.task]
-        raise ValueError(f"the score {name!r} is for {task}: take one of {listed(fitting)}")
+    if loss.task not in lookup("score", name, SCORES):
+        fitting = [known for known, tasks in SCORES.items() if loss.task in tasks]
+        raise ValueError(
+            f"the score {name!r} is not for {loss.task}: take one of {listed(fitting)}"
+        )
     if name == "log_loss" and not isinstance(loss, Logistic):
         raise ValueError(
             f"the score 'log_loss' needs probabilities, which the loss {loss.name!r} does not give"
@@ -83,7 +92,10 @@ def request(
 def read(message: Message, points: int) -> Array:
     """The scores (P,) of an answer."""
     validate(message, f"{KIND}/reply", 0, REPLY, {"P": points})
-    return np.array(message.arrays["score"])
+    found = np.array(message.arrays["score"])
+    if np.isinf(found).any():
+        raise WireError("a score is infinite")
+    return found
 
 
 def score(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
@@ -98,56 +110,83 @@ def score(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     if not 0 <= number < len(SCORES):
         raise WireError(f"there is no score number {number}")
     name = list(SCORES)[number]
-    if SCORES[name][0] != site.oracle.loss.task:
+    if site.oracle.loss.task not in SCORES[name]:
         raise WireError(f"the score {name!r} is not for this task")
-    per_row = partial(PER_ROW[name], site.oracle.loss, rows.y, own)
+    measure = Measure(name, site.oracle.loss, rows, own)
     models = zip(arrays["coef"], arrays["intercept"], strict=True)
-    return {"score": np.array([_score(rows, W, b, noise, per_row) for W, b in models])}
+    return {"score": np.array([_score(measure, W, b, noise) for W, b in models])}
 
 
 HANDLERS: Mapping[str, Handler] = {KIND: Checked(score, REQUEST, REPLY)}
 
 
-def _score(
-    rows: Rows, W: Array, b: Array, noise: float, per_row: Callable[[Array], Array]
-) -> float:
+def _score(measure: Measure, W: Array, b: Array, noise: float) -> float:
     """The mean over the rows, and over the noise if there is any."""
+    rows = measure.rows
     z = np.array([rows.scores(w, float(bias)) for w, bias in zip(W, b, strict=True)])  # (K, N)
     steps = _spread(noise * W) if noise > 0.0 else np.zeros((1, len(W)))
-    found = [rows.mean(per_row(z + step[:, None])) for step in steps]
-    return float(np.mean(found))
+    return float(np.mean([measure.of(z + step[:, None]) for step in steps]))
 
 
-def _accuracy(loss: Loss, y: Array, own: int, z: Array) -> Array:
-    if own == EVERY_CLASS:  # a score of 0 is the first class, as in `predict`
-        right: NDArray[np.bool_] = (z[0] > 0.0) == (y > 0.0)
-    else:  # of each row one copy among the K that the classes make counts: that of its own class
-        right = (z.argmax(axis=0) == own) & (y > 0.0)
-    return right.astype(np.float64)
+@dataclass(frozen=True)
+class Measure:
+    """A score on some rows.
 
+    Attributes
+    ----------
+    name : str
+        Which.
+    loss : Loss
+        That of the problem.
+    rows : Rows
+        Whose.
+    own : int
+        The class that +1 means here, if there are several models.
+    """
 
-def _log_loss(loss: Loss, y: Array, own: int, z: Array) -> Array:
-    if own == EVERY_CLASS:
-        return np.asarray(-np.logaddexp(0.0, -np.sign(y) * z[0]))
-    logs = -np.logaddexp(0.0, -z)  # (K, N), of each class against the rest
-    return np.where(y > 0.0, logs[own] - np.logaddexp.reduce(logs, axis=0), 0.0)
+    name: str
+    loss: Loss
+    rows: Rows
+    own: int
 
+    def of(self, z: Array) -> float:
+        """At scores (K, N)."""
+        y = self.rows.y
+        if self.name == "auc":
+            return auc(z[0], y > 0.0)
+        per_row = getattr(self, f"_{self.name}")(y, z)
+        if self.name in ("sensitivity", "specificity"):
+            among = (y > 0.0) if self.name == "sensitivity" else (y < 0.0)
+            share = self.rows.mean(among.astype(np.float64))
+            return self.rows.mean(per_row * among) / share if share > 0.0 else math.nan
+        return self.rows.mean(per_row)
 
-def _loss(loss: Loss, y: Array, own: int, z: Array) -> Array:
-    return -loss.value(z[0] - y)
+    def _accuracy(self, y: Array, z: Array) -> Array:
+        if self.own == EVERY_CLASS:  # a score of 0 is the first class, as in `predict`
+            right: NDArray[np.bool_] = (z[0] > 0.0) == (y > 0.0)
+        else:  # of each row one copy among the K that the classes make counts: of its own class
+            right = (z.argmax(axis=0) == self.own) & (y > 0.0)
+        return right.astype(np.float64)
 
+    _sensitivity = _specificity = _accuracy
 
-def _squared_error(loss: Loss, y: Array, own: int, z: Array) -> Array:
-    return np.asarray(-np.square(z[0] - y))
+    def _log_loss(self, y: Array, z: Array) -> Array:
+        if self.own == EVERY_CLASS:
+            return np.asarray(-np.logaddexp(0.0, -np.sign(y) * z[0]))
+        logs = -np.logaddexp(0.0, -z)  # (K, N), of each class against the rest
+        return np.where(y > 0.0, logs[self.own] - np.logaddexp.reduce(logs, axis=0), 0.0)
 
+    def _loss(self, y: Array, z: Array) -> Array:
+        if self.loss.task == "regression":
+            return -self.loss.value(z[0] - y)
+        k = 0 if self.own == EVERY_CLASS else self.own
+        return -self.loss.value(y * z[k])
 
-PER_ROW: Mapping[str, Callable[[Loss, Array, int, Array], Array]] = {
-    "log_loss": _log_loss,
-    "accuracy": _accuracy,
-    "loss": _loss,
-    "squared_error": _squared_error,
-}
-"""From the loss, the targets (N,), the class that +1 means and scores (K, N) to a number each."""
+    def _squared_error(self, y: Array, z: Array) -> Array:
+        return np.asarray(-np.square(z[0] - y))
+
+    def _absolute_error(self, y: Array, z: Array) -> Array:
+        return np.asarray(-np.abs(z[0] - y))
 
 
 def _spread(A: Array) -> Array:

@@ -1,0 +1,335 @@
+r"""How good a model is on rows and at clients it has not seen, beside simple alternatives.
+
+Two questions: new rows of the same clients (every client holds out a fold of its own rows in turn),
+and a new client (every client is left out of the training in turn). Four answers to each: the
+majority class (or the mean), models of single clients, federated empirical risk minimisation, and
+the model. Clients answer with one number per model and measure; no row leaves them.
+
+The radius that a client would have needed when it was left out,
+
+.. math:: \\rho_s=\\frac{E_{\\hat P_s}L-\\sum_{t\\ne s}\\hat q_tE_{\\hat P_t}L}
+          {\\mathrm{Lip}(L)\\,\\|w\\|_*},
+
+is what its loss exceeds that of the others by, in units of the price of transport.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from drfl.arrays import Array
+from drfl.engines import Engine, make_engine
+from drfl.estimators.base import RobustModel
+from drfl.estimators.checks import seed_of
+from drfl.estimators.path import LOCAL, find_model, make_solver, solver_name
+from drfl.estimators.shared import solvable
+from drfl.named_problems import restated
+from drfl.problem import Problem
+from drfl.result import Result
+from drfl.selection import scores
+from drfl.selection.clients import Clients, sorted_table
+from drfl.selection.cross_validation import Split, folds_of_everyone, one_client_out
+from drfl.selection.folds import FoldEngine, Part, on_parts
+from drfl.selection.grid import candidate, for_clients
+from drfl.solvers import Solver
+from drfl.solvers.bundle import Bundle
+
+NEW_ROWS, NEW_CLIENT = "new rows", "a new client"
+MAJORITY, LOCALS, ERM, MODEL = "majority", "local", "erm", "model"
+TOL = 1e-3
+"""Of the fits: measures do not see more digits."""
+LEVEL = 0.95
+MEASURES: Mapping[str, tuple[str, ...]] = {
+    "classification": ("accuracy", "auc", "log_loss", "sensitivity", "specificity"),
+    "regression": ("squared_error", "absolute_error"),
+}
+NEGATED = ("log_loss", "squared_error", "absolute_error", "loss")
+"""Measures that are smaller if they are better."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measure of a method: its mean, an interval of it, and the clients' own.
+
+    Attributes
+    ----------
+    mean, low, high : float
+        The mean, and a 95 % interval (Student's) over the folds, or over the clients left out; NaN
+        with fewer than two.
+    clients : dict of str to float
+        By client.
+    """
+
+    mean: float
+    low: float
+    high: float
+    clients: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What was found out.
+
+    Attributes
+    ----------
+    measures : dict
+        By question ("new rows", "a new client"), method ("majority", "local", "erm", "model") and
+        measure.
+    radii : dict of str to float
+        The radius that each client would have needed when it was left out.
+    radius : float
+        The mean radius of the model.
+    rounds : int
+        What all of it cost.
+    """
+
+    measures: dict[str, dict[str, dict[str, Measured]]]
+    radii: dict[str, float]
+    radius: float
+    rounds: int
+
+    def facts(self) -> dict[str, Any]:
+        """For records."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = []
+        for question, methods in self.measures.items():
+            names = list(methods[MODEL])
+            width = max(17, *(len(name) + 2 for name in names))
+            lines += [f"on {question}".ljust(16) + "".join(f"{name:>{width}}" for name in names)]
+            for method, found in methods.items():
+                cells = "".join(f"{_interval(found.get(name)):>{width}}" for name in names)
+                lines.append(f"  {method:14}" + cells)
+        return "\n".join([*lines, *self.sentences()])
+
+    def sentences(self) -> list[str]:
+        """What the needed radii mean."""
+        if not self.radii:
+            return []
+        worst = max(self.radii, key=lambda name: self.radii[name])
+        k = len(self.radii)
+        return [
+            f"radius that a client would have needed when left out: largest {self.radii[worst]:.3g} "
+            f"({worst}), the model's is {self.radius:.3g}.",
+            f"A client exchangeable with these {k} is covered by the largest about {k} times in "
+            f"{k + 1}. The certified objective is not a bound for a client that was not there.",
+        ]
+
+
+def _interval(found: Measured | None) -> str:
+    if found is None:
+        return "-"
+    if math.isnan(found.low):
+        return f"{found.mean:.3f}"
+    return f"{found.mean:.3f} ±{(found.high - found.low) / 2:.3f}"
+
+
+def validate(
+    estimator: RobustModel,
+    X: Any,
+    y: Any,
+    clients: Any = None,
+    *,
+    folds: int = 5,
+    random_state: Any = None,
+    sample_weight: Any = None,
+) -> Validation:
+    """How good an estimator with these parameters is on rows and clients it has not seen.
+
+    Parameters
+    ----------
+    estimator : DRFLClassifier, DRFLRegressor or one of drfl.baselines
+        Fitted or not; it is not changed.
+    X, y, clients, sample_weight
+        As for its ``fit``.
+    folds : int
+        Into how many folds clients split their rows.
+    random_state : None, int or RandomState
+        Decides which rows are in which fold.
+    """
+    reader = type(estimator)(**estimator.get_params(deep=False))
+    table = sorted_table(reader.read_rows(X, y, clients, sample_weight))
+    taking_part = Clients.of(table, reader.model_targets(table.y), named=clients is not None)
+    return validate_clients(reader, taking_part, folds=folds, seed=seed_of(random_state))
+
+
+def validate_clients(
+    estimator: RobustModel, clients: Clients, *, folds: int = 5, seed: int = 0
+) -> Validation:
+    """The same with clients wherever they are."""
+    folds = min(folds, min(clients.rows))
+    S = len(clients.names)
+    questions = {NEW_ROWS: folds_of_everyone(S, folds, seed)} if folds > 1 else {}
+    if S > 2:
+        questions[NEW_CLIENT] = one_client_out(S)
+    point = candidate(estimator, {}, clients)
+    choices = replace(point.choices, tol=max(TOL, point.choices.tol), verbose=0)
+    wish = choices.engine
+    with make_engine("serial" if wish is None else wish) as engine:
+        alone = solver_name(choices, named=clients.named) == LOCAL
+        solver = make_solver(LOCAL, choices) if alone else Bundle(curvature=choices.curvature)
+        handlers = {**on_parts(solver.handlers), **scores.HANDLERS}
+        engine.start([c for group in clients.groups for c in group], point.shell, handlers)
+        work = _Work(clients, point.problem, choices, solver, engine)
+        measures = {name: work.answer(splits) for name, splits in questions.items()}
+        radii = work.needed_radii(questions.get(NEW_CLIENT, []))
+    return Validation(measures, radii, point.radius, work.rounds)
+
+
+class _Work:
+    """Clients that are placed, and what is asked of them."""
+
+    def __init__(
+        self, clients: Clients, problem: Problem, choices: Any, solver: Solver, engine: Engine
+    ) -> None:
+        self.clients, self.problem, self.choices = clients, problem, choices
+        self.solver, self.engine, self.rounds = solver, engine, 0
+        self.names = [
+            name
+            for name in MEASURES[problem.loss.task]
+            if not (name == "log_loss" and scores.score_of(None, problem.loss) != name)
+            and not (len(clients.groups) > 1 and name in ("auc", "sensitivity", "specificity"))
+        ]
+        self.guess = self._shares()
+        self.fits: dict[tuple[str, Split], list[Result]] = {}
+
+    def answer(self, splits: Sequence[Split]) -> dict[str, dict[str, Measured]]:
+        """The measures of every method over these splits."""
+        q = self.clients.totals / self.clients.totals.sum()
+        found: dict[str, dict[str, Measured]] = {}
+        for method in (MAJORITY, LOCALS, ERM, MODEL):
+            models = [self._models(method, split) for split in splits]
+            found[method] = {
+                name: _measured(self._told(splits, models, name), q, self.clients.labels, name)
+                for name in self.names
+            }
+        return found
+
+    def needed_radii(self, splits: Sequence[Split]) -> dict[str, float]:
+        """Of every client that a split leaves out; see the module."""
+        if len(self.clients.groups) > 1:
+            return {}
+        found = {}
+        for split in splits:
+            (out,) = split.scored
+            (result,) = self._models(MODEL, split)[0]
+            everyone = replace(split, scored=tuple(range(len(self.clients.names))))
+            losses = -self._told([everyone], [[[result]]], "loss")[0]
+            kept = list(split.trained)
+            q = self.problem.mixture.resolve(self.clients.totals).weights[kept]
+            price = self.problem.loss.lipschitz * self.problem.norm.dual(result.coef)
+            excess = float(losses[out] - q @ losses[kept] / q.sum())
+            label = self.clients.labels[out]
+            found[label] = max(0.0, excess / price) if price > 0.0 else math.inf
+        return found
+
+    def _models(self, method: str, split: Split) -> list[list[Any]]:
+        """The models of a split, each of K linear ones; of local ones one for every client."""
+        if method == MAJORITY:
+            return [self._constant(split)]
+        if method != LOCALS:
+            return [self._fit(method, split)]
+        return [self._fit(MODEL, replace(split, trained=(s,))) for s in split.trained]
+
+    def _fit(self, method: str, split: Split) -> list[Result]:
+        key = method, replace(split, scored=())
+        if key not in self.fits:
+            self.fits[key] = [self._solve(method, split, group) for group in self.clients.groups]
+        return self.fits[key]
+
+    def _solve(self, method: str, split: Split, group: Sequence[Any]) -> Result:
+        some = [group[s] for s in split.trained]
+        names = [client.name for client in some]
+        problem = for_clients(self.problem, self.clients, split.trained, names)
+        if method == ERM:
+            problem = restated(problem, "erm", [self.clients.totals[s] for s in split.trained])
+        parts = {group[s].name: split.parts[s] for s in split.trained}
+        engine = FoldEngine(self.engine, parts)
+        choices = replace(self.choices, engine=engine)
+        result = find_model(solvable(problem, len(some), self.solver), some, choices, self.solver)
+        self.rounds += result.rounds
+        return result
+
+    def _told(
+        self, splits: Sequence[Split], models: Sequence[Sequence[Sequence[Any]]], name: str
+    ) -> Array:
+        """Scores (splits, clients), NaN where there is none; of several models their mean."""
+        found = np.full((len(splits), len(self.clients.names)), np.nan)
+        for number, (split, several) in enumerate(zip(splits, models, strict=True)):
+            coef = np.array([[model.coef for model in ones] for ones in several])
+            bias = np.array([[model.intercept for model in ones] for ones in several])
+            for s in split.scored:
+                own = coef, bias
+                if len(several) == len(split.trained) > 1 and s in split.trained:
+                    at = split.trained.index(s)  # a client has its own local model
+                    own = coef[at : at + 1], bias[at : at + 1]
+                found[number, s] = self._ask(split.parts[s], s, *own, name).mean()
+        return found
+
+    def _ask(self, part: Part, s: int, coef: Array, bias: Array, name: str) -> Array:
+        groups = self.clients.groups
+        several = len(groups) > 1
+        messages = {
+            group[s].name: scores.request(
+                part, coef, bias, k if several else scores.EVERY_CLASS, 0.0, name
+            )
+            for k, group in enumerate(groups)
+        }
+        answers = self.engine.map(messages, None)
+        if answers.failures:
+            raise RuntimeError(f"client {self.clients.labels[s]!r} told nothing of the model")
+        return np.asarray(sum(scores.read(reply, len(coef)) for reply in answers.replies.values()))
+
+    def _shares(self) -> Array:
+        """The share of every class at every client (S, K'), or its mean target (S, 1)."""
+        S, n = len(self.clients.names), self.clients.n_features
+        K, whole = len(self.clients.groups), Part(0, 1, 0)
+        if self.problem.loss.task == "regression":
+            at = np.array([[0.0], [1.0]])
+            pairs = [
+                self._ask(whole, s, np.zeros((2, 1, n)), at, "squared_error") for s in range(S)
+            ]
+            return np.array([[(b - a + 1.0) / 2.0] for a, b in pairs])  # E(y-1)^2 - E y^2 = 1 - 2Ey
+        at = np.array([[1.0]]) if K == 1 else np.eye(K)
+        zero = np.zeros((len(at), K, n))
+        return np.array([self._ask(whole, s, zero, at, "accuracy") for s in range(S)])
+
+    def _constant(self, split: Split) -> list[Any]:
+        """The class shares of the training clients as a model, or their mean target."""
+        kept = list(split.trained)
+        shares = self.clients.totals[kept] @ self.guess[kept] / self.clients.totals[kept].sum()
+        if self.problem.loss.task == "classification":
+            shares = np.clip(shares, 1e-6, 1.0 - 1e-6)
+            shares = np.log(shares / (1.0 - shares))
+        return [_Constant(np.zeros(self.clients.n_features), float(share)) for share in shares]
+
+
+@dataclass(frozen=True)
+class _Constant:
+    coef: Array
+    intercept: float
+
+
+def _measured(told: Array, q: Array, labels: Sequence[str], name: str) -> Measured:
+    """From scores (splits, clients) to a mean and its interval."""
+    told = -told if name in NEGATED else told
+    known = ~np.isnan(told)
+    weight = np.where(known, q, 0.0)
+    filled = np.where(known, told, 0.0)
+    scored = weight.sum(axis=1) > 0.0
+    each = (filled * weight).sum(axis=1)[scored] / weight.sum(axis=1)[scored]
+    counts = known.sum(axis=0)
+    means = np.where(counts > 0, filled.sum(axis=0) / np.maximum(counts, 1), np.nan)
+    mean = float(each.mean()) if len(each) else math.nan
+    half = math.nan
+    if len(each) > 1:
+        error = float(each.std(ddof=1) / math.sqrt(len(each)))
+        half = error * float(stats.t.ppf((1.0 + LEVEL) / 2.0, len(each) - 1))
+    return Measured(mean, mean - half, mean + half, dict(zip(labels, means.tolist(), strict=True)))
