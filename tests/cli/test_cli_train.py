@@ -40,8 +40,8 @@ def test_the_model_is_that_of_the_estimator_on_the_same_rows(trained):
                 features.append((table.number(column.name) - column.shift) / column.scale)
             else:
                 words = np.array(table.levels[column.name])[table.text(column.name)]
-                values, counts = np.unique(words, return_counts=True)
-                words = np.where(np.isin(words, values[counts < 5]), "other", words)
+                agreed = [column.reference, *column.levels]
+                words = np.where(np.isin(words, agreed), words, "other")
                 features += [words == level for level in column.levels]
         X.append(np.column_stack(features).astype(float))
         y.append(np.array(table.levels["disease"])[table.text("disease")])

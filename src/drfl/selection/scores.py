@@ -41,8 +41,8 @@ SCORES: Mapping[str, tuple[str, ...]] = {
     "specificity": CLASSES,
     "auc": CLASSES,
 }
-"""What clients tell of held-out rows, with the tasks that it is for; losses and errors have a minus,
-so that larger is always better."""
+"""What clients tell of held-out rows, with the tasks that it is for. Losses and errors have a
+minus, so that larger is always better."""
 
 REQUEST = {
     PART: Field("int64", (3,)),

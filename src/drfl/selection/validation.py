@@ -116,8 +116,8 @@ class Validation:
         worst = max(self.radii, key=lambda name: self.radii[name])
         k = len(self.radii)
         return [
-            f"radius that a client would have needed when left out: largest {self.radii[worst]:.3g} "
-            f"({worst}), the model's is {self.radius:.3g}.",
+            "radius that a client would have needed when left out: largest "
+            f"{self.radii[worst]:.3g} ({worst}), the model's is {self.radius:.3g}.",
             f"A client exchangeable with these {k} is covered by the largest about {k} times in "
             f"{k + 1}. The certified objective is not a bound for a client that was not there.",
         ]

@@ -1,0 +1,101 @@
+"""Validation: what is told of rows and clients that a model has not seen, recomputed by hand."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss, roc_auc_score
+
+from drfl import DRFLClassifier, DRFLRegressor
+from drfl.baselines import ERMClassifier
+from drfl.selection.validation import ERM, LOCALS, MAJORITY, MODEL, NEW_CLIENT, NEW_ROWS
+
+RNG = np.random.default_rng(3)
+N = 120
+CLIENTS = np.repeat(["a", "b", "c", "d"], [20, 30, 30, 40])
+X = RNG.normal(size=(N, 3)) + 0.3 * (CLIENTS == "b")[:, None]
+Z = X @ np.array([1.2, -0.8, 0.3]) + 0.7 * RNG.normal(size=N)
+Y = np.where(Z > 0.3, "yes", "no")
+MODEL_FOR = DRFLClassifier(purpose="new client", tol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return MODEL_FOR.validate(X, Y, CLIENTS, folds=4)
+
+
+def test_a_client_left_out_is_judged_by_the_model_of_the_others(found):
+    measures = found.measures[NEW_CLIENT]
+    radius = MODEL_FOR.fit(X, Y, CLIENTS).problem_.ball.radius
+    for method, kind in ((MODEL, DRFLClassifier), (ERM, ERMClassifier)):
+        for name in "abcd":
+            rest = name != CLIENTS
+            model = kind(tol=1e-6).set_params(
+                **({"radius": radius, "mixture_radius": 1.0} if method == MODEL else {})
+            )
+            model.fit(X[rest], Y[rest], CLIENTS[rest])
+            scores, truth = model.decision_function(X[~rest]), Y[~rest] == "yes"
+            told = {measure: m.clients[name] for measure, m in measures[method].items()}
+            assert told["accuracy"] == pytest.approx(np.mean((scores > 0) == truth), abs=0.051)
+            assert told["auc"] == pytest.approx(roc_auc_score(truth, scores), abs=0.02)
+            loss = log_loss(truth, 1 / (1 + np.exp(-scores)))
+            assert told["log_loss"] == pytest.approx(loss, abs=0.03)
+    by_client = list(measures[MODEL]["accuracy"].clients.values())
+    assert measures[MODEL]["accuracy"].mean == pytest.approx(np.mean(by_client))
+    assert measures[MODEL]["accuracy"].low < np.mean(by_client) < measures[MODEL]["accuracy"].high
+
+
+def test_the_majority_class_is_that_of_the_training_clients(found):
+    for name in "abcd":
+        rest = name != CLIENTS
+        share = np.mean(Y[rest] == "yes")
+        right = np.mean((Y[~rest] == "yes") == (share > 0.5))
+        measures = found.measures[NEW_CLIENT][MAJORITY]
+        assert measures["accuracy"].clients[name] == pytest.approx(right)
+        loss = log_loss(Y[~rest] == "yes", np.full((~rest).sum(), share))
+        assert measures["log_loss"].clients[name] == pytest.approx(loss)
+
+
+def test_a_model_beats_the_majority_on_new_rows_too(found):
+    measures = found.measures[NEW_ROWS]
+    assert list(measures) == [MAJORITY, LOCALS, ERM, MODEL]
+    assert measures[MODEL]["accuracy"].mean > measures[MAJORITY]["accuracy"].mean + 0.1
+    assert measures[MODEL]["log_loss"].mean < measures[MAJORITY]["log_loss"].mean
+    for measured in measures[MODEL].values():
+        assert measured.low <= measured.mean <= measured.high
+
+
+def test_the_needed_radius_is_the_excess_over_the_price(found):
+    radius = MODEL_FOR.fit(X, Y, CLIENTS).problem_.ball.radius
+    assert found.radius == pytest.approx(radius)
+    sign = np.where(Y == "yes", 1.0, -1.0)
+    for name in "abcd":
+        rest = name != CLIENTS
+        model = DRFLClassifier(radius=radius, mixture_radius=1.0)
+        model.fit(X[rest], Y[rest], CLIENTS[rest])
+        losses = np.logaddexp(0.0, -sign * model.decision_function(X))
+        excess = losses[~rest].mean() - losses[rest].mean()
+        needed = max(0.0, excess / np.linalg.norm(model.coef_))
+        assert found.radii[name] == pytest.approx(needed, abs=0.02)
+    said = str(found)
+    assert "covered by the largest about 4 times in 5" in said
+    assert "is not a bound for a client that was not there" in said
+
+
+def test_a_regression_is_judged_by_squared_and_absolute_errors():
+    found = DRFLRegressor().validate(X, Z, CLIENTS, folds=3)
+    measures = found.measures[NEW_CLIENT]
+    assert set(measures[MODEL]) == {"squared_error", "absolute_error"}
+    for name in "abcd":
+        rest = name != CLIENTS
+        error = np.mean((Z[~rest] - Z[rest].mean()) ** 2)
+        assert measures[MAJORITY]["squared_error"].clients[name] == pytest.approx(error)
+    assert measures[MODEL]["squared_error"].mean < measures[MAJORITY]["squared_error"].mean
+
+
+def test_three_classes_and_one_client():
+    classes = np.digitize(Z, [-0.5, 0.8])
+    found = DRFLClassifier().validate(X, classes, folds=3)
+    assert list(found.measures) == [NEW_ROWS]
+    assert set(found.measures[NEW_ROWS][MODEL]) == {"accuracy", "log_loss"}
+    share = np.bincount(classes).max() / N
+    assert found.measures[NEW_ROWS][MAJORITY]["accuracy"].mean == pytest.approx(share, abs=0.02)
+    assert found.radii == {}
