@@ -7,7 +7,6 @@ import pytest
 
 import drfl
 from drfl.losses import EpsilonInsensitive, Hinge, Huber, Line, Logistic, Pinball, SmoothHinge
-from drfl.solvers import SOLVERS
 from drfl.worst_case.whole_space import WholeSpaceOracle
 from kit import problems
 from kit.referee import Referee
@@ -55,7 +54,7 @@ def test_every_solver_is_judged_right(seed):
     problem, data = drawn(seed)
     referee = Referee.of(problem, data)
     best = referee.optimum()
-    for solver in SOLVERS if seed % 4 == 0 else ("bundle", "local"):
+    for solver in TOLERANCE if seed % 4 == 0 else ("bundle", "local"):
         result = solved(problem, data, solver)
         assert referee.judge(result, TOLERANCE[solver], best) == [], solver
 
