@@ -67,8 +67,11 @@ def test_a_statement_tells_no_number_of_a_row(tmp_path):
         "answers",
         "rank",
         "largest leverage of a row",
+        "bits",
+        "cells told",
         "scalars",
         "sums over all rows",
+        "readings of the rows",
     ]
     assert audit_ledger(client.ledger).splitlines()[1:] == told.splitlines()[1:]
     with pytest.raises(ValueError, match="no ledger"):

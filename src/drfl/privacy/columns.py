@@ -91,7 +91,7 @@ class Centres:
         low, high = A.min(axis=0), A.max(axis=0)
         two = ((low == A) | (high == A)).all(axis=0)
         mean = A.mean(axis=0)
-        self._A, self._k = A, k
+        self._A, self.k = A, k
         self._from = [mean, np.where(two, low, mean), np.where(two, high, mean)]
         self._varies = low < high
 
@@ -99,6 +99,6 @@ class Centres:
         """Whether no column of an answer with these weights is ruled by fewer than k rows."""
         A, square = self._A[:, self._varies], np.square(weights)[:, None]
         return not any(
-            ruled(square * np.square(A - centre[self._varies]), self._k).any()
+            ruled(square * np.square(A - centre[self._varies]), self.k).any()
             for centre in self._from
         )

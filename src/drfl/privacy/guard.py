@@ -7,9 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from drfl import checks
-from drfl.privacy.keys import rows_key
-from drfl.privacy.ledger import Ledger
+from drfl.privacy.columns import require_many
+from drfl.privacy.keys import meaning_of, row_prints, rows_key
+from drfl.privacy.ledger import BINDING, Ledger
 from drfl.privacy.refusals import class_counts, require_enough
 from drfl.rows import Rows
 
@@ -35,6 +39,9 @@ class Guard:
         How many points the ledger answers in all.
     scalars : int
         How many further single numbers it gives in all: metrics, bounds.
+    preflights, bindings : int
+        How many different preflights it answers, and to how many different readings of the rows
+        (columns, targets, units) it can be bound.
     secret : bytes, optional
         Key of the dither, for repeatable simulations; by default a random one.
 
@@ -48,6 +55,8 @@ class Guard:
     ledger: str | os.PathLike[str] | None = None
     answers: int = 150
     scalars: int = 30
+    preflights: int = 20
+    bindings: int = 40
     secret: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -59,10 +68,18 @@ class Guard:
         if not isinstance(self.secret, bytes | None):
             raise TypeError("secret of a guard must be bytes or None")
 
-    def begin(self, key: bytes, n_rows: int) -> Ledger:
-        """The ledger of N rows with this fingerprint; refused if it is that of others."""
+    def begin(self, key: bytes, n_rows: int, prints: NDArray[np.uint8] | None = None) -> Ledger:
+        """The ledger of N rows with this fingerprint; refused if it is that of others.
+
+        Parameters
+        ----------
+        key, n_rows
+            A fingerprint of the data, and N.
+        prints : (N, 32), optional
+            Fingerprints of the rows, so that data that differ in few rows are recognised.
+        """
         path = None if self.ledger is None else Path(self.ledger)
-        return Ledger(key, n_rows, self.k, path, self.secret)
+        return Ledger(key, n_rows, self.k, path, self.secret, prints)
 
     def open(self, rows: Rows, ledger: Ledger | None = None) -> Ledger:
         """The ledger that these rows answer under; refused if they are too few for it.
@@ -75,8 +92,10 @@ class Guard:
             One that was begun with the file that the rows come from.
         """
         require_enough(rows, self.k)
+        smallest = require_many(rows, self.k, rows.names)
         if ledger is None:
-            ledger = self.begin(rows_key(rows), rows.n_rows)
+            ledger = self.begin(rows_key(rows), rows.n_rows, row_prints(rows))
+        ledger.note(BINDING, meaning_of(rows), self.bindings, {"smallest": np.array([smallest])})
         if class_counts(rows):
             # The sums of the classes count as known. Where that is too late, because of what
             # another target has told, they do not leave: every cut is audited.

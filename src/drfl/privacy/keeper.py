@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.privacy.columns import Centres
 from drfl.privacy.errors import SpentError
 from drfl.privacy.flips import flip
 from drfl.privacy.keys import meaning_of
@@ -166,7 +167,7 @@ class Keeper:
             slopes = Slopes(oracle.loss, z, sign, share, oracle.loss.slope(-z), price)
         at = np.concatenate([[1.0, lam], w, [b]])
         best, value = self._best_old(at)
-        dual = fresh_dual(slopes, ledger.leverage, self._lattice, k, value)
+        dual = fresh_dual(slopes, ledger.leverage, self._lattice, self._centres, value)
         arrays: dict[str, NDArray[Any]] = {
             "cut": best,
             "family": np.frombuffer(self.family, np.uint8),
@@ -219,6 +220,10 @@ class Keeper:
     @cached_property
     def _units(self) -> Units:
         return Units.of(self.oracle.rows, self.oracle.loss)
+
+    @cached_property
+    def _centres(self) -> Centres:
+        return Centres(self._lattice.A, self.ledger.k)
 
     @cached_property
     def _lattice(self) -> Lattice:

@@ -24,6 +24,27 @@ def rows_key(rows: Rows) -> bytes:
     return sha.digest()
 
 
+def row_prints(rows: Rows) -> NDArray[np.uint8]:
+    """A fingerprint of every row as it came, (N, 32)."""
+    found = []
+    for block in rows.blocks():
+        part = rows.X[block]
+        dense = part.toarray() if is_sparse(part) else np.asarray(part)
+        whole = np.column_stack([dense, rows.y[block]]).astype(np.float64)
+        found += [hashlib.sha256(row.tobytes()).digest() for row in whole]
+    return np.frombuffer(b"".join(found), np.uint8).reshape(len(found), 32)
+
+
+def line_prints(path: Path) -> NDArray[np.uint8] | None:
+    """A fingerprint of every line of a file of text, (lines, 32); None for other files."""
+    with path.open("rb") as file:
+        if b"\0" in file.read(4096):
+            return None
+        file.seek(0)
+        found = [hashlib.sha256(line.strip()).digest() for line in file if line.strip()]
+    return np.frombuffer(b"".join(found), np.uint8).reshape(len(found), 32)
+
+
 def meaning_of(rows: Rows) -> bytes:
     """A fingerprint of the numbers that a model sees: entries, labels, shift and scale.
 

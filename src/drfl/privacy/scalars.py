@@ -93,17 +93,25 @@ def _released(
 
 
 def release_sums(
-    ledger: Ledger, name: str, question: bytes, sums: Mapping[str, NDArray[Any]]
+    ledger: Ledger,
+    name: str,
+    question: bytes,
+    sums: Mapping[str, NDArray[Any]],
+    most: int | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Sums over all rows with equal weights, which cost no rank; written down before they leave.
 
     Sums over some of the rows need `Ledger.declare` first. The same question has the stored
-    arrays, whatever they would be now.
+    arrays, whatever they would be now. With ``most``, only so many questions are answered.
     """
     key = _key(name, question)
     with ledger.journal.locked():
         ledger.refresh()
-        entry = ledger.stored(key) or ledger.write(SUMS, key, sums)
+        entry = ledger.stored(key)
+        if entry is None and most is not None and ledger.count(SUMS) >= most:
+            ledger.refuse(key)
+            raise SpentError(f"the ledger has answered its {most} preflights")
+        entry = entry or ledger.write(SUMS, key, sums)
     return {name: entry.arrays[name] for name in sums}
 
 

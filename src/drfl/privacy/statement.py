@@ -10,7 +10,8 @@ import numpy as np
 
 from drfl.privacy.journal import Journal
 from drfl.privacy.keeper import ANSWER
-from drfl.privacy.ledger import HEAD, REFUSED, VERSION, Ledger
+from drfl.privacy.lattice import bits_of
+from drfl.privacy.ledger import BINDING, HEAD, REFUSED, VERSION, Ledger
 from drfl.privacy.leverage import Leverage
 from drfl.privacy.scalars import METRIC, SCALAR, SUMS
 from drfl.wire import Message
@@ -57,15 +58,21 @@ def audit_ledger(ledger: Ledger) -> str:
 def statement(title: str, entries: list[Message], leverage: Leverage, allowed: int) -> str:
     """The lines of a statement."""
     counts = Counter(entry.kind for entry in entries)
-    fresh = sum("weights" in entry.arrays for entry in entries if entry.kind == ANSWER)
+    cuts = [entry for entry in entries if entry.kind == ANSWER and "weights" in entry.arrays]
+    numbers = sum(len(entry.arrays["cut"]) - 2 for entry in cuts)
+    cells = [int(entry.arrays["smallest"][0]) for entry in entries if entry.kind == BINDING]
+    cells = [cell for cell in cells if cell]
     return "\n".join(
         [
             title,
-            f"answers: {counts[ANSWER]} ({fresh} fresh, {counts[ANSWER] - fresh} stale), "
+            f"answers: {counts[ANSWER]} ({len(cuts)} fresh, {counts[ANSWER] - len(cuts)} stale), "
             f"{counts[REFUSED]} refused",
             f"rank: {leverage.rank} of {allowed}",
             f"largest leverage of a row: {float(np.max(leverage.h)):.4f} of {leverage.limit:.4f}",
+            f"bits: {numbers} coefficients of {bits_of(len(leverage.h))} bits each",
+            "cells told: " + (f"the smallest of {min(cells)} rows" if cells else "none"),
             f"scalars: {counts[SCALAR] + counts[METRIC]} ({counts[METRIC]} metrics)",
             f"sums over all rows: {counts[SUMS]}",
+            f"readings of the rows: {counts[BINDING]}",
         ]
     )

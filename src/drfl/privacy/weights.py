@@ -19,6 +19,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.losses import Loss
+from drfl.privacy.columns import Centres
 from drfl.privacy.lattice import Lattice
 from drfl.privacy.leverage import Leverage
 
@@ -142,7 +143,7 @@ def averaged(loss: Loss, z: Array, delta: float) -> Array:
 
 
 def fresh_dual(
-    slopes: Slopes, leverage: Leverage, lattice: Lattice, k: int, known: float
+    slopes: Slopes, leverage: Leverage, lattice: Lattice, centres: Centres, known: float
 ) -> DualPoint | None:
     """A dual whose weights may leave, with a cut at z that is well above what is known there.
 
@@ -153,6 +154,7 @@ def fresh_dual(
     low, high = slopes.bounds()
     exact = slopes.touch(DualPoint(slopes.loss.slope(slopes.z), slopes.share))
     enough = exact - SHARE * (exact - known)
+    k = centres.k
     windows = [DualPoint(v, slopes.share) for v in slopes.windows(k)]
     wide = [dual for dual in windows if slopes.touch(dual) >= enough]
     ease = slopes.ease(k)
@@ -164,7 +166,8 @@ def fresh_dual(
             continue
         found = slopes.dual(settled, dual.v)
         touch, weights = slopes.touch(found), slopes.weights(found)
-        if touch > most and leverage.admits(weights) and lattice.holds(weights):
+        may_leave = leverage.admits(weights) and lattice.holds(weights) and centres.many(weights)
+        if touch > most and may_leave:
             best, most = found, touch
             if touch >= enough:
                 break

@@ -15,7 +15,7 @@ from drfl.arrays import Array
 from drfl.client import Client, Handler, Policy, RefusedError, Site, code_of
 from drfl.models import Model
 from drfl.models.rows import FileRows, read_rows
-from drfl.privacy import Guard, Ledger, file_key, release_sums
+from drfl.privacy import Guard, Ledger, file_key, line_prints, release_sums
 from drfl.privacy.refusals import require_enough
 from drfl.rows import Rows
 from drfl.selection import scores
@@ -129,11 +129,17 @@ class Station:
             self.file = file
             return told
         require_sizes(self.path, facts, m, self.guard.k)
-        self.ledger = self.guard.begin(file_key(self.path, file.keep), file.n_rows)
+        self.ledger = self.guard.begin(
+            file_key(self.path, file.keep), file.n_rows, line_prints(self.path)
+        )
+        for name in (*file.names, request.target):
+            self.ledger.read_as(name, "text" if file.table.is_text(name) else "number")
         for name, present in file.present().items():
             what = f"{self.path}: column {name!r} without its gaps"
             self.ledger.declare(np.where(present, 1.0, 0.0), what)
-        told = release_sums(self.ledger, PREFLIGHT, request.to_bytes().tobytes(), told)
+        told = release_sums(
+            self.ledger, PREFLIGHT, request.to_bytes().tobytes(), told, self.guard.preflights
+        )
         self.file = file  # from here on the preflight is accepted, and a binding may come
         return told
 

@@ -1,0 +1,110 @@
+"""Entries instead of weights: columns that few people rule, small cells, files with a row less."""
+
+import numpy as np
+import pytest
+from attack_kit import Server, guard, make_client, make_problem
+
+import drfl
+from drfl.privacy import SpentError, audit_ledger
+
+N, n, K = 270, 4, 5
+
+
+def data(column=None):
+    plain = make_client(N, n)
+    X, y = plain.rows.take(slice(None)).copy(), plain.rows.y
+    if column is not None:
+        X[:, 2] = column
+    return X, y
+
+
+def test_a_column_that_one_person_rules():
+    """Whatever the weights, its sum is that person's entry: any two answers tell it."""
+    column = np.zeros(N)
+    column[17] = 7.3
+    X, y = data(column)
+    plain = Server(drfl.Client("a", X, y), make_problem())
+    plain.ask(np.zeros(n + 1))
+    assert abs(plain.slopes[0][2]) * N == pytest.approx(7.3)
+    for few in (1, K - 2):
+        column[:few] = 7.3 + np.arange(few)
+        with pytest.raises(ValueError, match="ruled by fewer than k = 5 rows"):
+            drfl.Client("a", *data(column), guard=guard(K))
+    outlier = np.random.default_rng(0).normal(size=N)
+    outlier[3] = 40.0
+    with pytest.raises(ValueError, match="ruled by fewer"):
+        drfl.Client("a", *data(outlier), guard=guard(K))
+
+
+@pytest.mark.parametrize("few", [1, 4])
+def test_cells_of_few_people(few):
+    """Sums of a column of zeros and ones by class are counts."""
+    X, y = data()
+    ones = np.zeros(N)
+    ones[np.flatnonzero(y > 0.0)[:few]] = 1.0
+    ones[np.flatnonzero(y < 0.0)[:30]] = 1.0
+    X[:, 2] = ones
+    plain = Server(drfl.Client("a", X, y), make_problem())
+    plain.ask(np.zeros(n + 1))
+    assert round((ones.sum() - N * plain.slopes[0][2]) / 2.0) == few
+    with pytest.raises(ValueError, match=f"a value that {few} rows of a class hold"):
+        drfl.Client("a", X, y, guard=guard(K))
+
+
+def test_an_answer_in_which_few_rule_a_column():
+    """Ten people have a mark; no answer may rest on four of them."""
+    X, y = data()
+    marked = np.concatenate([np.flatnonzero(y > 0.0)[:8], np.flatnonzero(y < 0.0)[:8]])
+    X[:, 2] = np.isin(np.arange(N), marked)
+    client = drfl.Client("a", X, y, guard=guard(K))
+    server = Server(client, make_problem())
+    rng = np.random.default_rng(0)
+    for x in 2.0 * rng.normal(size=(40, n + 1)):
+        server.ask(x)
+    sent = [
+        e.arrays["weights"]
+        for e in client.ledger.entries
+        if e.kind == "answer" and "weights" in e.arrays
+    ]
+    assert len(sent) > 3
+    for weights in sent:
+        terms = np.sort((weights * X[:, 2]) ** 2)
+        assert terms[-(K - 1) :].sum() <= (1.0 - 1.0 / K) * terms.sum() + 1e-12
+    assert "cells told: the smallest of 8 rows" in audit_ledger(client.ledger)
+    assert "bits: " in audit_ledger(client.ledger)
+
+
+@pytest.mark.parametrize("where", ["ledger", "another"])
+def test_the_same_rows_but_a_few(tmp_path, where):
+    """The site's person begins a new ledger for a file with one row less: two sums differ by it."""
+    X, y = data()
+    drfl.Client("a", X, y, guard=guard(K, ledger=tmp_path / "ledger"))
+    for few in (1, K - 1):
+        with pytest.raises(ValueError, match="fewer than k = 5"):
+            drfl.Client("a", X[few:], y[few:], guard=guard(K, ledger=tmp_path / where))
+        moved = X.copy()
+        moved[:few, 1] += 1.0
+        with pytest.raises(ValueError, match="fewer than k = 5"):
+            drfl.Client("a", moved, y, guard=guard(K, ledger=tmp_path / where))
+    assert X[:1].tobytes() not in (tmp_path / "ledger").read_bytes()
+    many = drfl.Client("a", X[K:], y[K:], guard=guard(K, ledger=tmp_path / "third"))
+    assert many.ledger is not None
+
+
+def test_readings_of_the_rows_are_counted():
+    """Other columns, targets or units are other questions about the same rows."""
+    X, y = data()
+    settings = guard(K, bindings=2)
+    ledger = settings.begin(b"a file", N)
+    for unit in (1.0, 2.0, 1.0):
+        drfl.Client("a", unit * X, y, guard=settings, ledger=ledger)
+    with pytest.raises(SpentError):
+        drfl.Client("a", 3.0 * X, y, guard=settings, ledger=ledger)
+
+
+def test_a_column_is_read_in_one_way():
+    ledger = guard(K).begin(b"a file", N)
+    ledger.read_as("age", "number")
+    ledger.read_as("age", "number")
+    with pytest.raises(ValueError, match="read in another way"):
+        ledger.read_as("age", "text")
