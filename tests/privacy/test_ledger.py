@@ -159,9 +159,9 @@ def test_sums_over_some_rows_are_audited():
 
 
 def test_small_categories_are_merged():
-    merged = merge_categories({"a": 30, "b": 4, "c": 2, "d": 8}, 5)
+    merged = merge_categories({"a": [30], "b": [4], "c": [2], "d": [8]}, 5)
     assert merged == {"a": "a", "b": "other", "c": "other", "d": "d"}
-    assert merge_categories({"a": 30, "b": 6}, 5) == {"a": "a", "b": "b"}
+    assert merge_categories({"a": [30, 9], "b": [6, 0]}, 5) == {"a": "a", "b": "b"}
 
 
 def test_a_report_says_which_guard_a_run_had():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -98,21 +98,36 @@ def is_linear(loss: Loss) -> bool:
     return bool(loss.pieces) and len(loss.kinks) == 1
 
 
-def merge_categories(counts: Mapping[str, int], k: int, other: str = OTHER) -> dict[str, str]:
-    """Where each category goes so that none is told of with fewer than k rows.
+def merge_categories(
+    counts: Mapping[str, Sequence[int]], k: int, other: str = OTHER
+) -> dict[str, str]:
+    """Where each category goes so that no cell of 1 to k - 1 rows is told of.
 
-    Categories below k go into one called ``other``; if that has fewer than k as well, it takes
+    Categories with such a cell go into one called ``other``; if that has one as well, it takes
     the smallest of the rest.
+
+    Parameters
+    ----------
+    counts : mapping of str to sequence of int
+        How many rows hold each category, by class.
+    k, other
+        Of the guard, and what merged categories are called.
 
     Examples
     --------
-    >>> merge_categories({"a": 40, "b": 3, "c": 4}, 5)
+    >>> merge_categories({"a": [40], "b": [3], "c": [4]}, 5)
     {'a': 'a', 'b': 'other', 'c': 'other'}
-    >>> merge_categories({"a": 40, "b": 9, "c": 1}, 5)
+    >>> merge_categories({"a": [40, 40], "b": [9, 6], "c": [9, 1]}, 5)
     {'a': 'a', 'b': 'other', 'c': 'other'}
     """
-    rest = sorted((name for name in counts if counts[name] >= k), key=lambda name: counts[name])
-    gone = {name for name in counts if counts[name] < k}
-    while rest and 0 < sum(counts[name] for name in gone) < k:
+
+    def told(cells: Iterable[int]) -> bool:
+        return all(cell == 0 or cell >= k for cell in cells)
+
+    rest = sorted(
+        (name for name, cells in counts.items() if told(cells)), key=lambda name: sum(counts[name])
+    )
+    gone = {name for name in counts if name not in rest}
+    while rest and gone and not told(map(sum, zip(*(counts[n] for n in gone), strict=True))):
         gone.add(rest.pop(0))
     return {name: other if name in gone else name for name in counts}

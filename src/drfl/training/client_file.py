@@ -301,8 +301,22 @@ class ClientFile:
         counts = self._counts(name)
         if self.k == 0:
             return {value for value, count in counts.items() if count < RARE}
-        merged = merge_categories(counts, max(self.k, RARE), OTHER)
+        merged = merge_categories(self._cells(name, list(counts)), max(self.k, RARE), OTHER)
         return {value for value, goes in merged.items() if goes == OTHER}
+
+    def _cells(self, name: str, values: list[str]) -> dict[str, list[int]]:
+        """How many used rows hold each value, by class if there are two."""
+        table, target = self.table, self.request.target
+        kept = slice(None) if self.keep is None else self.keep
+        y = (table.text(target) if table.is_text(target) else table.number(target))[kept]
+        classes = np.unique(y)
+        if len(classes) != 2:
+            classes, y = np.zeros(1), np.zeros(len(y))
+        codes, levels = table.text(name)[kept], list(table.levels[name])
+        return {
+            value: [int((y[codes == levels.index(value)] == each).sum()) for each in classes]
+            for value in values
+        }
 
     def _levels(self, name: str) -> dict[str, Any]:
         counts, rare = self._counts(name), self._rare(name)
