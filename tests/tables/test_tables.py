@@ -21,7 +21,7 @@ from drfl.tables import lines as lines_module
 from drfl.tables.encode import missing_rows
 
 words = st.sampled_from(["north", "so,uth", 'qu"ote', "two\nlines", " spaced ", "ümlaut", "", "NA"])
-numbers = st.floats(allow_nan=False, allow_infinity=False)
+numbers = st.floats(-1e100, 1e100)
 
 
 @given(
@@ -143,9 +143,9 @@ def test_bad_libsvm_files(tmp_path, kind):
 
 
 def test_unknown_endings_and_folders(tmp_path):
-    (tmp_path / "t.xlsx").write_text("")
-    with pytest.raises(TableError, match=r"'.xlsx'.*rename"):
-        read_table(tmp_path / "t.xlsx")
+    (tmp_path / "t.docx").write_text("")
+    with pytest.raises(TableError, match=r"'.docx'.*rename"):
+        read_table(tmp_path / "t.docx")
     with pytest.raises(TableError, match="folder"):
         read_table(tmp_path)
 

@@ -28,7 +28,7 @@ def features_of(X: Any, model: Model) -> Any:
     table = _table(X, model)
     if missing_rows(table, model.columns).any():
         for column in model.columns:
-            if not (isinstance(column, Number) and column.fill is not None):
+            if not column.knows_gaps:
                 refuse_missing(table, column.name, "fill it or drop the row")
     return encoded(table, model.columns)
 

@@ -65,7 +65,7 @@ def read_rows(
     keep = ~missing_rows(table, model.columns)
     if model.missing != "drop" and not keep.all():
         for column in model.columns:
-            if not (isinstance(column, Number) and column.fill is not None):
+            if not column.knows_gaps:
                 refuse_missing(table, column.name, "fill it: the model was trained without such")
     y = None
     if target:

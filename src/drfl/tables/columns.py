@@ -13,6 +13,10 @@ OTHER = "other"
 """The level of values that are too rare to be named."""
 
 
+GAP = "missing"
+"""The level of rows without a value, where these count as a category of their own."""
+
+
 @dataclass(frozen=True)
 class Number:
     """A column of numbers.
@@ -36,6 +40,11 @@ class Number:
     def features(self) -> tuple[str, ...]:
         """The names of the features."""
         return (self.name,)
+
+    @property
+    def knows_gaps(self) -> bool:
+        """Whether something stands in for a missing value."""
+        return self.fill is not None
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,11 @@ class Category:
         ('sex=f',)
         """
         return tuple(f"{self.name}={level}" for level in self.levels)
+
+    @property
+    def knows_gaps(self) -> bool:
+        """Whether a missing value is a level of its own."""
+        return GAP in (self.reference, *self.levels)
 
 
 Column = Number | Category

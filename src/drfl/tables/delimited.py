@@ -11,7 +11,7 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.tables.errors import TableError, at_line, shown
 from drfl.tables.lines import Cells, blocks, lines_of, read_head
-from drfl.tables.reading import LEVELS, MISSING_TEXTS, Reading
+from drfl.tables.reading import LARGEST, LEVELS, MISSING_TEXTS, Reading
 from drfl.tables.storage import Growing
 from drfl.tables.table import MISSING, Table
 
@@ -121,7 +121,7 @@ class _Builder:
             values = np.fromiter(map(float, texts), np.float64, len(texts))
         except ValueError:
             values = np.array([self._number(line + i, column, t) for i, t in enumerate(texts)])
-        if not np.isfinite(values).all():
+        if not (np.abs(values) <= LARGEST).all():
             for i, text in enumerate(texts):
                 self._number(line + i, column, text)
         return values
@@ -134,7 +134,7 @@ class _Builder:
             value = float(text.replace(",", ".") if self.comma else text)
         except ValueError:
             raise _NotNumbersError(column, line, text) from None
-        if not math.isfinite(value):
+        if not abs(value) <= LARGEST:
             raise self._infinite(line, column, text)
         return value
 
@@ -142,12 +142,12 @@ class _Builder:
         return at_line(
             self.path,
             line,
-            f"column {self.names[column]!r} holds {shown(text)}, which is not a finite number: "
-            "write a number, or leave it empty",
+            f"column {self.names[column]!r} holds {shown(text)}, which is not a finite number that "
+            "can be squared: write a number, or leave it empty",
         )
 
     def _require_finite(self, line: int, block: Array) -> None:
-        infinite = np.argwhere(np.isinf(block))
+        infinite = np.argwhere(np.abs(block) > LARGEST)
         if len(infinite):
             row, column = (int(k) for k in infinite[0])
             raise self._infinite(line + row, column, str(block[row, column]))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from drfl._registry import listed
 from drfl.arrays import Array
-from drfl.tables.columns import OTHER, Category, Column, Number, feature_names
+from drfl.tables.columns import GAP, OTHER, Category, Column, Number, feature_names
 from drfl.tables.errors import SHOWN, TableError, listed_lines, shown
 from drfl.tables.storage import Growing
 from drfl.tables.table import MISSING, Table, folded
@@ -60,7 +60,7 @@ def missing_rows(table: Table, columns: Sequence[Column]) -> Mask:
     missing = np.zeros(table.n_rows, dtype=bool)
     if not table.sparse:
         for column in columns:
-            if not (isinstance(column, Number) and column.fill is not None):
+            if not column.knows_gaps:
                 missing |= table.missing(column.name)
     return missing
 
@@ -132,7 +132,7 @@ class _Part:
 
 
 def _places(table: Table, column: Category, rare: Collection[str]) -> NDArray[np.intp]:
-    """From codes to positions among the levels; -1 is the reference, and what is missing."""
+    """From codes to positions among the levels; -1 is the reference."""
     place = {level: k for k, level in enumerate(column.levels)} | {column.reference: -1}
     # What differs in case and blanks alone is the same: two such levels are never agreed upon.
     alike = {folded(level): k for level, k in place.items() if level != OTHER}
@@ -154,7 +154,7 @@ def _places(table: Table, column: Category, rare: Collection[str]) -> NDArray[np
                 f"{table.path}, line {table.lines([row])[0]}: column {column.name!r} holds "
                 f"{shown(value)}, but the model knows {known}: correct it, or train with it"
             )
-    assert places[MISSING] == -1
+    places[MISSING] = place.get(GAP, -1)
     return places
 
 

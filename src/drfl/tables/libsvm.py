@@ -11,6 +11,7 @@ from scipy import sparse
 
 from drfl.tables.errors import TableError, at_line, shown
 from drfl.tables.reading import LABEL, Reading
+from drfl.tables.reading import LARGEST as MOST
 from drfl.tables.storage import Growing
 from drfl.tables.table import Table
 
@@ -90,11 +91,12 @@ def _number(path: Path, line: int, text: bytes) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
+    if not abs(value) <= MOST:
         raise at_line(
             path,
             line,
-            f"{shown(text.decode(errors='replace'))} is not a finite number: correct the line",
+            f"{shown(text.decode(errors='replace'))} is not a finite number that can be squared: "
+            "correct the line",
         )
     return value
 

@@ -122,7 +122,10 @@ def _rows(
         except UnicodeDecodeError:
             # Text is decoded in chunks: the line that is to blame comes later.
             raise at_line(
-                path, _undecodable(path), "it is not UTF-8 text: save the file as UTF-8"
+                path,
+                _undecodable(path),
+                "it is not UTF-8 text: save the file as UTF-8 (from latin-1 by `iconv -f latin1 -t "
+                "utf8`)",
             ) from None
         except csv.Error as error:
             raise at_line(path, line, f"it cannot be read ({error}): correct the line") from None

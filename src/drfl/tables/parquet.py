@@ -9,7 +9,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.tables.errors import TableError
-from drfl.tables.reading import LEVELS, MISSING_TEXTS, Reading
+from drfl.tables.reading import LARGEST, LEVELS, MISSING_TEXTS, Reading
 from drfl.tables.storage import Growing
 from drfl.tables.table import MISSING, Table
 
@@ -72,8 +72,12 @@ def _numbers(path: Path, batch: Any, names: list[str]) -> Array:
     block = np.empty((len(batch), len(names)))
     for k, name in enumerate(names):
         block[:, k] = batch.column(name).cast("float64").to_numpy(zero_copy_only=False)
-        if np.isinf(block[:, k]).any():
-            raise TableError(f"{path} has infinite numbers in column {name!r}: leave them empty")
+        bad = np.flatnonzero(np.abs(block[:, k]) > LARGEST)
+        if len(bad):
+            raise TableError(
+                f"{path}: column {name!r} holds {block[bad[0], k]:g}, which is not a finite number "
+                "that can be squared: write a number, or leave it empty"
+            )
     return block
 
 

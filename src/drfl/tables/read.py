@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from drfl._registry import listed
+from drfl.tables.convert import CONVERTERS, read_converted
 from drfl.tables.delimited import read_delimited
 from drfl.tables.errors import TableError
 from drfl.tables.libsvm import read_libsvm
@@ -23,6 +24,7 @@ FORMATS: dict[str, Callable[[Path, Reading], Table]] = {
     ".svmlight": read_libsvm,
     ".parquet": read_parquet,
     ".pq": read_parquet,
+    **dict.fromkeys(CONVERTERS, read_converted),
 }
 """Readers by the ending of a file's name."""
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 MISSING_TEXTS = frozenset({"", "NA", "N/A", "NaN", "nan", "NULL", "null", "?"})
 """What stands for a missing value in a file of text."""
 
+LARGEST = 1e100
+"""Squares of larger numbers, and sums of them, would not be numbers any more."""
+
 LABEL = "label"
 """The name of the labels of a LIBSVM file, which has no names."""
 

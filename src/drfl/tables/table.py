@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.tables.columns import GAP
 from drfl.tables.errors import TableError
 
 Codes = NDArray[np.int32]
@@ -106,6 +107,16 @@ class Table:
             places = np.array([known.setdefault(folded(v), len(known)) for v in values] + [MISSING])
             codes[:, k] = places[self.codes[:, k]]
             levels[name] = list(known)
+        return replace(self, codes=codes, levels=levels)
+
+    def with_gap_level(self, but: str) -> Table:
+        """The same with missing texts as the level `GAP`, in all columns but one."""
+        levels, codes = dict(self.levels), np.array(self.codes)
+        for k, (name, values) in enumerate(self.levels.items()):
+            gaps = codes[:, k] == MISSING
+            if name != but and gaps.any():
+                levels[name] = values if GAP in values else [*values, GAP]
+                codes[gaps, k] = levels[name].index(GAP)
         return replace(self, codes=codes, levels=levels)
 
     def renamed(self, names: Mapping[str, str]) -> Table:

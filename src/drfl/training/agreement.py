@@ -10,6 +10,7 @@ import numpy as np
 
 from drfl._registry import listed
 from drfl.tables import OTHER, Category, Column, Number
+from drfl.tables.columns import GAP
 from drfl.tables.encoding import Encoding, Label, Target
 from drfl.tables.moments import Moments, added
 from drfl.tables.reading import LEVELS
@@ -168,7 +169,8 @@ def _columns(
     numbers = _numbers(request, names, answers, sparse)
     columns: list[Column] = []
     constant = []
-    for name in names:
+    gaps = {} if sparse else _mostly_missing(request.max_missing, names, answers)
+    for name in (name for name in names if name not in gaps):
         column: Column | None = numbers.get(name) or _category(name, answers)
         if column is None:
             constant.append(name)
@@ -179,7 +181,31 @@ def _columns(
     each = "is the same in every row: it is" if len(constant) == 1 else "are constant: they are"
     word = "column" if len(constant) == 1 else "columns"
     said = [f"{word} {listed(constant)} {each} left out"] if constant else []
+    said += [
+        f"column {name!r} is left out: it has no value in {share:.0%} of the rows of {client!r}"
+        for name, (client, share) in gaps.items()
+    ]
     return tuple(columns), said
+
+
+def _mostly_missing(
+    most: float, names: Sequence[str], answers: Mapping[str, DataReply]
+) -> dict[str, tuple[str, float]]:
+    """Columns with more gaps at a client than are allowed, and where most are missing."""
+    found = {}
+    for name in names:
+        shares = {client: _missing(answer, name) for client, answer in answers.items()}
+        client = max(shares, key=lambda client: shares[client])
+        if shares[client] > most:
+            found[name] = client, shares[client]
+    return found
+
+
+def _missing(answer: DataReply, name: str) -> float:
+    facts, rows = answer.facts, max(answer.facts["rows"], 1)
+    if name in facts["numbers"]:
+        return 1.0 - float(answer.moments.count[facts["numbers"].index(name)] / rows)
+    return float(facts["texts"][name]["values"].get(GAP, 0) / rows)
 
 
 def _widest(answers: Mapping[str, DataReply]) -> list[str]:

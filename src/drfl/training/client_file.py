@@ -70,6 +70,7 @@ class ClientFile:
         reading = Reading(text, leave, only, names or {}, request.decimal)
         table = read_table(path, reading)
         table = table.merged_labels() if request.merge_labels else table
+        table = table.with_gap_level(request.target) if request.missing == "mean" else table
         self.table, self.request, self.k = table, request, k
         if request.target not in table.columns:
             raise TableError(
@@ -168,7 +169,8 @@ class ClientFile:
             raise RefusedError("a binding speaks of other data than the preflight")
         self._require_target(encoding.target)
         columns = {column.name: column for column in encoding.columns}
-        told = [] if self.table.sparse else self._told()
+        # Which columns a rule leaves out for their gaps is decided by those of other clients too.
+        told = [] if self.table.sparse or request.max_missing < 1.0 else self._told()
         if not set(told) <= set(columns) or not (
             self.table.sparse or set(columns) <= set(self.names)
         ):
@@ -252,10 +254,7 @@ class ClientFile:
         refuse_missing(table, request.target, "a row needs a target; correct it, or drop such rows")
         for name in self.names if not table.sparse else []:
             if request.missing == "error":
-                advice = "fill it, or set --missing drop or mean"
-                refuse_missing(table, name, advice)
-            elif table.is_text(name):
-                refuse_missing(table, name, "text has no mean; fill it, or set --missing drop")
+                refuse_missing(table, name, "fill it, or set --missing drop or mean")
         return None
 
     def _check_support(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl import checks
 from drfl._registry import lookup
 from drfl.tables.encoding import MISSING, SCALES
 from drfl.tables.moments import Moments
@@ -40,6 +41,8 @@ class DataRequest:
         What separates the decimals of a number in files of text.
     merge_labels : bool
         Whether texts that differ in case and blanks alone are the same.
+    max_missing : float
+        A column with a larger share of gaps at any client is left out everywhere.
     """
 
     target: str
@@ -51,12 +54,16 @@ class DataRequest:
     support: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     decimal: str = "."
     merge_labels: bool = False
+    max_missing: float = 1.0
 
     def __post_init__(self) -> None:
         for name, known in (("task", TASKS), ("missing", MISSING), ("scale", SCALES)):
             lookup(name, getattr(self, name), dict.fromkeys(known))
         if self.decimal not in (".", ",") or not isinstance(self.merge_labels, bool):
             raise ValueError("decimal must be . or , and merge_labels true or false")
+        checks.number("max_missing", self.max_missing, least=0.0, most=1.0)
+        if self.max_missing < 1.0 and self.missing != "mean":
+            raise ValueError("--max-missing goes with --missing mean: other gaps are not filled")
         if self.target in self.exclude:
             raise ValueError(f"{self.target!r} is the target and cannot be left out")
         if self.support and self.scale == "per-client":

@@ -30,6 +30,9 @@ FIELDS: dict[str, Field] = {
     "target": Field(None, read.text, "the column that is predicted"),
     "task": Field("auto", read.one_of(*TASKS), f"what the target is: {', '.join(TASKS)}"),
     "missing": Field("error", read.one_of(*MISSING), f"missing values: {', '.join(MISSING)}"),
+    "max_missing": Field(
+        1.0, read.number, "leave out a column with a larger share of gaps at any client: 0.5"
+    ),
     "scale": Field("federated", read.one_of(*SCALES), f"of numbers: {', '.join(SCALES)}"),
     "categorical": Field((), read.texts, "columns of numbers that are categories"),
     "decimal": Field(".", read.one_of(".", ","), "what separates decimals in the files: . or ,"),
@@ -154,13 +157,18 @@ def named_files(clients: list[str]) -> dict[str, Path]:
     for entry in clients:
         name, equals, file = entry.partition("=")
         path = Path(file if equals else entry)
-        name = name if equals else path.stem
+        name = name if equals else _stem(path)
         if name in found:
             raise ValueError(
                 f"two clients are called {name!r}: give them names, like --client north={path}"
             )
         found[name] = path
     return found
+
+
+def _stem(path: Path) -> str:
+    """The name of a file without its ending, also of a compressed one."""
+    return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
 
 
 def read_toml(path: Path, advice: str) -> dict[str, Any]:

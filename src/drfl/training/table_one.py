@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from drfl.tables.columns import GAP
 from drfl.training.data_request import DataReply
 
 UNITS = {
@@ -124,12 +125,9 @@ def _cells(name: str, answers: Mapping[str, DataReply]) -> Iterator[Cell]:
             moments = float(m.mean[at]), float(m.deviation[at])
             yield Cell(client, name, int(m.count[at]), missing, *moments)
         elif name in facts["texts"]:
-            told = facts["texts"][name]
-            shares = {value: count / rows for value, count in told["values"].items()}
-            # What is not named is either rare or missing; which is not told.
-            missing = 0.0 if told["other"] else max(0.0, 1.0 - sum(shares.values()))
-            present = sum(told["values"].values())
-            yield Cell(client, name, present, missing, shares=shares)
+            shares = {v: n / rows for v, n in facts["texts"][name]["values"].items()}
+            missing = shares.pop(GAP, 0.0)
+            yield Cell(client, name, round(rows * (1.0 - missing)), missing, shares=shares)
 
 
 def _target_cells(name: str, answers: Mapping[str, DataReply]) -> Iterator[Cell]:
@@ -219,7 +217,7 @@ def _hints(answers: Mapping[str, DataReply]) -> Iterator[str]:
 def _gaps(cells: Sequence[Cell]) -> Iterator[str]:
     """Columns that are mostly made up where gaps are filled."""
     for cell in cells:
-        if cell.missing > MUCH and cell.mean is not None:
+        if cell.missing > MUCH:
             yield (
                 f"column {cell.column!r} has no value in {cell.missing:.0%} of the rows of "
                 f"{cell.client!r}, all filled in the same way: leave it out with --exclude "

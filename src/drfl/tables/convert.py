@@ -1,0 +1,103 @@
+"""Files that are made into CSV before they are read: compressed ones, Excel, SAS, SPSS, Stata."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from drfl.tables.delimited import read_delimited
+from drfl.tables.errors import TableError
+from drfl.tables.reading import Reading
+from drfl.tables.table import Table
+
+
+def read_converted(path: Path, reading: Reading) -> Table:
+    """Read a file by way of a temporary CSV file; rows are counted as the lines of that."""
+    with TemporaryDirectory(prefix="drfl-") as folder:
+        plain = Path(folder) / f"{path.name}.csv"
+        try:
+            CONVERTERS[path.suffix.lower()](path, plain)
+            table = read_delimited(plain, reading)
+        except TableError as error:
+            raise TableError(str(error).replace(str(plain), str(path))) from None
+    return replace(table, path=path, lines=lambda rows: [row + 2 for row in rows])
+
+
+def _gzip(path: Path, plain: Path) -> None:
+    if Path(path.stem).suffix.lower() not in (".csv", ".tsv", ".txt"):
+        raise TableError(f"{path} must be called .csv.gz, .tsv.gz or .txt.gz: rename it")
+    try:
+        with gzip.open(path, "rb") as source, plain.open("wb") as out:
+            shutil.copyfileobj(source, out)
+    except (OSError, EOFError):
+        raise TableError(f"{path} is not compressed by gzip, or was cut off") from None
+
+
+def _excel(path: Path, plain: Path) -> None:
+    try:
+        import openpyxl
+    except ImportError:
+        raise TableError(
+            f"{path} is an Excel file, which needs openpyxl: pip install 'drfl[excel]', or save it "
+            "as CSV"
+        ) from None
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    except Exception as error:  # zip, XML and its own: all mean the same
+        raise TableError(f"{path} is not an Excel file, or a damaged one") from error
+    try:
+        if len(book.sheetnames) > 1:
+            raise TableError(
+                f"{path} has {len(book.sheetnames)} sheets: save the one that is meant in a file "
+                "of its own, or as CSV"
+            )
+        with plain.open("w", encoding="utf-8", newline="") as out:
+            writer = csv.writer(out, lineterminator="\n")
+            for row in book.worksheets[0].iter_rows(values_only=True):
+                writer.writerow(["" if cell is None else _text(cell) for cell in row])
+    finally:
+        book.close()
+
+
+def _text(cell: Any) -> str:
+    """As the cell would stand in a CSV file."""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
+
+
+def _statistics(path: Path, plain: Path) -> None:
+    try:
+        import pandas
+    except ImportError:
+        raise TableError(
+            f"{path} is a file of SAS, SPSS or Stata, which needs pandas: install it, or save the "
+            "file as CSV there"
+        ) from None
+    readers = {".sas7bdat": "read_sas", ".xpt": "read_sas", ".dta": "read_stata"}
+    name = readers.get(path.suffix.lower(), "read_spss")
+    extra = {"encoding": "utf-8"} if name == "read_sas" else {}
+    try:
+        frame = getattr(pandas, name)(path, **extra)
+    except ImportError as error:
+        raise TableError(f"{path} cannot be read: {error}") from None
+    except Exception as error:  # each format has its own
+        raise TableError(f"{path} cannot be read by pandas: save it as CSV") from error
+    frame.to_csv(plain, index=False)
+
+
+CONVERTERS: dict[str, Callable[[Path, Path], None]] = {
+    ".gz": _gzip,
+    ".xlsx": _excel,
+    ".sas7bdat": _statistics,
+    ".xpt": _statistics,
+    ".sav": _statistics,
+    ".dta": _statistics,
+}
+"""By the ending of a file's name."""
