@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 from drfl.cli.console import Console
@@ -15,6 +16,8 @@ from experiments.registry import find
 from experiments.settings import Settings
 
 ALL = "all"
+APART = ("demo", "usefulness")
+"""What has options of its own."""
 EXAMPLE = """\
 example:
   python -m experiments heart --quick
@@ -32,17 +35,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _main(arguments: Sequence[str]) -> int:
-    from experiments import demo
-
-    the_demo = list(arguments[:1]) == ["demo"]
+    wanted = arguments[0] if arguments and arguments[0] in APART else ""
+    module = import_module(f"experiments.{wanted}") if wanted else None
     parser = Parser(
-        prog=f"python -m experiments{' demo' if the_demo else ''}",
-        description=demo.DESCRIPTION if the_demo else "Repeat the experiments of the paper.",
+        prog=f"python -m experiments {wanted}".rstrip(),
+        description=module.DESCRIPTION if module else "Repeat the experiments of the paper.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    if the_demo:
-        demo.fill(parser)
-        return demo.run(parser.parse_args(arguments[1:]))
+    if module:
+        module.fill(parser)
+        code: int = module.run(parser.parse_args(arguments[1:]))
+        return code
     fill(parser)
     return run(parser.parse_args(arguments))
 
@@ -52,7 +55,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     width = max(map(len, NAMES))
     names = "\n".join(f"  {name:{width}}  {text}" for name, text in NAMES.items())
     parser.epilog = f"experiments:\n{names}\n\n{EXAMPLE}"
-    parser.add_argument("name", metavar="NAME", help="an experiment, all, or demo")
+    parser.add_argument("name", metavar="NAME", help="an experiment, all, demo or usefulness")
     parser.add_argument("--quick", action="store_true", help="two seeds and a thin grid")
     parser.add_argument("--out", metavar="DIR", type=Path, help="the folder to write to")
     parser.add_argument("--seeds", type=int, metavar="N", help="how many seeds (20)")

@@ -21,6 +21,15 @@ def margin_target(codes: Array, positive: int) -> Array:
     return np.where(codes == positive, 1.0, -1.0)
 
 
+NOTHING = 1e-6
+"""Coefficients of standardised features that are not larger are rounding noise."""
+
+
+def is_nothing(coef: Array) -> bool:
+    """Whether coefficients (K, n) predict nothing: what is decided by them is noise."""
+    return bool(np.abs(coef).max(initial=0.0) <= NOTHING)
+
+
 def decided(scores: Array) -> NDArray[np.intp]:
     """The predicted classes (N,): the largest score; with one model, whether it is positive."""
     if scores.shape[1] == 1:

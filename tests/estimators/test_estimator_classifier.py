@@ -15,7 +15,7 @@ import drfl
 from drfl import reference
 from drfl.defaults import PURPOSES
 from drfl.engines import SerialEngine
-from drfl.estimators import DRFLClassifier, FewRowsWarning
+from drfl.estimators import DRFLClassifier, FewRowsWarning, NothingLearnedWarning
 from drfl.estimators.path import make_solver, solver_name
 from drfl.losses import Logistic
 from drfl.result import Result
@@ -331,3 +331,10 @@ def test_a_method_that_draws_gets_a_seed(monkeypatch, random_state, seed):
     choices = DRFLClassifier(random_state=random_state).checked_parameters()
     expected = np.random.RandomState(3).randint(2**31 - 1) if seed is None else seed
     assert make_solver("bundle", choices).seed == expected
+
+
+def test_several_classes_without_a_coefficient_are_said_to_predict_nothing(flowers):
+    X, y, clients = flowers
+    with pytest.warns(NothingLearnedWarning, match="the model predicts nothing"):
+        model = DRFLClassifier("hinge", radius=5.0).fit(X, y, clients)
+    assert np.abs(model.coef_).max() <= 1e-6

@@ -31,6 +31,11 @@ def _proofs(model: Model) -> list[str]:
             f"  worst-case loss {proof.objective:.6g}, proved to be at least "
             f"{proof.lower_bound:.6g}, {proof.rounds} rounds"
         )
+    if model.predicts_nothing:
+        lines.append(
+            "  all coefficients are zero: the model predicts nothing, it gives every row the same "
+            "scores; take a smaller radius, or the logistic loss"
+        )
     return lines
 
 

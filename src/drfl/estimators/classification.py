@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
@@ -18,12 +19,16 @@ from drfl.arrays import Array
 from drfl.estimators.base import RobustModel
 from drfl.estimators.table import Table
 from drfl.losses import Logistic, Task
-from drfl.one_vs_rest import decided, margin_target, positives, probabilities
+from drfl.one_vs_rest import decided, is_nothing, margin_target, positives, probabilities
 from drfl.result import Result
 
 
 def _is_logistic(model: Any) -> bool:
     return isinstance(model.loss, Logistic) or model.loss == Logistic.name
+
+
+class NothingLearnedWarning(UserWarning):
+    """Every coefficient of a model for several classes is zero."""
 
 
 class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
@@ -64,6 +69,13 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
     def _set_model(self, results: list[Result]) -> None:
         self.coef_ = np.array([result.coef for result in results])
         self.intercept_ = np.array([result.intercept for result in results])
+        if len(results) > 1 and is_nothing(self.coef_):
+            warnings.warn(
+                "all coefficients are zero: the model predicts nothing, and which class it names "
+                "is rounding noise; take a smaller radius, or loss='logistic'",
+                NothingLearnedWarning,
+                stacklevel=4,  # the line that calls fit
+            )
 
     def decision_function(self, X: Any) -> Array:
         """Scores of rows: (N,) for two classes, positive for the second; else (N, K)."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.one_vs_rest import decided, margin_target, positives, probabilities
+from drfl.one_vs_rest import decided, is_nothing, margin_target, positives, probabilities
 from drfl.problem import Problem
 from drfl.solvers.base import Status
 from drfl.tables import Column, Number, feature_names
@@ -133,6 +133,11 @@ class Model:
         """The target of the k-th linear model, from positions of classes or scaled numbers (N,)."""
         classes = self.target.classes
         return y if classes is None else margin_target(y, positives(len(classes))[k])
+
+    @property
+    def predicts_nothing(self) -> bool:
+        """Whether all coefficients are zero, to the digits that a certificate speaks of."""
+        return is_nothing(self.coef)
 
     @property
     def probabilistic(self) -> bool:
