@@ -23,6 +23,7 @@ from drfl import datasets
 from drfl.arrays import Array
 from drfl.cli.console import Console
 from drfl.cli.main import OK
+from drfl.defaults import crowded
 from drfl.estimators import DRFLClassifier, DRFLRegressor, FewRowsWarning
 from drfl.files import write_text
 from drfl.metrics import auc
@@ -56,13 +57,15 @@ class Rows:
 class Cell:
     """Differences in favour of the default model, one for every repeat.
 
-    Points of accuracy and hundredths of AUC; for numbers per cent of the squared error.
+    Points of accuracy and hundredths of AUC; for numbers per cent of the squared error. ``warned``:
+    there are so few rows for the columns that a fit warns of it.
     """
 
     data: str
     situation: str
     gains: tuple[float, ...]
     areas: tuple[float, ...]
+    warned: bool = False
 
     @property
     def mean(self) -> float:
@@ -150,6 +153,7 @@ def compared(train: Rows, test: Rows, numbers: bool) -> tuple[float, float]:
 def study(names: Sequence[str], repeats: int, seed: int, console: Console) -> list[Cell]:
     """Every cell."""
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    warned: set[tuple[str, str]] = set()
     for name in names:
         for repeat in range(repeats):
             console.note(f"{name}: repeat {repeat + 1} of {repeats}")
@@ -160,10 +164,12 @@ def study(names: Sequence[str], repeats: int, seed: int, console: Console) -> li
                     continue  # a client of one class has no AUC, and trains nothing
                 gain = compared(train, test, name in NUMBERS)
                 found.setdefault((name, situation), []).append(gain)
+                if crowded(train.X.shape[1], len(train.y)) is not None:
+                    warned.add((name, situation))
     console.clear()
     return [
-        Cell(name, situation, tuple(g for g, _ in gains), tuple(a for _, a in gains))
-        for (name, situation), gains in found.items()
+        Cell(*place, tuple(g for g, _ in gains), tuple(a for _, a in gains), place in warned)
+        for place, gains in found.items()
     ]
 
 
@@ -192,7 +198,8 @@ def page(cells: Sequence[Cell], command: str) -> list[str]:
             area = np.mean(cell.areas)
             shown = "" if np.isnan(area) else f"{area:+.2f}"
             gain = f"{cell.mean:+.2f} ± {cell.error:.2f}"
-            lines.append(f"| {cell.data} | {cell.situation} | {gain} | {shown} |")
+            mark = " (warned)" if cell.warned else ""
+            lines.append(f"| {cell.data} | {cell.situation}{mark} | {gain} | {shown} |")
         lines.append("")
     return lines
 

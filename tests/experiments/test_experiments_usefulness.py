@@ -34,4 +34,4 @@ def test_the_page_counts_what_is_worse():
 @pytest.mark.slow
 def test_no_cell_falls_below_a_point_against_logistic_regression():
     for cell in study(CLASSES, 6, 0, Console(quiet=True)):
-        assert cell.mean >= -1.0, cell
+        assert cell.warned or cell.mean >= -1.0, cell
