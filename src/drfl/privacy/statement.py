@@ -8,6 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from drfl.privacy.dp.spending import HEAD as BUDGET
+from drfl.privacy.dp.spending import RELEASE
+from drfl.privacy.dp.zcdp import epsilon_of
 from drfl.privacy.journal import Journal
 from drfl.privacy.keeper import ANSWER
 from drfl.privacy.lattice import bits_of
@@ -15,6 +18,8 @@ from drfl.privacy.ledger import BINDING, HEAD, REFUSED, VERSION, Ledger
 from drfl.privacy.leverage import Leverage
 from drfl.privacy.scalars import METRIC, SCALAR, SUMS
 from drfl.wire import Message
+
+DELTAS = (1e-9, 1e-6)
 
 
 def audit(path: str | os.PathLike[str]) -> str:
@@ -34,6 +39,8 @@ def audit(path: str | os.PathLike[str]) -> str:
     if not journal.exists:
         raise ValueError(f"there is no ledger at {os.fspath(path)}: give the path of a guard's own")
     entries = journal.peek()
+    if entries and entries[0].kind == BUDGET:
+        return spent_statement(os.fspath(path), entries[1:])
     if not entries or entries[0].kind != HEAD:
         raise ValueError(f"{os.fspath(path)} is not a ledger: give the path of a guard's own")
     head, *entries = entries
@@ -74,5 +81,19 @@ def statement(title: str, entries: list[Message], leverage: Leverage, allowed: i
             f"scalars: {counts[SCALAR] + counts[METRIC]} ({counts[METRIC]} metrics)",
             f"sums over all rows: {counts[SUMS]}",
             f"readings of the rows: {counts[BINDING]}",
+        ]
+    )
+
+
+def spent_statement(path: str, entries: list[Message]) -> str:
+    """What the budget of a client with differential privacy has been spent on."""
+    paid = [float(entry.arrays["rho"]) for entry in entries if entry.kind == RELEASE]
+    spent = sum(paid)
+    said = ", ".join(f"{epsilon_of(spent, delta):.3g} at delta {delta:g}" for delta in DELTAS)
+    return "\n".join(
+        [
+            f"{path}: the ledger of a privacy budget",
+            f"answers: {len(paid)}, {len(entries) - len(paid)} refused",
+            f"spent: zCDP {spent:.4g}, that is epsilon {said}",
         ]
     )

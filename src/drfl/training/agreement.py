@@ -31,7 +31,7 @@ class Agreement(Encoding):
     rows, dropped : dict of str to int
         Used and dropped rows, by client.
     class_counts : dict of str to list of int
-        Rows of every class, by client; empty for a numeric target.
+        Rows of every class, by client; empty for a numeric target, or if nobody tells.
     guards : dict of str to int
         k of the guard of every client; 0: it has none.
     warnings : tuple of str
@@ -72,7 +72,7 @@ class Agreement(Encoding):
 
     def _client_lines(self) -> list[str]:
         width = max(len("client"), *(len(name) for name in self.rows))
-        classes = [str(label) for label in self.target.classes or ()]
+        classes = [str(label) for label in self.target.classes or () if self.class_counts]
         widths = [max(6, len(label)) for label in classes]
         heads = "".join(f"  {c:>{w}}" for c, w in zip(classes, widths, strict=True))
         lines = [f"  {'client':{width}}  {'rows':>8}{heads}"]
@@ -151,7 +151,8 @@ def preflight(request: DataRequest, names: Sequence[str], channel: Channel) -> A
         missing=request.missing,
         rows={name: answer.facts["rows"] for name, answer in answers.items()},
         dropped={name: answer.facts["dropped"] for name, answer in answers.items()},
-        class_counts=counts if target.classes else {},
+        # Clients with differential privacy name classes and count none.
+        class_counts=counts if any(map(any, counts.values())) else {},
         guards={name: answer.facts["guard"] for name, answer in answers.items()},
         warnings=(*warnings, *table.warnings),
         table=table,

@@ -43,6 +43,11 @@ class DataRequest:
         Whether texts that differ in case and blanks alone are the same.
     max_missing : float
         A column with a larger share of gaps at any client is left out everywhere.
+    ranges : mapping of str to (float, float)
+        For clients with differential privacy: public ranges of all columns that are used, and of a
+        numeric target.
+    classes : tuple of str
+        For the same: the labels of the target.
     """
 
     target: str
@@ -55,6 +60,8 @@ class DataRequest:
     decimal: str = "."
     merge_labels: bool = False
     max_missing: float = 1.0
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, known in (("task", TASKS), ("missing", MISSING), ("scale", SCALES)):
@@ -80,15 +87,17 @@ class DataRequest:
         """Read what `to_bytes` wrote; it may come from anywhere."""
         try:
             data = array_text(array)
-            texts = [data["target"], *data["categorical"], *data["exclude"], *data["support"]]
+            lists, tables = ("categorical", "exclude", "classes"), ("support", "ranges")
+            texts = [data["target"], *(t for name in (*lists, *tables) for t in data[name])]
             bounds = {
-                name: (float(low), float(high)) for name, (low, high) in data["support"].items()
+                table: {name: (float(low), float(high)) for name, (low, high) in pairs.items()}
+                for table, pairs in ((table, data[table]) for table in tables)
             }
             if not all(isinstance(text, str) for text in texts):
                 raise TypeError
-            for name in ("categorical", "exclude"):
+            for name in lists:
                 data[name] = tuple(data[name])
-            return cls(**{**data, "support": bounds})
+            return cls(**{**data, **bounds})
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise WireError("the request of a preflight cannot be read") from None
 

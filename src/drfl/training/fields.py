@@ -86,6 +86,15 @@ def number_or(*words: str) -> Read:
     return read
 
 
+def whole_or(*words: str) -> Read:
+    """A whole number, or one of these words."""
+
+    def read(name: str, value: Any) -> Any:
+        return value if value in words else whole(name, value)
+
+    return read
+
+
 def radius(name: str, value: Any) -> Any:
     """Return "auto", a number, or numbers by client (NORTH=0.1,SOUTH=0.2 on the command line)."""
     if isinstance(value, str) and "=" in value:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from urllib.parse import quote
 
 from drfl.client import Party
 from drfl.engines import Engine
 from drfl.privacy import Guard, guard_line
+from drfl.privacy.dp import DifferentialPrivacy
 from drfl.selection.folds import copy_name
 from drfl.tables.encoding import Encoding
 from drfl.training.federation import Federation
+from drfl.training.problems import privacy_of
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import Settings
 from drfl.training.station import Station
@@ -63,26 +67,42 @@ def files_here(settings: Settings, folder: RunFolder) -> Files:
             raise ValueError(f"client {name!r} is at a site: run it with `drfl sites run`")
         if not path.is_file():
             raise ValueError(f"the file of client {name!r}, {path}, does not exist: check the path")
-    guard = guards(settings, folder)
-    stations = [Station(name, path, guard[name]) for name, path in settings.files().items()]
+    guard, privacy = guards(settings, folder), promises(settings, folder)
+    stations = [
+        Station(name, path, guard[name], privacy=privacy[name])
+        for name, path in settings.files().items()
+    ]
     return Files(stations, settings["engine"])
 
 
 def guards(settings: Settings, folder: RunFolder) -> dict[str, Guard | None]:
     """The guard of every client, with its ledger in the folder of the run."""
-    if settings["guard"] is None:
+    if settings["guard"] in (None, "dp"):
         return dict.fromkeys(settings.clients)
-    found: dict[str, Guard | None] = {}
-    for name in settings.clients:
-        ledger = folder.ledgers / f"{quote(name, safe=' ')}.ledger"
-        # All ledgers are begun before a run is written down, and none may be without.
-        if folder.config.exists() and not ledger.exists():
-            raise ValueError(
-                f"the ledger {ledger} of client {name!r} is gone: put it back, a run cannot go on "
-                "with a new one"
-            )
-        found[name] = Guard(k=settings["guard"], ledger=ledger)
-    return found
+    return {
+        name: Guard(k=settings["guard"], ledger=_ledger(name, folder)) for name in settings.clients
+    }
+
+
+def promises(settings: Settings, folder: RunFolder) -> dict[str, DifferentialPrivacy | None]:
+    """The promise of every client, with its ledger in the folder of the run."""
+    if settings["guard"] != "dp":
+        return dict.fromkeys(settings.clients)
+    return {
+        name: replace(privacy_of(settings), ledger=_ledger(name, folder))
+        for name in settings.clients
+    }
+
+
+def _ledger(name: str, folder: RunFolder) -> Path:
+    ledger = folder.ledgers / f"{quote(name, safe=' ')}.ledger"
+    # All ledgers are begun before a run is written down, and none may be without.
+    if folder.config.exists() and not ledger.exists():
+        raise ValueError(
+            f"the ledger {ledger} of client {name!r} is gone: put it back, a run cannot go on "
+            "with a new one"
+        )
+    return ledger
 
 
 def guards_line(found: Mapping[str, int], settings: Settings, folder: RunFolder) -> str:
@@ -95,6 +115,10 @@ def guards_line(found: Mapping[str, int], settings: Settings, folder: RunFolder)
     settings, folder
         Of the run; for clients here the folder stands for their ledgers.
     """
+    if settings["guard"] == "dp":
+        return replace(privacy_of(settings), ledger=folder.ledgers).line
+    if settings["solver"] == "private":
+        return "guard: differential privacy as every client sets it; ledgers at the clients"
     if settings["guard"] is not None:
         return guard_line(Guard(k=settings["guard"], ledger=folder.ledgers))
     if not any(found.values()):

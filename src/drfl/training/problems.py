@@ -16,6 +16,7 @@ from drfl.losses import LOSSES, Loss, make_loss
 from drfl.mixture import Mixture
 from drfl.named_problems import NAMED_PROBLEMS, restated
 from drfl.privacy import Guard
+from drfl.privacy.dp import DifferentialPrivacy
 from drfl.problem import Problem
 from drfl.solvers import Solver, make_solver
 from drfl.supports import Box
@@ -51,7 +52,10 @@ def check_before_reading(settings: Settings) -> None:
         lookup("rule", settings["select"], RULES)
         if settings["select"] == "noise" and settings["noise_scale"] is None:
             raise ValueError("--select noise needs --noise-scale: the deviation of the noise")
-    check_guard(settings)
+    if settings["guard"] == "dp" or settings["solver"] == "private":
+        check_privacy(settings)
+    else:
+        check_guard(settings)
 
 
 def make_problem(settings: Settings, agreement: Agreement) -> Problem:
@@ -93,7 +97,9 @@ def _radii(settings: Settings, names: Sequence[str], auto: float) -> list[float]
 
 def _loss(settings: Settings, task: str) -> Loss:
     name = settings["loss"]
-    name = defaults.LOSSES[task] if name == "auto" else name
+    if name == "auto":
+        private = task == "classification" and settings["solver"] == "private"
+        name = "logistic" if private else defaults.LOSSES[task]
     kind = lookup("loss", name, LOSSES)
     if kind.task != task:
         fitting = [known for known, other in LOSSES.items() if other.task == task]
@@ -109,7 +115,8 @@ def _loss(settings: Settings, task: str) -> Loss:
 def _mixture(settings: Settings, clients: int) -> Mixture:
     radius, center = settings["mixture_radius"], settings["mixture_center"]
     if radius == "auto":
-        radius = defaults.purpose_of(settings["purpose"]).mixture_radius
+        private = settings["solver"] == "private"
+        radius = 0.0 if private else defaults.purpose_of(settings["purpose"]).mixture_radius
     if not isinstance(center, str) and len(center) != clients:
         raise ValueError(
             f"mixture_center has {len(center)} weights, but there are {clients} clients"
@@ -160,6 +167,37 @@ def stated(name: str, problem: Problem, rows: Sequence[int], seed: int) -> tuple
         return restated(problem, name, rows), make_solver("bundle")
     method = native_methods()[name]
     return restated(problem, method.problem, rows), method(seed=seed)
+
+
+PRIVATE_NORM = 0.7
+"""Of a row in units of half the ranges, by default, times the root of the number of columns."""
+
+
+def privacy_of(settings: Settings) -> DifferentialPrivacy:
+    """What guard = dp promises, without a ledger."""
+    if settings["privacy_epsilon"] is None:
+        raise ValueError("guard = 'dp' needs --privacy-epsilon: 1, say")
+    norm = settings["privacy_norm"]
+    if norm is None:
+        columns = [name for name in settings["ranges"] if name != settings["target"]]
+        norm = PRIVATE_NORM * math.sqrt(max(1, len(columns)))
+    return DifferentialPrivacy(settings["privacy_epsilon"], settings["privacy_delta"], norm)
+
+
+def check_privacy(settings: Settings) -> None:
+    """Refuse, before any file is read, what differential privacy does not know."""
+    if settings["guard"] == "dp":
+        privacy_of(settings)
+        if settings["solver"] != "private":
+            raise ValueError(
+                f"guard = 'dp' does not know the solver {settings['solver']!r}: leave it out"
+            )
+    elif settings["guard"] is not None:
+        raise ValueError("the solver 'private' needs guard = 'dp', or sites that have set it")
+    if not settings["ranges"]:
+        raise ValueError("guard = 'dp' needs public --ranges of all columns: AGE=0:120,BMI=10:80")
+    if settings["select"] or settings["compare"]:
+        raise ValueError("guard = 'dp' has no noise for --select and --compare: leave them out")
 
 
 COMPARED = ("erm", "afl", "drfa")

@@ -66,7 +66,18 @@ FIELDS: dict[str, Field] = {
     "folds": Field(5, read.whole, "of the selection"),
     "noise_scale": Field(None, read.number, "of the selection by the rule noise"),
     "compare": Field((), read.texts, "other methods to train beside: erm,afl,drfa,wafl,..."),
-    "guard": Field(None, read.whole, "what leaves a client tells of at least so many rows: 5"),
+    "guard": Field(
+        None,
+        read.whole_or("dp"),
+        "what leaves a client tells of at least so many rows: 5; or dp: differential privacy",
+    ),
+    "privacy_epsilon": Field(None, read.number, "with guard = dp: what a client may tell in all"),
+    "privacy_delta": Field(1e-6, read.number, "with guard = dp: how surely"),
+    "privacy_norm": Field(
+        None, read.number, "with guard = dp: bound of rows in units of half the ranges"
+    ),
+    "ranges": Field({}, read.bounds, "with guard = dp: public ranges of all columns: AGE=0:120"),
+    "classes": Field((), read.texts, "with guard = dp: the public labels of the target: no,yes"),
     "keep_cuts": Field(
         False, read.flag, "whether a certified run keeps the clients' answers: true, false"
     ),
@@ -141,6 +152,11 @@ def from_values(values: Mapping[str, Any], clients: Mapping[str, Path | None]) -
 
 
 def _complete(settings: Settings) -> Settings:
+    if settings["guard"] == "dp" and "solver" not in settings.values:
+        settings = settings.with_values(solver="private")
+    if settings["solver"] == "private" and "missing" not in settings.values:
+        # A gap becomes the middle of its range: whether there is one must not be told.
+        settings = settings.with_values(missing="mean")
     if not settings.clients:
         raise ValueError("there is no client: give --client FILE for each, or a settings file")
     if settings["target"] is None:

@@ -16,6 +16,7 @@ from drfl.client import Client, Handler, Policy, RefusedError, Site, code_of
 from drfl.models import Model
 from drfl.models.rows import FileRows, read_rows
 from drfl.privacy import Guard, Ledger, file_key, line_prints, release_sums
+from drfl.privacy.dp import DifferentialPrivacy
 from drfl.privacy.refusals import require_enough
 from drfl.rows import Rows
 from drfl.selection import scores
@@ -27,6 +28,7 @@ from drfl.training import evaluation, explanation
 from drfl.training.binding import BIND, Binding
 from drfl.training.client_file import ClientFile, require_sizes
 from drfl.training.data_request import DataRequest, text_array
+from drfl.training.public_file import PublicFile
 from drfl.wire import Failure, Field, Message, WireError, validate
 
 logger = logging.getLogger("drfl")
@@ -55,6 +57,8 @@ class Station:
         What else it allows.
     columns : mapping of str to str, optional
         What columns are called in its file, where that differs from what others call them.
+    privacy : DifferentialPrivacy, optional
+        Noise instead of a guard.
 
     Attributes
     ----------
@@ -72,8 +76,9 @@ class Station:
         *,
         policy: Policy = Policy(),  # noqa: B008  (frozen)
         columns: Mapping[str, str] | None = None,
+        privacy: DifferentialPrivacy | None = None,
     ) -> None:
-        self.name, self.path, self.guard = name, Path(path), guard
+        self.name, self.path, self.guard, self.privacy = name, Path(path), guard, privacy
         self.policy, self.columns = policy, dict(columns or {})
         self._forget()
 
@@ -99,6 +104,8 @@ class Station:
         if message.kind == BIND:
             self._bind(Binding.read(message), seat)
             return message.reply({})
+        if self.privacy is not None and message.kind in (evaluation.EVALUATE, explanation.EXPLAIN):
+            raise RefusedError("what is not noisy would break the promise")
         if message.kind == evaluation.EVALUATE:
             model = evaluation.asked_model(message, evaluation.REQUEST)
             guarded = self._guarded(model)
@@ -121,7 +128,11 @@ class Station:
         self.policy.require(target=request.target)
         k = 0 if self.guard is None else self.guard.k
         allowed = self.policy.allow_columns
-        file = ClientFile(self.path, request, k, self.columns, allowed=allowed)
+        file = (
+            ClientFile(self.path, request, k, self.columns, allowed=allowed)
+            if self.privacy is None
+            else PublicFile(self.path, request, self.columns, allowed=allowed)
+        )
         facts, m = file.facts(), file.moments
         told: dict[str, NDArray[Any]] = {"facts": text_array(facts)}
         told |= {"count": m.count, "sum": m.sum, "squares": m.squares}
@@ -160,7 +171,7 @@ class Station:
         X, y = file.rows(encoding)
         weight = None
         if folds:
-            if self.guard is not None:
+            if self.guard is not None or self.privacy is not None:
                 raise RefusedError("folds would pass the guard by")
             X, y, weight = _sorted(self.name, X, y)
         shift, scale = file.scaling(encoding)
@@ -174,6 +185,7 @@ class Station:
             policy=self.policy,
             guard=self.guard,
             ledger=self.ledger,
+            privacy=self.privacy,
         )
 
     def check_guard(self, encoding: Encoding, positive: int | None) -> None:
@@ -195,7 +207,8 @@ class Station:
         encoding, classes = binding.encoding, binding.encoding.target.classes
         self.policy.require(loss=binding.problem.loss.name)
         self._looked().require_agreed(encoding)
-        if self.guard is not None and classes is not None and len(classes) > 2:
+        guarded = self.guard is not None or self.privacy is not None
+        if guarded and classes is not None and len(classes) > 2:
             raise ValueError("a guard knows two classes or a numeric target")
         client = self.client(encoding, binding.positive, folds=binding.folds)
         if client.n_features != len(encoding.features):
@@ -220,15 +233,12 @@ class Station:
         return FileRows(file.table, X, keep, y)
 
     def _code(self, error: Exception) -> Failure:
-        if self.guard is None and isinstance(error, TableError):
+        guarded = self.guard is not None or self.privacy is not None
+        if not guarded and isinstance(error, TableError):
             return Failure.FILE
-        if (
-            self.guard is None
-            and isinstance(error, ValueError)
-            and not isinstance(error, WireError)
-        ):
+        if not guarded and isinstance(error, ValueError) and not isinstance(error, WireError):
             return Failure.UNFIT
-        return code_of(error, guarded=self.guard is not None)
+        return code_of(error, guarded=guarded)
 
     def _guarded(self, model: Model) -> Client | None:
         if self.guard is None:

@@ -40,7 +40,11 @@ WITHOUT_GUARD = (
     "WITHOUT A GUARD: what the clients send is exact, and whoever sees it can work out some of "
     "their rows; --guard 5 prevents that"
 )
-DONE = (StatusKind.CERTIFIED, StatusKind.LOCAL)
+NOT_EXACT = (
+    "the solver is 'private': clients tell noisy means only, and what is proved holds with "
+    "probability 99 %; the means and deviations above are the middles and halves of public ranges"
+)
+DONE = (StatusKind.CERTIFIED, StatusKind.LOCAL, StatusKind.PRIVATE)
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,8 @@ def train(
     model = training.finish(results)
     training.compare(settings["compare"])
     outcome = Outcome(model, results, training.records)
-    if outcome.proved and not settings["keep_cuts"]:
+    noisy = settings["solver"] == "private"  # such answers may stay, and make a resumed run free
+    if outcome.proved and not settings["keep_cuts"] and not noisy:
         folder.forget_cuts()  # they tell of rows, and nothing is left to resume
     return outcome
 
@@ -158,7 +163,9 @@ class Training:
             self.listener.warn(sentence)
         self.problem = make_problem(self.settings, agreement)
         line = guards_line(agreement.guards, self.settings, self.folder)
-        if any(agreement.guards.values()):
+        if self._private:
+            self.listener.say(line, NOT_EXACT)
+        elif any(agreement.guards.values()):
             self._check_guards()
             self.listener.say(line)
         else:
@@ -216,10 +223,15 @@ class Training:
     def outcome(self, name: str, results: Sequence[Result], problem: Problem) -> dict[str, Any]:
         """How a method did, on the clients' own rows."""
         model = make_model(self.agreement, results, problem)
-        # A model is worth having also if a client was lost on the way.
-        found = evaluate(self.federation, model, partial=True)
+        # A model is worth having also if a client was lost on the way. Under differential privacy
+        # clients tell nothing of how it does on their rows.
+        found = {} if self._private else evaluate(self.federation, model, partial=True)
         scored = {client: entry[0] for client, entry in found.items()}
         return {"method": name, **costs(results), "clients": scored}
+
+    @property
+    def _private(self) -> bool:
+        return bool(self.settings["solver"] == "private")
 
     def finish(self, results: Sequence[Result]) -> Model:
         """Write the model, and the records with the history of all rounds."""
