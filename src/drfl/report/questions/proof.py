@@ -15,6 +15,7 @@ MEANING = (
 SAID = {
     "certified": "Yes: it is optimal up to the tolerance, and that is proved.",
     "local": "It is the end of a method that has no proof; its bound, if any, is stated below.",
+    "private": "As good as the privacy budget allows, and proved with probability 99 %.",
     "stopped": "It is a model on the way: the run was stopped before its tolerance.",
     "max_rounds": "It is a model on the way: the run used up its rounds before its tolerance.",
 }

@@ -16,7 +16,7 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.privacy.dp import ENOUGH, Sensitivity, deviation, require_known, row_length, unpacked
 from drfl.problem import Problem
-from drfl.solvers.base import Session, Status, StatusKind
+from drfl.solvers.base import Session, Status, StatusKind, relative_gap
 from drfl.solvers.private.certificate import Proof, length_bound, prove, value_margin
 from drfl.solvers.private.messages import CLOSE, REPLIES, SLOPE, START, TERMS
 from drfl.solvers.private.region import Region, choose_region
@@ -226,7 +226,8 @@ class PrivateSession(Session):
         more = (
             f"; {few[0]!r} has fewer than {ENOUGH} rows: noise leaves little there" if few else ""
         )
-        return Status(*_sentence(state.proof, self.objective, self.gap, more))
+        gap = relative_gap(self.objective, self._bound(state.proof), self.at_zero)
+        return Status(*_sentence(state.proof, self.objective, gap, more))
 
     @property
     def coef(self) -> Array:
@@ -245,10 +246,14 @@ class PrivateSession(Session):
 
     @property
     def lower_bound(self) -> float:
-        """With the same probability; 0 if nothing is proved, as no loss is negative."""
+        """With the same probability; 0 if nothing is proved of all models: no loss is negative."""
         proof = self.state.proof
         if proof is None:
             return -math.inf
+        return self._bound(proof) if math.isinf(proof.radius) else 0.0
+
+    def _bound(self, proof: Proof) -> float:
+        """A lower bound of the objective where the proof holds."""
         estimate = float(self.weights @ self.client_losses)
         return max(0.0, estimate - self.state.margin - proof.excess)
 
@@ -293,14 +298,15 @@ def _sentence(proof: Proof, upper: float, gap: float, more: str) -> tuple[Status
             f"proved of the model but that its objective is, with probability 99 %, at most "
             f"{upper:.4g}{more}"
         )
-    kind, where = StatusKind.PRIVATE, "the optimum"
+    kind, where, beyond = StatusKind.PRIVATE, "the optimum", ""
     if math.isfinite(proof.radius):
         kind = StatusKind.LOCAL
         where = f"the best model whose coefficients differ by at most {proof.radius:.3g}"
+        beyond = " there, and nothing is proved beyond"
     return kind, (
         f"the privacy budget is used; with probability 99 % the objective is above that of {where} "
         f"by at most {proof.excess:.2g}, and with the noise of its value the proved gap is "
-        f"{gap:.1e} (relative){more}"
+        f"{gap:.1e} (relative){beyond}{more}"
     )
 
 
