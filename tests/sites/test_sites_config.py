@@ -192,3 +192,28 @@ def test_the_commands_say_what_to_do(tmp_path, monkeypatch, capsys):
     assert "it holds no key" in said("approve", "north.request")
     assert not (tmp_path / "heart" / "kits" / "south.zip").exists()
     assert "north is no kit" in said("audit", "north", code=3)
+
+
+def test_a_site_may_choose_noise_instead_of_a_guard(kit, tmp_path):
+    kit.settings.write_text('guard = "dp"\nepsilon = 1\nnorm = 2.0\n')
+    settings, path = own_settings(kit, tmp_path / "rows.csv")
+    assert settings.guard is None
+    assert not settings.is_exact
+    promise = make_station(read_site_settings(path)).privacy
+    assert (promise.epsilon, promise.delta, promise.norm) == (1.0, 1e-6, 2.0)
+    assert promise.ledger == settings.state / "privacy.ledger"
+    assert settings.describe()[0].startswith("guard: differential privacy, epsilon = 1")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('guard = "dp"\n', 'guard = "dp" needs an epsilon'),
+        ('guard = "dp"\nepsilon = 0\n', "epsilon of differential privacy must be"),
+        ("guard = 5\nepsilon = 1\n", 'epsilon is for guard = "dp"'),
+    ],
+)
+def test_a_promise_of_a_site_is_checked(kit, tmp_path, text, sentence):
+    kit.settings.write_text(text)
+    with pytest.raises(ValueError, match=sentence):
+        own_settings(kit, tmp_path / "rows.csv")

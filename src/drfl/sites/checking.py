@@ -89,7 +89,7 @@ def table(found: Sequence[Finding]) -> list[str]:
     for finding in found:
         rows = "-" if finding.rows is None else str(finding.rows)
         days = "unknown" if finding.days is None else f"{finding.days:.0f} days"
-        guard = {None: "-", 0: "NONE"}.get(finding.guard, f"k = {finding.guard}")
+        guard = {None: "-", 0: "NONE", -1: "dp"}.get(finding.guard, f"k = {finding.guard}")
         answers = "yes" if finding.there else "no"
         lines.append(
             f"{finding.name:{width}}  {answers:7}  {finding.version or '-':>8}  {rows:>7}  "

@@ -168,6 +168,7 @@ def make_station(settings: SiteSettings) -> Station:
         None if k is None else Guard(k=k, ledger=settings.guard_ledger),
         policy=settings.policy,
         columns=settings.columns,
+        privacy=settings.privacy,
     )
 
 

@@ -9,10 +9,12 @@ from typing import Any
 
 from drfl._registry import listed, lookup
 from drfl.client import Policy
+from drfl.privacy.dp import DifferentialPrivacy
 from drfl.training import fields as read
 from drfl.training.fields import Field, Read
 from drfl.training.settings import read_toml
 
+DP = "dp"
 WITHOUT_GUARD = "WITHOUT A GUARD: what leaves is exact, and some rows can be worked out from it"
 
 
@@ -32,6 +34,8 @@ class SiteSettings:
         Whether curvature matrices may leave.
     guard : int or None
         k of the disclosure control (`drfl.privacy.Guard`); None: no control.
+    privacy : DifferentialPrivacy or None
+        The promise of a site with ``guard = "dp"``.
     allow_columns, allow_targets, allow_losses : frozenset of str or None
         What a question may be about; None: everything. See `drfl.client.Policy`.
     approve : bool
@@ -49,6 +53,7 @@ class SiteSettings:
     columns: dict[str, str] = field(default_factory=dict)
     curvature: bool = True
     guard: int | None = 5
+    privacy: DifferentialPrivacy | None = None
     allow_columns: frozenset[str] | None = None
     allow_targets: frozenset[str] | None = None
     allow_losses: frozenset[str] | None = None
@@ -56,6 +61,11 @@ class SiteSettings:
     time_limit: float = 60.0
     memory_limit: int | None = None
     state: Path = Path("state")
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether what leaves is neither guarded nor noisy."""
+        return self.guard is None and self.privacy is None
 
     @property
     def policy(self) -> Policy:
@@ -66,6 +76,7 @@ class SiteSettings:
     def describe(self) -> list[str]:
         """What the site answers, in lines for the people there."""
         lines = [f"guard: k = {self.guard}" if self.guard else WITHOUT_GUARD]
+        lines = lines if self.privacy is None else [self.privacy.line]
         for what in ("columns", "targets", "losses"):
             allowed = getattr(self, f"allow_{what}")
             lines.append(f"{what} allowed: {'all' if allowed is None else listed(sorted(allowed))}")
@@ -112,7 +123,9 @@ def at_least(least: int) -> Read:
     return checked
 
 
-def _guard(name: str, value: Any) -> int | None:
+def _guard(name: str, value: Any) -> int | str | None:
+    if value == DP:
+        return DP
     k = at_least(0)(name, value)
     if k == 1:
         raise ValueError(f"{name} must be 0, for none, or at least 2, got 1")
@@ -146,7 +159,10 @@ def _columns(name: str, value: Any) -> dict[str, str]:
 SITE: dict[str, Field] = {
     "data": Field(None, read.text, "the file with the rows"),
     "curvature": Field(True, read.flag, "whether curvature matrices may leave"),
-    "guard": Field(5, _guard, "k of the disclosure control; 0: none"),
+    "guard": Field(5, _guard, "k of the disclosure control; dp: noise instead; 0: none"),
+    "epsilon": Field(None, read.number, "with guard = dp: what the site tells in all jobs at most"),
+    "delta": Field(1e-6, read.number, "with guard = dp: how surely"),
+    "norm": Field(1.0, read.number, "with guard = dp: bound of rows in units of half the ranges"),
     "allow_columns": Field(None, _names, "the columns that may be used, by agreed name; all"),
     "allow_targets": Field(None, _names, "the columns that may be predicted; all"),
     "allow_losses": Field(None, _losses, "the losses that may be asked for; all"),
@@ -178,4 +194,12 @@ def site_settings(data: Mapping[str, Any], path: Path, name: str, state: Path) -
     values["data"] = path.resolve().parent / values["data"]
     if not values["data"].is_file():
         raise ValueError(f"the data of this site, {values['data']}, do not exist: check the path")
+    promise = {key: values.pop(key) for key in ("epsilon", "delta", "norm") if key in values}
+    if values.get("guard") == DP:
+        if "epsilon" not in promise:
+            raise ValueError(f'{path}: guard = "dp" needs an epsilon: 1, say')
+        ledger = state / "privacy.ledger"
+        values |= {"guard": None, "privacy": DifferentialPrivacy(**promise, ledger=ledger)}
+    elif promise:
+        raise ValueError(f'{path}: {next(iter(promise))} is for guard = "dp": leave it out')
     return SiteSettings(name=name, state=state, **values)

@@ -137,10 +137,15 @@ class _Task(Thread):
         return reply if verdict is Verdict.YES else Failure.REFUSED.message(reply.round)
 
 
+NOISE = -1
+"""What is told as k by a site with differential privacy."""
+
+
 def about(settings: SiteSettings) -> dict[str, str | int]:
     """What runs here, and whether a guard does."""
     versions = {"drfl": version("drfl"), "python": platform.python_version()}
-    return {**versions, "schema": SCHEMA, "guard": settings.guard or 0}
+    guard = (settings.guard or 0) if settings.privacy is None else NOISE
+    return {**versions, "schema": SCHEMA, "guard": guard}
 
 
 def open_gate(path: Path) -> Gate:

@@ -105,11 +105,11 @@ def join(
         That nothing controls what is disclosed must be said here too, not in the settings alone.
     """
     settings, path = own_settings(kit, data)
-    if (settings.guard is None) != without_guard:
+    if settings.is_exact != without_guard:
         raise ValueError(
             f"{kit.settings} says guard = 0: what leaves would be exact; if that is meant, join "
             "with --without-guard"
-            if settings.guard is None
+            if settings.is_exact
             else f"--without-guard is for guard = 0, and {kit.settings} has a guard: change one"
         )
     lock = Lock(kit.state / "lock", f"the kit {kit.folder}")
