@@ -16,6 +16,7 @@ from drfl.tables.encoding import Encoding
 from drfl.tables.moments import Moments
 from drfl.training.client_file import ClientFile
 from drfl.training.data_request import DataRequest
+from drfl.training.suspicion import NOTHING
 
 
 class PublicFile(ClientFile):
@@ -60,6 +61,8 @@ class PublicFile(ClientFile):
             "numbers": self.names,
             "texts": {},
             "target": self._target_facts(),
+            "unknown": [],
+            "hints": NOTHING,
         }
 
     def require_agreed(self, encoding: Encoding) -> None:
