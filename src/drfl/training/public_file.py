@@ -48,7 +48,7 @@ class PublicFile(ClientFile):
         if missing:
             raise TableError(f"{path} has no column {missing[0]!r} of numbers, which has a range")
         self.names = self.numbers = columns
-        self.moments = _as_moments([request.ranges[name] for name in columns])
+        self.moments = _as_moments([request.ranges[name] for name in columns], self.n_rows)
 
     def facts(self) -> dict[str, Any]:
         """What is told beside the ranges: how many rows there are."""
@@ -89,7 +89,7 @@ class PublicFile(ClientFile):
     def _target_facts(self) -> dict[str, Any]:
         labels: list[Any] = list(self.request.classes)
         if not labels:
-            m = _as_moments([self.request.ranges[self.request.target]])
+            m = _as_moments([self.request.ranges[self.request.target]], self.n_rows)
             sums = [float(m.count[0]), float(m.sum[0]), float(m.squares[0])]
             return {"kind": "number", "values": None, "moments": sums}
         with suppress(ValueError):
@@ -120,10 +120,11 @@ def _check(path: Path, request: DataRequest, columns: list[str]) -> None:
             raise TableError(f"{path}: differential privacy needs {what}")
 
 
-def _as_moments(ranges: list[tuple[float, float]]) -> Moments:
-    """Two values each, the ends: their mean is the middle, their deviation half of the range."""
+def _as_moments(ranges: list[tuple[float, float]], n_rows: int) -> Moments:
+    """As if half of the rows were at each end: middles are means, halves are deviations."""
     low, high = np.array(ranges).T
-    return Moments(np.full(len(low), 2.0), low + high, 0.5 * (high - low) ** 2)
+    count = np.full(len(low), float(n_rows))
+    return Moments(count, count * 0.5 * (low + high), count * (0.5 * (high - low)) ** 2)
 
 
 def _same(units: list[tuple[str, float, float]], known: list[tuple[str, float, float]]) -> bool:
