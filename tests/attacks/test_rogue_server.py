@@ -3,9 +3,9 @@
 import uuid
 
 import pytest
-from rogue_kit import NEEDLESS, NETWORK, READING, SECRET, Rogue, refusals
+from rogue_kit import NEEDLESS, NETWORK, READING, SECRET, Rogue, answer, refusals
 
-from kit.real_sites import PATIENTS, Program, flare_server, write_project
+from kit.real_sites import PATIENTS, Program, drfl_sites, flare_server, write_project
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +92,24 @@ def test_a_message_wrapped_into_another_is_refused(attack):
     attack.send("server", "north", "admin", "admin", how="bulk", admin="train.restart")
     assert ("server", "cellnet.channel:bulk") in refusals(attack.kit)
     assert attack.site.process.poll() is None
+
+
+def test_the_process_for_a_job_is_as_strict(attack):
+    """The server's process for a job asks the site's; a good one carries the job on meanwhile."""
+    orders = {
+        "_net_manager:process_info": {"payload": None},
+        "client_command:show_stats": {"payload": {}},
+        "aux_communication:__do_task__": {"payload": {}},
+        "download_service__:download_service__download": {"payload": {}},
+    }
+    answers = [
+        attack.order("server.", "north.", *what.split(":"), **more) for what, more in orders.items()
+    ]
+    drfl_sites("check", cwd=attack.folder.parent)
+    for path in answers:
+        assert answer(path).get("code") != "ok"
+    refused = [what for origin, what in refusals(attack.kit) if origin.startswith("server.")]
+    assert set(refused) == set(orders)
 
 
 def test_the_people_at_the_site_are_told(attack):

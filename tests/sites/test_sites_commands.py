@@ -133,3 +133,9 @@ def test_the_end(sites):
     for program in (sites.server, *sites.sites.values()):
         assert program.end() == 0
         assert "the coordinator has ended it" in program.text
+
+
+def test_an_ordinary_day_has_no_refusals(sites):
+    """The last one of the module: nothing that the commands need was dropped."""
+    states = [sites.layout.state, *(sites.kit(name) / "state" for name in sites.sites)]
+    assert [state for state in states if (state / "refused.jsonl").exists()] == []
