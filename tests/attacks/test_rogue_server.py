@@ -1,5 +1,6 @@
 """A server that was changed asks a site for what is none of its business. Real processes."""
 
+import socket
 import uuid
 
 import pytest
@@ -86,6 +87,20 @@ def test_other_channels_are_closed(attack, channel, topic, how):
     told = attack.send("server", "north", channel, topic, how=how, payload={})
     assert told.get("code", "timeout") in ("timeout", "comm_error"), told
     assert ("server", f"{channel}:{topic}") in refusals(attack.kit)
+
+
+def test_a_site_calls_nobody_whom_the_server_names(attack):
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        listener.listen()
+        listener.settimeout(5.0)
+        address = f"tcp://localhost:{listener.getsockname()[1]}"
+        more = {"admin": "train.check_status", "address": address}
+        told = attack.send("server", "north", "admin", "admin", how="addressed", **more)
+        with pytest.raises(TimeoutError):
+            listener.accept()
+    assert told["code"] == "timeout", told
+    assert ("server", "a message without an envelope") in refusals(attack.kit)
 
 
 def test_a_message_wrapped_into_another_is_refused(attack):

@@ -31,6 +31,7 @@ def test_a_site_hears_the_server_and_nobody_else(what):
     assert at_site(envelope("north", "server", "server", what))
     for origin in ("south", f"south.{JOB}", f"server.{JOB}", "north", "serverx", ""):
         assert not at_site(envelope("north", "server", origin, what))
+    assert not at_site(envelope("north", "server", "server", what, secure=False))
     # A stranger on the same machine, who calls the port for the site's own processes.
     assert not at_site(envelope("north", "server", "server", what, called=False, secure=False))
 
@@ -71,6 +72,8 @@ def test_a_job_hears_the_server_of_that_job(what):
     assert not at_job(envelope(me, "south", f"server.{JOB}", what))
     assert not at_job(envelope(me, "server", f"server.{JOB}", what, "north"))
     assert not at_job(envelope(me, "server", f"server.{JOB}", what, called=False))
+    assert not at_job(envelope(me, "server", f"server.{JOB}", what, secure=False))
+    assert at_job(envelope(me, "north", f"server.{JOB}", what, secure=False))
 
 
 def test_a_job_hears_its_site():

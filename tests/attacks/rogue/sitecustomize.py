@@ -104,6 +104,28 @@ def bulk(cell, order):
     return {}
 
 
+def addressed(cell, order):
+    """A proper request that also names an address; FLARE calls it."""
+    asked = message(order)
+    asked.set_header("cn__conn_url", order["address"])
+    asked.set_header("cn__from", "elsewhere")
+    usual = cell._send_to_endpoint
+
+    def send(to_endpoint, message):
+        if message.get_header("cn__conn_url"):
+            message.set_header("cn__from", "elsewhere")
+        return usual(to_endpoint=to_endpoint, message=message)
+
+    cell._send_to_endpoint = send
+    try:
+        reply = cell.send_request(
+            order["channel"], order["topic"], target_of(cell, order), asked, timeout=4.0
+        )
+    finally:
+        cell._send_to_endpoint = usual
+    return {"code": reply.get_header("cn__return_code"), "text": plain(reply.payload)}
+
+
 def forged(cell, order):
     """In the name of the server; the answer goes there."""
     usual = cell._send_to_endpoint
@@ -125,6 +147,12 @@ def forged(cell, order):
     return {}
 
 
-SENDERS = {"request": request, "streamed": streamed, "bulk": bulk, "forged": forged}
+SENDERS = {
+    "request": request,
+    "addressed": addressed,
+    "streamed": streamed,
+    "bulk": bulk,
+    "forged": forged,
+}
 
 threading.Thread(target=listen, daemon=True).start()

@@ -121,7 +121,7 @@ Rule = Callable[[Envelope], bool]
 def at_site(seen: Envelope) -> bool:
     """Whether the process of a site lets a message in, or through to its process for a job."""
     if seen.called:
-        from_server = seen.via == SERVER
+        from_server = seen.via == SERVER and seen.secure
         if seen.forwarded:
             job = _job(seen.destination, seen.me)
             return from_server and bool(job) and _between_jobs(seen, f"{SERVER}.{job}")
@@ -139,6 +139,8 @@ def at_job(seen: Envelope) -> bool:
     """Whether the process of a site for a job lets a message in."""
     site, _, job = seen.me.partition(".")
     if seen.forwarded or not seen.called or seen.via not in (SERVER, site):
+        return False
+    if seen.via == SERVER and not seen.secure:
         return False
     if seen.origin == site:
         return seen.via == site and seen.what in TO_OWN_JOB
@@ -254,6 +256,8 @@ def read_envelope(me: str, endpoint: Any, connection: Any, message: Any) -> Enve
     names = via, origin, destination
     if connection is None or what is None or not all(type(name) is str for name in names):
         return None
+    if message.get_header("cn__conn_url") is not None:
+        return None  # FLARE would call whatever address it names, without certificates
     connector = connection.connector
     called, secure = connector.mode == Mode.ACTIVE, is_mtls_connection(connector.params)
     return Envelope(me, via, origin, destination, what, called, secure)
