@@ -1,7 +1,7 @@
 r"""What one row can add to a number: the unit of every grid.
 
 A grid of a fixed step would hide nothing of a question that is large. Here :math:`s_j` is the size
-of column j, a power of 2 above its root mean square, and
+of column j, a power of the fourth root of 2 above its root mean square, and
 
 .. math:: \mathrm{reach}(w,b)=\sum_j|w_j|s_j+|b|
 
@@ -50,10 +50,10 @@ class Units:
     @classmethod
     def of(cls, rows: Rows, loss: Loss) -> Units:
         """Those of these rows and a loss."""
-        sizes = np.array([power_above(float(m)) for m in np.sqrt(np.abs(rows.moments()[1]))])
+        sizes = np.array([size_above(float(m)) for m in np.sqrt(np.abs(rows.moments()[1]))])
         if loss.task == "classification":
             return cls(sizes, 1.0, loss.lipschitz, float(loss.value(np.zeros(1))[0]))
-        target = power_above(float(np.sqrt(np.mean(np.square(rows.y)))))
+        target = size_above(float(np.sqrt(np.mean(np.square(rows.y)))))
         return cls(sizes, target, loss.lipschitz, loss.lipschitz * target)
 
     def reach(self, w: Array, b: float) -> float:
@@ -85,6 +85,6 @@ class Units:
         return part * max(part * self.of_value(w, b), cut - self.nothing)
 
 
-def power_above(size: float) -> float:
-    """The next power of 2, 0 for 0: of a size, without telling it."""
-    return 2.0 ** math.ceil(math.log2(size)) if size > 0.0 else 0.0
+def size_above(size: float) -> float:
+    """The next power of the fourth root of 2, 0 for 0: of a size, without telling it."""
+    return float(2.0 ** (math.ceil(4.0 * math.log2(size)) / 4.0)) if size > 0.0 else 0.0
