@@ -15,6 +15,7 @@ from drfl.tables.encoding import Encoding, Label, Target
 from drfl.tables.moments import Moments, added
 from drfl.tables.reading import LEVELS
 from drfl.tables.table import folded
+from drfl.training.column_sizes import column_sizes
 from drfl.training.data_request import DataReply, DataRequest
 from drfl.training.table_one import TableOne, table_one
 from drfl.wire import Message
@@ -38,6 +39,8 @@ class Agreement(Encoding):
         Sentences that a user should read before the training.
     table : TableOne
         What the clients' columns look like.
+    column_sizes : dict of str to tuple of float
+        Bounds of the root mean square of every feature, by client.
     bytes_up, bytes_down : dict of str to int
         What the round has cost.
     """
@@ -48,6 +51,7 @@ class Agreement(Encoding):
     guards: dict[str, int]
     warnings: tuple[str, ...]
     table: TableOne
+    column_sizes: dict[str, tuple[float, ...]]
     bytes_up: dict[str, int]
     bytes_down: dict[str, int]
 
@@ -156,6 +160,9 @@ def preflight(request: DataRequest, names: Sequence[str], channel: Channel) -> A
         guards={name: answer.facts["guard"] for name, answer in answers.items()},
         warnings=(*warnings, *table.warnings),
         table=table,
+        column_sizes={
+            name: column_sizes(columns, request.scale, answer) for name, answer in answers.items()
+        },
         bytes_up={name: replies[name].nbytes for name in names},
         bytes_down=dict.fromkeys(names, message.nbytes),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -177,7 +177,7 @@ class Training:
 
     def train(self) -> list[Result]:
         """Solve the problem of every linear model."""
-        solver = _solver(self.settings)
+        solver = self._told(_solver(self.settings))
         targets = self.targets
         results = []
         for k, positive in enumerate(targets):
@@ -203,7 +203,7 @@ class Training:
                 solve(
                     problem,
                     self.federation.place(self.agreement, positive),
-                    solver=solver,
+                    solver=self._told(solver),
                     engine=self.federation.engine,
                     tol=self.settings["tol"],
                     max_rounds=self.settings["max_rounds"],
@@ -211,6 +211,14 @@ class Training:
                 for positive in self.targets
             ]
             self.record("comparison", **self.outcome(name, results, problem))
+
+    def _told(self, solver: Solver) -> Solver:
+        """With what the preflight says of the clients' columns, if the solver makes use of it."""
+        settings: Any = solver
+        if "column_sizes" not in _settings_of(type(solver)):
+            return solver
+        told: Solver = replace(settings, column_sizes=self.agreement.column_sizes)
+        return told
 
     @property
     def targets(self) -> list[int | None]:
@@ -300,9 +308,14 @@ class Training:
 def _solver(settings: Settings) -> Solver:
     """The solver, with the seed if it draws anything."""
     kind: Any = solver_class(settings["solver"])
-    known = {field.name for field in fields(kind)} if is_dataclass(kind) else set[str]()
-    solver: Solver = kind(seed=settings["seed"]) if "seed" in known else kind()
+    seeded = "seed" in _settings_of(kind)
+    solver: Solver = kind(seed=settings["seed"]) if seeded else kind()
     return solver
+
+
+def _settings_of(kind: Any) -> set[str]:
+    """What can be chosen of a solver."""
+    return {field.name for field in fields(kind)} if is_dataclass(kind) else set()
 
 
 def make_model(agreement: Agreement, results: Sequence[Result], problem: Problem) -> Model:

@@ -258,7 +258,8 @@ def _require_means(
         raise WireError("the slopes of its cuts in the intercept are steeper than the loss")
     if limits.columns is not None:
         most = lip * (limits.columns + limits.move)
-        if (size[:, :n] > (1.0 + loose) * most + loose * most.max(initial=0.0)).any():
+        largest = most[np.isfinite(most)].max(initial=0.0)  # of what is known
+        if (size[:, :n] > (1.0 + loose) * most + loose * largest).any():
             raise WireError("the slopes of its cuts are steeper than its columns allow")
     elif first.about is not None:
         # A guard tells the size of a feature as a power of 2.
