@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from scipy import sparse
 
 from drfl.tables.errors import TableError, at_line, shown
 from drfl.tables.reading import LABEL, Reading
@@ -22,6 +21,8 @@ LARGEST = 10_000_000
 
 def read_libsvm(path: Path, reading: Reading) -> Table:
     """Read lines ``label index:value ...``; features are called x1, x2, ... after their index."""
+    from scipy import sparse  # the help of the program does without it
+
     labels, data = Growing(np.float64), Growing(np.float64)
     indices, lengths = Growing(np.int32), Growing(np.int64)
     width = 0
