@@ -105,8 +105,10 @@ def test_changed_data_are_refused(tmp_path):
         drfl.Client("a", X[1:], y[1:], guard=settings)
     moved = X.copy()
     moved[3, 2] += 1.0
-    with pytest.raises(ValueError, match="site's own hand"):
+    with pytest.raises(ValueError, match="fewer than k = 5 rows differ"):
         drfl.Client("a", moved, y, guard=settings)
+    with pytest.raises(ValueError, match="site's own hand"):
+        drfl.Client("a", X + 1.0, y, guard=settings)
     with pytest.raises(ValueError, match="k = 5"):
         drfl.Client("a", X, y, guard=guard(3, ledger=tmp_path / "ledger"))
 
