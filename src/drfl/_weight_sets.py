@@ -67,6 +67,41 @@ def worst_linf(z: Array, center: Array, radius: float) -> Array:
     return low + pour(left, room, np.argsort(-z, kind="stable"))
 
 
+def worst_capped_l1(z: Array, center: Array, radius: float, cap: float) -> Array:
+    """Move up to radius/2 from the smallest losses to the largest, which hold at most the cap."""
+    down, up = np.argsort(-z, kind="stable"), np.argsort(z, kind="stable")
+    room = np.maximum(cap - center, 0.0)
+    taken, given = np.cumsum(room[down]), np.cumsum(center[up])
+    # From each of these amounts on another client gives or takes; it pays while losses differ.
+    starts = np.sort(np.concatenate([[0.0], taken, given]))
+    last = len(z) - 1
+    takes = z[down[np.minimum(np.searchsorted(taken, starts, "right"), last)]]
+    gives = z[up[np.minimum(np.searchsorted(given, starts, "right"), last)]]
+    ended = np.flatnonzero((takes <= gives) | (starts >= min(taken[-1], given[-1])))
+    amount = min(0.5 * radius, float(starts[ended[0]]))
+    return center + pour(amount, room, down) - pour(amount, center, up)
+
+
+def worst_capped_linf(z: Array, center: Array, radius: float, cap: float) -> Array:
+    """Fill from the lower to the upper bounds, the largest losses first."""
+    low, room, left = _bounds(center, radius, cap)
+    return low + pour(left, room, np.argsort(-z, kind="stable"))
+
+
+def project_capped_l1(v: Array, center: Array, radius: float, cap: float) -> Array:
+    """Project v where the radius binds: radius/2 is added here and taken away there."""
+    half = 0.5 * radius
+    gained = project_capped(v - center, np.minimum(half, np.maximum(cap - center, 0.0)), half)
+    lost = project_capped(center - v, center, half)
+    return (center - lost) + gained
+
+
+def project_capped_linf(v: Array, center: Array, radius: float, cap: float) -> Array:
+    """Project v onto the simplex between the bounds of every weight."""
+    low, room, left = _bounds(center, radius, cap)
+    return low + project_capped(v - low, room, left)
+
+
 def project_l1(v: Array, center: Array, radius: float) -> Array:
     """Project v where the radius binds: radius/2 is added here and taken away there."""
     half = 0.5 * radius
@@ -88,6 +123,10 @@ def project_linf(v: Array, center: Array, radius: float) -> Array:
 
 WORST: dict[float, Rule] = {1: worst_l1, 2: worst_l2, math.inf: worst_linf}
 PROJECT: dict[float, Rule] = {1: project_l1, 2: project_l2, math.inf: project_linf}
+
+CappedRule = Callable[[Array, Array, float, float], Array]
+WORST_CAPPED: dict[float, CappedRule] = {1: worst_capped_l1, math.inf: worst_capped_linf}
+PROJECT_CAPPED: dict[float, CappedRule] = {1: project_capped_l1, math.inf: project_capped_linf}
 
 
 def pour(amount: float, capacity: Array, order: NDArray[np.intp]) -> Array:
@@ -128,7 +167,7 @@ def _level(v: Array, cap: Array, total: float) -> float:
     return high - (high - low) * (total - least) / (most - least) if most > total else low
 
 
-def _bounds(center: Array, radius: float) -> tuple[Array, Array, float]:
+def _bounds(center: Array, radius: float, cap: float = 1.0) -> tuple[Array, Array, float]:
     """Lower bounds of the weights in the max-norm ball, the room above them, and what is left."""
     low = np.maximum(center - radius, 0.0)
-    return low, np.minimum(center + radius, 1.0) - low, max(1.0 - float(low.sum()), 0.0)
+    return low, np.minimum(center + radius, cap) - low, max(1.0 - float(low.sum()), 0.0)

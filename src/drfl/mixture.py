@@ -3,11 +3,13 @@ r"""The uncertain weights of the clients: the set Q and its support function.
 .. math:: Q = \{q\in\Delta_S : \|q-\hat q\|_p\le\theta\},\qquad h(z)=\max_{q\in Q} q^\top z
 
 The problem is to minimise :math:`h(F_1(w),\dots,F_S(w))`. Here :math:`\theta` bounds the p-norm of
-the difference itself, so that p = 1 lets the mass :math:`\theta/2` move between clients.
+the difference itself, so that p = 1 lets the mass :math:`\theta/2` move between clients. No
+weight of Q is above ``max_weight``, if that is given.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,7 +17,7 @@ import numpy as np
 
 from drfl import checks
 from drfl._registry import lookup
-from drfl._weight_sets import PROJECT, WORST, project_capped
+from drfl._weight_sets import PROJECT, PROJECT_CAPPED, WORST, WORST_CAPPED, project_capped
 from drfl.arrays import Array
 
 Vector = Sequence[float] | Array
@@ -36,6 +38,9 @@ class Mixture:
         :math:`\theta`. At 0 the weights are certain; at infinity Q is the whole simplex.
     p : {1, 2, math.inf}
         The norm in which the radius is measured.
+    max_weight : float in (0, inf]
+        No client weighs more, whatever its loss: what one that lies can do is bounded. It is at
+        least the largest weight of the centre; infinity: there is no such bound.
 
     Examples
     --------
@@ -51,12 +56,31 @@ class Mixture:
     center: str | Vector = "uniform"
     radius: float = 0.0
     p: float = 1
+    max_weight: float = math.inf
 
     def __post_init__(self) -> None:
         # A tuple keeps the dataclass hashable, comparable and easy to write down.
         object.__setattr__(self, "center", _checked_center(self.center))
         object.__setattr__(self, "radius", _checked_radius(self.radius))
         object.__setattr__(self, "p", _checked_p(self.p))
+        cap = checks.number("max_weight", self.max_weight, above=0.0, infinite=True)
+        object.__setattr__(self, "max_weight", cap)
+        if self.is_capped and self.p == 2 and 0.0 < self.radius < math.sqrt(2.0):
+            raise ValueError("max_weight goes with p = 1 or math.inf, or with no finite radius")
+        if not isinstance(self.center, str):
+            self._require_room(self.weights)
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether max_weight is below 1."""
+        return self.max_weight < 1.0
+
+    def _require_room(self, center: Array) -> None:
+        if self.max_weight < center.max() * (1.0 - 1e-12):
+            raise ValueError(
+                f"max_weight must be at least the largest weight of the center, {center.max():.6g},"
+                f" got {self.max_weight:g}"
+            )
 
     def resolve(self, sizes: Vector) -> Mixture:
         """Return the same mixture with the weights of these clients as its centre.
@@ -85,7 +109,7 @@ class Mixture:
     @property
     def is_simplex(self) -> bool:
         """Whether every unit vector is within the radius, so that Q is the whole simplex."""
-        return self._covers_simplex(self.weights)
+        return not self.is_capped and self._covers_simplex(self.weights)
 
     def support(self, z: Vector) -> float:
         r""":math:`h(z)=\max_{q\in Q}q^\top z`, the worst mixture of the clients' losses z (S,)."""
@@ -99,6 +123,9 @@ class Mixture:
         """
         z = _checked_vector("z", z)
         center = self._weights_of(len(z))
+        if self.is_capped:
+            p, radius = self._capped_ball(center)
+            return WORST_CAPPED[p](z, center, radius, self.max_weight)
         if self._covers_simplex(center):
             return _unit_vector(len(z), int(np.argmax(z)))
         return WORST[self.p](z, center, self.radius)
@@ -107,9 +134,12 @@ class Mixture:
         r"""The Euclidean projection :math:`P_Q(v)` (S,)."""
         v = _checked_vector("v", v)
         center = self._weights_of(len(v))
-        q = project_capped(v, np.ones_like(v), 1.0)
+        q = project_capped(v, np.full_like(v, min(self.max_weight, 1.0)), 1.0)
         if self._norm(q - center) <= self.radius:
             return q
+        if self.is_capped:
+            p, radius = self._capped_ball(center)
+            return PROJECT_CAPPED[p](v, center, radius, self.max_weight)
         return PROJECT[self.p](v, center, self.radius)
 
     def prox(self, v: Vector, c: float) -> Array:
@@ -132,7 +162,10 @@ class Mixture:
         total = float(q.sum())
         if total == 0.0:
             return center
-        step = q / total - center
+        q = q / total
+        if self.is_capped and q.max() > self.max_weight:
+            q = project_capped(q, np.full_like(q, self.max_weight), 1.0)
+        step = q - center
         distance = self._norm(step)
         return center + step if distance <= self.radius else center + self.radius / distance * step
 
@@ -140,11 +173,21 @@ class Mixture:
         """Whether q (S,) satisfies each of the constraints of Q within tol."""
         q = _checked_vector("q", q)
         distance = self._norm(q - self._weights_of(len(q)))
+        if q.max() > self.max_weight + tol:
+            return False
         return bool(q.min() >= -tol and abs(q.sum() - 1.0) <= tol and distance <= self.radius + tol)
+
+    def _capped_ball(self, center: Array) -> tuple[float, float]:
+        """The norm and the radius, those of p = 1 where the radius allows everything."""
+        if self._covers_simplex(center):
+            return 1, math.inf
+        return (1, 0.0) if self.radius == 0.0 else (self.p, self.radius)
 
     def _weights_of(self, clients: int) -> Array:
         if self.center == "uniform":
-            return np.full(clients, 1.0 / clients)
+            center = np.full(clients, 1.0 / clients)
+            self._require_room(center)
+            return center
         weights = self.weights
         if len(weights) != clients:
             raise ValueError(

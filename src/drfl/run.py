@@ -152,6 +152,10 @@ def _check_settings(
         )
     if problem.shared_ball and not solver.shared_ball:
         raise ValueError(f"the solver {solver.name!r} has no shared ball: take shared_ball=False")
+    if problem.mixture.is_capped and not solver.max_weight:
+        raise ValueError(
+            f"the solver {solver.name!r} knows no max_weight: take solver='bundle', or leave it out"
+        )
     checks.number("tol", tol, above=0.0)
     checks.whole("max_rounds", max_rounds, least=1)
     if not (isinstance(callbacks, Sequence) and all(callable(c) for c in callbacks)):

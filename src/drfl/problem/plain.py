@@ -115,9 +115,18 @@ def balls_from_dict(data: Any) -> dict[str, Ball]:
     return {name: ball_from_dict(ball) for name, ball in data.items()}
 
 
+def mixture_to_dict(mixture: Mixture) -> Json:
+    """Write a mixture; a largest weight only where there is one."""
+    data: Json = to_json(asdict(mixture))
+    if math.isinf(mixture.max_weight):
+        del data["max_weight"]
+    return data
+
+
 def mixture_from_dict(data: Any) -> Mixture:
     """Read a mixture."""
-    require_keys("a mixture", data, ["center", "radius", "p"])
+    capped = ["max_weight"] if isinstance(data, dict) and "max_weight" in data else []
+    require_keys("a mixture", data, ["center", "radius", "p", *capped])
     return _built("a mixture", Mixture, data)
 
 

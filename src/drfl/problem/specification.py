@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from drfl._registry import listed
@@ -25,8 +25,8 @@ from drfl.problem.plain import (
     loss_from_dict,
     loss_to_dict,
     mixture_from_dict,
+    mixture_to_dict,
     require_keys,
-    to_json,
 )
 from drfl.supports import Support
 from drfl.worst_case.make import oracle_class
@@ -144,7 +144,7 @@ class Problem:
         return {
             "loss": loss_to_dict(self.loss),
             **balls,
-            "mixture": to_json(asdict(self.mixture)),
+            "mixture": mixture_to_dict(self.mixture),
             "fit_intercept": self.fit_intercept,
             "shared_ball": self.shared_ball,
         }

@@ -123,6 +123,8 @@ class Solver(ABC):
         engine can hand them to other processes.
     shared_ball : bool
         Whether it solves problems with one ball around the mixture.
+    max_weight : bool
+        Whether it knows mixtures with a largest weight.
     networks : bool
         Whether values and gradients are all that it asks of a loss.
     private : bool
@@ -132,6 +134,7 @@ class Solver(ABC):
     name: ClassVar[str]
     handlers: ClassVar[Mapping[str, Handler]]
     shared_ball: ClassVar[bool] = False
+    max_weight: ClassVar[bool] = False
     networks: ClassVar[bool] = False
     private: ClassVar[bool] = False
 

@@ -6,13 +6,16 @@ server adds until the error does not matter; these cuts are valid for ever.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from drfl.arrays import Array
 from drfl.gauges import Gauge
+from drfl.mixture import Mixture
 from drfl.norms import EpigraphRows
 from drfl.solvers.bundle.qp import Builder, QPSolution
 from drfl.solvers.certificate.cuts import sums
@@ -184,6 +187,23 @@ class L2Set(SetRows):
         return True
 
 
+class Capped(SetRows):
+    r"""No weight above m: :math:`h(v)=\min_{a\ge0}h_Q(v-a)+m\sum_sa_s`."""
+
+    def __init__(self, inner: SetRows, most: float) -> None:
+        self.inner, self.most = inner, most
+
+    def begin(self, layout: Layout) -> None:
+        self.inner.begin(layout)
+        build, S, below = layout.builder, layout.n_clients, layout.v
+        layout.v = build.variables(S)
+        a = build.variables(S, cost=self.most, lower=0.0)
+        rows = build.rows(np.zeros(S))
+        build.put(rows, layout.v, 1.0)
+        build.put(rows, below, -1.0)
+        build.put(rows, a, -1.0)
+
+
 def gauge_rows(server: ServerProblem) -> SetRows:
     """The rows of t >= gauge(x)."""
     exact = server.gauge.rows()
@@ -196,8 +216,15 @@ def mixture_rows(server: ServerProblem) -> SetRows:
     """The rows of h."""
     if server.certain:
         return Certain()
-    if server.mixture.is_simplex:
+    if server.mixture.is_capped:
+        free = replace(server.mixture, max_weight=math.inf)
+        return Capped(_uncapped(free), server.mixture.max_weight)
+    return _uncapped(server.mixture)
+
+
+def _uncapped(mixture: Mixture) -> SetRows:
+    if mixture.is_simplex:
         return Simplex()
-    if server.mixture.p == 2:
-        return L2Set(server.mixture.weights)
-    return L1Set() if server.mixture.p == 1 else LInfSet()
+    if mixture.p == 2:
+        return L2Set(mixture.weights)
+    return L1Set() if mixture.p == 1 else LInfSet()

@@ -272,7 +272,11 @@ def without(state: State, lost: Sequence[str]) -> State:
         pairs = zip(names, mixture.center, strict=True)
         kept = np.array([weight for name, weight in pairs if name not in lost])
         center = kept / kept.sum() if kept.sum() > 0.0 else "uniform"
-        mixture = replace(mixture, center=center)
+        most = 1.0 / len(kept) if isinstance(center, str) else float(center.max())
+        mixture = replace(mixture, center=center, max_weight=max(mixture.max_weight, most))
+    else:  # who is left has to hold all of the weight
+        most = 1.0 / max(len(names) - len(lost), 1)
+        mixture = replace(mixture, max_weight=max(mixture.max_weight, most))
     task = replace(state.task, problem=replace(problem, mixture=mixture))
     return begin(task, [name for name in names if name not in lost], state.round)
 
