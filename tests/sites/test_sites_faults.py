@@ -17,7 +17,15 @@ from drfl.datasets import load_heart
 from kit.real_sites import Program, drfl_sites, real_sites
 
 NAMES = ("north", "south", "west")
-TRAINING = {"tol": 1e-9, "label_cost": 1.0, "radius": 0.05}
+# A loss whose optimum is a vertex: close objectives have close models.
+TRAINING = {
+    "loss": "hinge",
+    "norm": "l1",
+    "mixture_radius": 0.2,
+    "tol": 1e-9,
+    "label_cost": 1.0,
+    "radius": 0.05,
+}
 LIMITS = {"deadline": 60.0, "rejoin": 40.0, "quorum": 2}
 SLOW = 0.5  # seconds that the west takes for a round, where somebody strikes in the middle
 
