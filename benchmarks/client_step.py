@@ -34,7 +34,7 @@ from drfl.reference.programs import client_program
 from drfl.solvers.admm import AdLpmm
 from drfl.solvers.admm.ad_lpmm import AdLpmmSession
 from drfl.solvers.admm.client_step import ClientStep
-from drfl.solvers.admm.multipliers import State
+from drfl.solvers.admm.multipliers import ClientMultipliers
 
 CLIENTS, C = 5, 0.1
 Point = tuple[np.ndarray, float]
@@ -88,7 +88,7 @@ def points_of_a_run(case: Case, sites: list[Site], rounds: int) -> list[Point]:
     assert isinstance(session, AdLpmmSession)
     points = []
     for _ in range(rounds):
-        state = State(session.dual[0], session.last[0])
+        state = ClientMultipliers(session.dual[0], session.last[0])
         centre = state.centre(np.append(session.w, session.z[0]), session.penalty)
         points.append((centre[:-1], float(centre[-1])))
         messages = session.propose()

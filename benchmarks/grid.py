@@ -29,7 +29,7 @@ import drfl
 from drfl import reference
 from drfl.datasets import load_heart, partition
 from drfl.engines import SerialEngine
-from drfl.estimators.table import Table
+from drfl.estimators.table import ClientTable
 from drfl.selection.grid import candidate
 from drfl.selection.path import Fit, follow
 from drfl.solvers.local import Local
@@ -95,7 +95,7 @@ def whole_grid(data: Data, fold: int) -> tuple[float, dict[Point, Fit]]:
     start = time.process_time()
     clients = [drfl.Client(f"c{s}", X, y) for s, (X, y) in enumerate(data)]
     names = np.repeat([client.name for client in clients], [len(y) for _, y in data])
-    table = Table.of(*(np.concatenate(part) for part in zip(*data, strict=True)), names, None)
+    table = ClientTable.of(*(np.concatenate(part) for part in zip(*data, strict=True)), names, None)
     model = drfl.DRFLClassifier(solver="local", mixture_norm=1, tol=TOL)
     points = {}
     for rho, kappa, theta in product(RADII, LABEL_COSTS, MIXTURE_RADII):

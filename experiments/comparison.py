@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.estimators.table import Table
+from drfl.estimators.table import ClientTable
 from experiments.data import Sample, paper_sample
 from experiments.fits import Grid
 from experiments.methods import METHODS, Params, grid, untuned
@@ -98,7 +98,7 @@ def compare(sample: Sample, protocol: Protocol, seed: int, judge: Judge) -> list
 def _row(
     rule: str,
     own: Grid,
-    table: Table,
+    table: ClientTable,
     scores: Scores | None,
     erm: Scores | None,
     judge: Judge,

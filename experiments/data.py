@@ -15,7 +15,7 @@ from drfl.datasets import (
     load_heart,
     partition,
 )
-from drfl.estimators.table import Table
+from drfl.estimators.table import ClientTable
 from drfl.selection.clients import sorted_table
 from experiments.protocol import Protocol
 
@@ -29,13 +29,13 @@ class Sample:
 
     Attributes
     ----------
-    train : Table
+    train : ClientTable
         Rows of all clients, in the order in which folds are drawn.
     tests : list of Rows
         One for every client that is judged.
     """
 
-    train: Table
+    train: ClientTable
     tests: list[Rows]
 
 
@@ -74,14 +74,14 @@ def paper_sample(protocol: Protocol, seed: int) -> Sample:
     )
 
 
-def as_table(clients: list[Rows]) -> Table:
+def as_table(clients: list[Rows]) -> ClientTable:
     """The rows of clients that are called client1, client2, and so on."""
     names = np.repeat([f"client{s + 1:02d}" for s in range(len(clients))],
                       [len(y) for _, y in clients])  # fmt: skip
     X, y = (np.concatenate(part) for part in zip(*clients, strict=True))
-    return sorted_table(Table.of(X, y, names, None))
+    return sorted_table(ClientTable.of(X, y, names, None))
 
 
-def some_rows(table: Table, kept: NDArray[np.bool_]) -> Table:
+def some_rows(table: ClientTable, kept: NDArray[np.bool_]) -> ClientTable:
     """The table of some of its rows; clients without any are gone."""
     return replace(table, weight=np.where(kept, table.weight, 0.0)).present()

@@ -29,7 +29,7 @@ from drfl.native.client import (
     REQUEST,
     Arrays,
     LinearLoss,
-    Local,
+    LocalSteps,
     checked,
     needed,
     respond,
@@ -92,7 +92,7 @@ def step(loss: ClientLoss, message: Message) -> Arrays:
     """The innermost loop."""
     assert isinstance(loss, RobustLoss)
     x, lam = needed(message, "x"), float(needed(message, "price"))
-    value, gradient, lam = loss.priced(x, lam, Local.read(message).steps)
+    value, gradient, lam = loss.priced(x, lam, LocalSteps.read(message).steps)
     return {"loss": np.array(value), "gradient": gradient, "price": np.array(lam)}
 
 

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from drfl.engines import SerialEngine
-from drfl.estimators.table import Table
-from drfl.selection.clients import Clients
+from drfl.estimators.table import ClientTable
+from drfl.selection.clients import SelectionClients
 from drfl.selection.grid import Candidate, candidate
 from drfl.selection.path import Fit, follow
 from drfl.selection.warm import WarmBundle
@@ -37,18 +37,18 @@ class Grid:
         One of `experiments.methods.METHODS`.
     params : sequence of dict
         The grid points.
-    table : Table
+    table : ClientTable
         All rows and their clients.
     protocol : Protocol
         Everything else.
     """
 
     def __init__(
-        self, method: str, params: Sequence[Params], table: Table, protocol: Protocol
+        self, method: str, params: Sequence[Params], table: ClientTable, protocol: Protocol
     ) -> None:
         self.method, self.params, self.protocol = method, list(params), protocol
         model = estimator(method, protocol, table)
-        self.taking_part = Clients.of(table, [table.y], named=True)
+        self.taking_part = SelectionClients.of(table, [table.y], named=True)
         self.candidates = [candidate(model, p, self.taking_part) for p in stated(params, protocol)]
         # Without radii the local method would hand over to the bundle method, and that one cold.
         self.local = model.solver == "local" and method in ("wafl", "drfl")
@@ -60,7 +60,7 @@ class Grid:
         asked = protocol.box if self.method in ("wafl", "drfl") else protocol.ties
         return not protocol.is_regression and asked in ("literal", "vertex")
 
-    def fit(self, table: Table) -> Models:
+    def fit(self, table: ClientTable) -> Models:
         """The models of all grid points for the rows of a table."""
         if self.is_printed:
             return solve_printed(self.method, self.params, table, self.protocol)
@@ -72,7 +72,7 @@ class Grid:
         return Models(np.array([r.coef for r in results]), np.array([r.intercept for r in results]))
 
 
-def _path(candidates: Sequence[Candidate], table: Table, solver: Solver) -> dict[int, Fit]:
+def _path(candidates: Sequence[Candidate], table: ClientTable, solver: Solver) -> dict[int, Fit]:
     """The fits by number, mixture radii ascending."""
     groups: dict[float, list[int]] = defaultdict(list)
     for k, point in enumerate(candidates):
@@ -98,7 +98,7 @@ def _beside(point: Candidate) -> str:
     return str({name: value for name, value in point.params.items() if name != THETA})
 
 
-def _served(fit: Fit | None, point: Candidate, table: Table) -> Fit | None:
+def _served(fit: Fit | None, point: Candidate, table: ClientTable) -> Fit | None:
     """The model of a smaller set of weights, if it is proved to be as good for a larger one."""
     if fit is None or fit.short:
         return None

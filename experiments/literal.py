@@ -23,14 +23,14 @@ import numpy as np
 from scipy.optimize import linprog
 
 from drfl.arrays import Array
-from drfl.estimators.table import Table
+from drfl.estimators.table import ClientTable
 from experiments.methods import COST, RADIUS, THETA, Params, center
 from experiments.protocol import Protocol
 from experiments.scoring import Models
 
 
 def solve_printed(
-    method: str, points: Sequence[Params], table: Table, protocol: Protocol
+    method: str, points: Sequence[Params], table: ClientTable, protocol: Protocol
 ) -> Models:
     """The models of all grid points by linear programming; features are meant to be in [-1, 1]."""
     q = center(protocol, table)
@@ -53,7 +53,7 @@ class Printed:
 
     Parameters
     ----------
-    table : Table
+    table : ClientTable
         The rows.
     q : array of shape (S,)
         The centre of the mixture.
@@ -61,7 +61,7 @@ class Printed:
         Whether there is an intercept, and the norm of the mixture: 1 or infinity.
     """
 
-    def __init__(self, table: Table, q: Array, protocol: Protocol) -> None:
+    def __init__(self, table: ClientTable, q: Array, protocol: Protocol) -> None:
         self.q, self.p, self.intercept = q, protocol.p, protocol.intercept
         self.X, self.y, self.member = table.X, table.y, table.member
         self.mass = table.weight / table.totals[table.member]

@@ -12,7 +12,7 @@ import numpy as np
 from drfl import baselines, estimators
 from drfl.arrays import Array
 from drfl.estimators.base import RobustModel
-from drfl.estimators.table import Table
+from drfl.estimators.table import ClientTable
 from drfl.supports import Box
 from experiments.protocol import Protocol
 
@@ -52,7 +52,7 @@ def grid(method: str, protocol: Protocol) -> list[Params]:
     return [dict(zip(names, found, strict=True)) for found in product(*(values[n] for n in names))]
 
 
-def untuned(method: str, factor: float, table: Table) -> Params:
+def untuned(method: str, factor: float, table: ClientTable) -> Params:
     r"""Parameters without tuning: :math:`\rho_s=c/\sqrt{N_s}`, theta 0.2, labels never move.
 
     Parameters
@@ -61,7 +61,7 @@ def untuned(method: str, factor: float, table: Table) -> Params:
         Whose.
     factor : float
         c.
-    table : Table
+    table : ClientTable
         Whose rows count; WAFL's ball counts them all.
     """
     own: Params = {RADIUS: [factor / math.sqrt(total) for total in table.totals]}
@@ -71,7 +71,7 @@ def untuned(method: str, factor: float, table: Table) -> Params:
     return {name: own[name] for name in TUNED[method]}
 
 
-def estimator(method: str, protocol: Protocol, table: Table) -> RobustModel:
+def estimator(method: str, protocol: Protocol, table: ClientTable) -> RobustModel:
     """The estimator of a method with the choices of a protocol, for rows of a table."""
     kind = _CLASSES[method][protocol.is_regression]
     wishes: Params = {
@@ -97,7 +97,7 @@ def stated(params: Sequence[Params], protocol: Protocol) -> list[Params]:
     return [{**point, COST: 1.0} if COST in point else point for point in params]
 
 
-def center(protocol: Protocol, table: Table) -> Array:
+def center(protocol: Protocol, table: ClientTable) -> Array:
     """The centre of the mixture for the clients of a table (S,)."""
     sizes = table.totals if protocol.center == "proportional" else np.ones(len(table.names))
     return np.asarray(sizes / sizes.sum())

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.estimators.table import Table
+from drfl.estimators.table import ClientTable
 from drfl.selection.cross_validation import Split, folds_of_everyone, one_client_out
-from drfl.selection.rules import RULES, Evidence
+from drfl.selection.rules import RULES, GridEvidence
 from drfl.selection.table import summarise
 from experiments.data import some_rows
 from experiments.fits import Grid
@@ -50,12 +50,12 @@ class Scores:
     left_out: Array
 
 
-def score_grid(grid: Grid, table: Table, seed: int, rules: Sequence[str]) -> Scores:
+def score_grid(grid: Grid, table: ClientTable, seed: int, rules: Sequence[str]) -> Scores:
     """Fit a grid to every trial's rows and score it on those that are held out.
 
     Parameters
     ----------
-    grid, table : Grid, Table
+    grid, table : Grid, ClientTable
         What is tried on which rows.
     seed : int
         Of the folds.
@@ -92,7 +92,7 @@ def choose(rule: str, grid: Grid, scores: Scores, erm: Scores) -> int:
         candidates, last = [*candidates, candidates[0]], len(candidates)
         caution.append(0.0)
     points = summarise(candidates, grid.taking_part, found, [[] for _ in candidates], {last: "ERM"})
-    best, _ = RULES[rule](Evidence(points, caution, grid.protocol.feared_sd, last))
+    best, _ = RULES[rule](GridEvidence(points, caution, grid.protocol.feared_sd, last))
     return -1 if best == last else best
 
 
@@ -101,7 +101,9 @@ def _caution(params: dict[str, float]) -> float:
     return float(params.get(RADIUS, params.get(THETA, 0.0)))
 
 
-def _run(grid: Grid, table: Table, trials: Sequence[Split], sds: Sequence[float]) -> list[Array]:
+def _run(
+    grid: Grid, table: ClientTable, trials: Sequence[Split], sds: Sequence[float]
+) -> list[Array]:
     """Scores (points, trials, clients) under noise of each standard deviation."""
     shape = (len(grid.candidates), len(trials), len(table.names))
     found = [np.full(shape, np.nan) for _ in sds]

@@ -7,7 +7,7 @@ import pytest
 
 import drfl
 from drfl.client import Policy, RemoteClient
-from drfl.models import Certificate, Model
+from drfl.models import Model, ProofRecord
 from drfl.privacy import Guard
 from drfl.solvers.base import Status, StatusKind
 from drfl.tables import Number
@@ -148,7 +148,7 @@ def test_models_on_other_columns_are_not_evaluated(path):
         np.zeros((1, n)),
         np.zeros(1),
         drfl.Problem("hinge", drfl.Ball(0.01)),
-        (Certificate(1.0, 1.0, 0.0, Status(StatusKind.CERTIFIED, "proved"), 1),),
+        (ProofRecord(1.0, 1.0, 0.0, Status(StatusKind.CERTIFIED, "proved"), 1),),
         (),
         "0",
     )

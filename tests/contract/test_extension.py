@@ -175,7 +175,7 @@ def test_a_support_in_solve_and_estimators(registered):
         objectives.append(result.objective)
         assert drfl.Problem.from_dict(problem.to_dict()) == problem
     assert objectives[0] == pytest.approx(objectives[1], rel=2e-3)
-    model = drfl.DRFLClassifier(loss="hinge", radius=0.02, support=support, tol=1e-3)
+    model = drfl.DRFLClassifier(loss="hinge", norm="l1", radius=0.02, support=support, tol=1e-3)
     model.fit(shares, LABELS, clients=CLIENTS)
     with pytest.raises(ValueError, match="shares take hinge and the l1 norm, not logistic"):
         drfl.Problem("logistic", drfl.Ball(0.02, support=support))

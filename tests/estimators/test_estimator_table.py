@@ -7,7 +7,7 @@ from scipy import sparse
 
 from drfl import baselines
 from drfl.estimators import DRFLClassifier, DRFLRegressor, canonical
-from drfl.estimators.table import Table
+from drfl.estimators.table import ClientTable
 
 MODELS = [
     DRFLClassifier(),
@@ -106,7 +106,7 @@ def test_keys_tell_rows_apart_wherever_they_stand():
 def test_entries_stored_twice_are_one_entry():
     data, rows, columns = [1.0, 2.0, 3.0], [0, 0, 1], [1, 1, 0]
     twice = sparse.csr_array((data, columns, [0, 2, 3]), shape=(2, 2))
-    table = Table.of(twice, np.zeros(2), None, None)
+    table = ClientTable.of(twice, np.zeros(2), None, None)
     np.testing.assert_array_equal(table.X.toarray(), [[0.0, 3.0], [3.0, 0.0]])
     assert table.X.nnz == 2
     assert twice.nnz == len(rows)  # the user's matrix is left alone
@@ -131,7 +131,7 @@ def test_clients_are_sorted_by_name(names):
 
 def test_a_table_hands_each_client_its_rows():
     X, member = np.arange(12.0).reshape(6, 2), ["b", "a", "b", "b", "a", "a"]
-    table = Table.of(X, np.arange(6.0), member, [1, 2, 1, 1, 1, 1])
+    table = ClientTable.of(X, np.arange(6.0), member, [1, 2, 1, 1, 1, 1])
     a, b = table.clients(table.y)
     assert (a.name, a.rows.y.tolist(), a.rows.total) == ("a", [1.0, 4.0, 5.0], 4.0)
     assert (b.name, b.rows.y.tolist(), b.rows.p) == ("b", [0.0, 2.0, 3.0], None)

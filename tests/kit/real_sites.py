@@ -18,7 +18,7 @@ from drfl.sites.flare.handshake import EntryError, shake_hands
 from drfl.sites.flare.start import MODULES
 from drfl.sites.processes import wait_until
 from drfl.sites.project import read_project
-from drfl.sites.provision import Layout
+from drfl.sites.provision import ProjectFolder
 from drfl.training.settings import toml_value
 
 PATIENTS = "age,bmi,disease\n" + "\n".join(
@@ -54,7 +54,7 @@ def write_project(folder, sites, *, training=None, **settings):
     lines += [f"{name} = {toml_value(value)}" for name, value in values.items()]
     path = folder / "sites.toml"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return Layout(read_project(path))
+    return ProjectFolder(read_project(path))
 
 
 class Program:

@@ -16,7 +16,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 import drfl
-from drfl.models import Certificate, ClientPart, Model, ModelError, read_model, write_model
+from drfl.models import ClientPart, Model, ModelError, ProofRecord, read_model, write_model
 from drfl.models.plain import from_plain, to_plain
 from drfl.solvers.base import Status, StatusKind
 from drfl.tables import OTHER, Category, Number
@@ -71,7 +71,7 @@ def models(draw):
         intercept=np.array(draw(lists(finite, count))),
         problem=drfl.Problem(loss, ball, drfl.Mixture(radius=math.inf)),
         certificates=tuple(
-            Certificate(
+            ProofRecord(
                 draw(numbers),
                 draw(numbers),
                 draw(numbers),

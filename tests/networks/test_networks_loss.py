@@ -12,7 +12,7 @@ from torch import nn
 import drfl
 from drfl.norms import NORMS
 from drfl.rows import Rows
-from drfl.torch import Model, NetworkLoss, lipschitz
+from drfl.torch import ModuleLoss, NetworkLoss, lipschitz
 from drfl.torch import client as network_client
 from drfl.torch.adversary import Each, Together
 
@@ -32,7 +32,7 @@ def signed(seed, N=30):
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 def test_one_layer_and_order_infinity_is_the_closed_form(norm):
     X, y, x = signed(0)
-    loss = loss_of(Model("line", "logistic"), X, y, drfl.Ball(RHO, norm, order=math.inf))
+    loss = loss_of(ModuleLoss("line", "logistic"), X, y, drfl.Ball(RHO, norm, order=math.inf))
     margins = y * (X @ x[:4] + x[4])
     exact = np.logaddexp(0.0, -(margins - RHO * NORMS[norm].dual(x[:4]))).mean()
     assert loss.value(x) == pytest.approx(exact, rel=1e-12)
@@ -64,7 +64,7 @@ def exact_order_2(margins, slope, rho):
 def test_orders_are_ordered_and_two_steps_nearly_reach_the_supremum():
     for seed in range(5):
         X, y, x = signed(seed)
-        model = Model("line", "logistic")
+        model = ModuleLoss("line", "logistic")
         w, margins = x[:4], y * (X @ x[:4] + x[4])
         order_2 = loss_of(model, X, y, drfl.Ball(RHO, "l2", order=2)).value(x)
         each = loss_of(model, X, y, drfl.Ball(RHO, "l2", order=math.inf)).value(x)
@@ -91,7 +91,7 @@ def test_displacements_keep_to_their_budget_in_one_block_or_many(blocks, monkeyp
     rng = np.random.default_rng(1)
     X, y = rows(rng)
     monkeypatch.setattr(network_client, "BLOCK", len(y) // blocks)
-    loss = loss_of(Model("mlp"), X, y, drfl.Ball(RHO, "l2", order=2))
+    loss = loss_of(ModuleLoss("mlp"), X, y, drfl.Ball(RHO, "l2", order=2))
     x = rng.normal(size=loss.model.dimension)
     parts = loss._blocks()
     assert len(parts) == blocks
@@ -110,7 +110,7 @@ def test_blocks_change_nothing_but_rounding(monkeypatch):
     X, y = rows(rng)
     for ball in (drfl.Ball(), drfl.Ball(RHO, "l2", order=2), drfl.Ball(RHO, "l2", order=math.inf)):
         monkeypatch.setattr(network_client, "BLOCK", 1000)
-        loss = loss_of(Model("mlp"), X, y, ball)
+        loss = loss_of(ModuleLoss("mlp"), X, y, ball)
         x = rng.normal(size=loss.model.dimension)
         value, slope = loss.value_and_gradient(x)
         monkeypatch.setattr(network_client, "BLOCK", 7)
@@ -123,8 +123,8 @@ def test_the_gradient_is_that_of_the_value():
     rng = np.random.default_rng(3)
     X, y = rows(rng)
     for model, ball in (
-        (Model("mlp"), drfl.Ball()),
-        (Model("line", "logistic"), drfl.Ball(RHO, "l2", order=math.inf)),
+        (ModuleLoss("mlp"), drfl.Ball()),
+        (ModuleLoss("line", "logistic"), drfl.Ball(RHO, "l2", order=math.inf)),
     ):
         targets = np.where(y > 0.0, 1.0, -1.0) if model.loss == "logistic" else y
         loss = loss_of(model, X, targets, ball)
@@ -140,7 +140,7 @@ def test_the_gradient_is_that_of_the_value():
 def test_all_batches_together_are_the_whole():
     rng = np.random.default_rng(4)
     X, y = rows(rng)
-    loss = loss_of(Model("mlp"), X, y)
+    loss = loss_of(ModuleLoss("mlp"), X, y)
     x = rng.normal(size=loss.model.dimension)
     parts = [loss.batch_gradient(x, np.arange(k, k + 10)) for k in range(0, 40, 10)]
     np.testing.assert_allclose(np.mean(parts, axis=0), loss.gradient(x), rtol=1e-10, atol=1e-14)
@@ -148,7 +148,7 @@ def test_all_batches_together_are_the_whole():
 
 def test_the_penalty_is_paid():
     X, y, x = signed(5)
-    loss = loss_of(Model("line", "logistic"), X, y).penalised(50.0)
+    loss = loss_of(ModuleLoss("line", "logistic"), X, y).penalised(50.0)
     problem = drfl.Problem("logistic", drfl.Ball())
     from drfl.client import Client, Site
     from drfl.native.wafl import PenalisedLoss
@@ -192,7 +192,7 @@ def test_what_is_not_known_has_no_constant():
 @pytest.mark.parametrize("order", [2, math.inf])
 def test_what_is_found_is_below_what_is_proved(loss, order):
     kind = {"cross_entropy": "classes", "logistic": "signs"}.get(loss, "numbers")
-    model = Model("mlp" if loss == "cross_entropy" else "line", loss)
+    model = ModuleLoss("mlp" if loss == "cross_entropy" else "line", loss)
     for client in clients(labels=kind):
         for radius in (0.0, 0.1, 2.0):
             found = model.at(client.rows, drfl.Ball(radius, "l2", order=order), "c")

@@ -16,9 +16,11 @@ from torch import nn
 
 import drfl
 from drfl.native import METHODS, DualADMM, FedAvg, Scaffold
-from drfl.torch import Model, TorchClassifier, TorchRegressor, register
+from drfl.torch import ModuleLoss, TorchClassifier, TorchRegressor, register
 
-PROBLEM = drfl.Problem(Model("mlp"), drfl.Ball(0.2, "l2", order=2), drfl.Mixture("proportional"))
+PROBLEM = drfl.Problem(
+    ModuleLoss("mlp"), drfl.Ball(0.2, "l2", order=2), drfl.Mixture("proportional")
+)
 
 
 def same(one, other):
@@ -29,10 +31,10 @@ def same(one, other):
 def test_no_radius_is_fedavg_bit_by_bit():
     """Against a plain loop in torch that does the same arithmetic."""
     method = FedAvg(local_steps=3, step_size=0.2, seed=5, evaluate_every=1)
-    plain = drfl.Problem(Model("mlp"), drfl.Ball(), drfl.Mixture("uniform"))
+    plain = drfl.Problem(ModuleLoss("mlp"), drfl.Ball(), drfl.Mixture("uniform"))
     for order in (2, math.inf):
         balls = drfl.Ball(0.0, "l2", order=order)
-        other = drfl.Problem(Model("mlp"), balls, drfl.Mixture("uniform", 0.0))
+        other = drfl.Problem(ModuleLoss("mlp"), balls, drfl.Mixture("uniform", 0.0))
         run = drfl.solve(other, clients(), solver=method, max_rounds=7)
         same(run, drfl.solve(plain, clients(), solver=method, max_rounds=7))
     with torch.random.fork_rng():
@@ -46,7 +48,7 @@ def test_no_radius_is_fedavg_bit_by_bit():
         for X, y in data:
             v = x
             for _ in range(3):
-                model = Model("mlp").module_at(v)
+                model = ModuleLoss("mlp").module_at(v)
                 mass = torch.full((len(y),), 1.0 / len(y), dtype=torch.float64)
                 losses = nn.functional.cross_entropy(model(X), y.long(), reduction="none")
                 (mass @ losses).backward()
@@ -63,11 +65,11 @@ def test_every_method_trains_a_network(name):
     settings = {"averaged": False} if kind.robust and name != "scaff_pd" else {}
     mixture = drfl.Mixture("uniform", 0.5 if kind.robust else 0.0)
     radius = 0.0 if name == "wafl" else 0.1
-    problem = drfl.Problem(Model("mlp"), drfl.Ball(radius, "l2", order=2), mixture)
+    problem = drfl.Problem(ModuleLoss("mlp"), drfl.Ball(radius, "l2", order=2), mixture)
     run = drfl.solve(problem, clients(), solver=kind(**settings), max_rounds=40)
     assert run.objective < 0.99 * run.history[0].objective, name
     assert run.lower_bound == 0.0
-    assert len(run.coef) == Model("mlp").dimension
+    assert len(run.coef) == ModuleLoss("mlp").dimension
 
 
 def test_engines_and_repeats_give_the_same_bits():
@@ -83,7 +85,7 @@ def test_engines_and_repeats_give_the_same_bits():
 
 
 def test_other_processes_give_the_same_bits():
-    problem = drfl.Problem(Model(mlp), drfl.Ball(0.2, "l2", order=2))
+    problem = drfl.Problem(ModuleLoss(mlp), drfl.Ball(0.2, "l2", order=2))
     method = Scaffold(local_steps=2, seed=1)
     here = drfl.solve(problem, clients(), solver=method, max_rounds=4)
     there = drfl.solve(problem, clients(), solver=method, max_rounds=4, engine="processes")
@@ -100,8 +102,8 @@ def test_a_run_that_was_stopped_goes_on(tmp_path):
 
 
 def test_weights_of_the_worst_clients_help_them():
-    plain = drfl.Problem(Model("mlp"), drfl.Ball(), drfl.Mixture("uniform"))
-    fair = drfl.Problem(Model("mlp"), drfl.Ball(), drfl.Mixture("uniform", math.inf))
+    plain = drfl.Problem(ModuleLoss("mlp"), drfl.Ball(), drfl.Mixture("uniform"))
+    fair = drfl.Problem(ModuleLoss("mlp"), drfl.Ball(), drfl.Mixture("uniform", math.inf))
     method = DualADMM(local_steps=5, step_size=0.3)
     worst = [
         max(drfl.solve(p, clients(), solver=method, max_rounds=80).client_losses.values())
@@ -162,26 +164,29 @@ def test_what_travels_are_arrays_of_the_length_of_the_model():
         seen.append(sum(record.bytes_up.values()))
 
     drfl.solve(PROBLEM, clients(), solver=FedAvg(), max_rounds=3, callbacks=[look])
-    d = Model("mlp").dimension
+    d = ModuleLoss("mlp").dimension
     assert max(np.diff([0, *seen])) < 3 * (8 * d + 200)
 
 
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Model("no such module"), "unknown module"),
-        (lambda: Model("mlp", "hinge"), "unknown loss"),
-        (lambda: Model(lambda: nn.BatchNorm1d(4)), "buffer"),
-        (lambda: Model(lambda: nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.5))), "draws at random"),
-        (lambda: Model(nn.ReLU), "no parameters"),
-        (lambda: Model(lambda: 3), "must build a torch.nn.Module"),
-        (lambda: Model(3), "registered name"),
-        (lambda: drfl.Problem(Model("mlp"), drfl.Ball(0.1, "l2")), "no ball of order 1"),
-        (lambda: drfl.Problem(Model("mlp"), drfl.Ball(0.1, "l1", order=2)), "norm='l2'"),
+        (lambda: ModuleLoss("no such module"), "unknown module"),
+        (lambda: ModuleLoss("mlp", "hinge"), "unknown loss"),
+        (lambda: ModuleLoss(lambda: nn.BatchNorm1d(4)), "buffer"),
+        (
+            lambda: ModuleLoss(lambda: nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.5))),
+            "draws at random",
+        ),
+        (lambda: ModuleLoss(nn.ReLU), "no parameters"),
+        (lambda: ModuleLoss(lambda: 3), "must build a torch.nn.Module"),
+        (lambda: ModuleLoss(3), "registered name"),
+        (lambda: drfl.Problem(ModuleLoss("mlp"), drfl.Ball(0.1, "l2")), "no ball of order 1"),
+        (lambda: drfl.Problem(ModuleLoss("mlp"), drfl.Ball(0.1, "l1", order=2)), "norm='l2'"),
         (lambda: drfl.Problem("hinge", drfl.Ball(0.1, order=2)), "order 1"),
         (lambda: drfl.Ball(0.1, order=3), "order must be"),
         (lambda: register("mlp")(lambda: None), "choose another name"),
-        (lambda: drfl.Problem(Model(mlp)).to_dict(), "cannot be written down"),
+        (lambda: drfl.Problem(ModuleLoss(mlp)).to_dict(), "cannot be written down"),
         (lambda: drfl.solve(PROBLEM, clients()), "gradients alone"),
         (
             lambda: drfl.solve(

@@ -16,7 +16,7 @@ from test_report_page import ORDER, Page
 
 import drfl
 from drfl.baselines import WAFLClassifier
-from drfl.report import Plan, Sample
+from drfl.report import ClientSample, Plan
 from drfl.training.run_folder import message_facts
 from kit.paper import classifier
 
@@ -231,7 +231,7 @@ def test_a_run_is_told_with_its_model_and_its_rows(fitted, tmp_path):
     folder = write_run(tmp_path, [*earlier, counts, line, other])
     drfl.save(fitted, folder / "model.json")
     codes = (y == "yes").astype(float)
-    data = {name: Sample(X[who == name], codes[who == name]) for name in "abc"}
+    data = {name: ClientSample(X[who == name], codes[who == name]) for name in "abc"}
     plan = Plan(bootstrap=2, noise=(0.0,), draws=1, radii=False, methods=("erm", "pooled"))
     path = drfl.report.write(folder, tmp_path / "elsewhere.html", data=data, plan=plan)
     found = Page(path.read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 import drfl
 from drfl.baselines import ERMClassifier, WAFLClassifier
 from drfl.models.estimator import model_of
-from drfl.report.measure import Plan, Sample, measured
+from drfl.report.measure import ClientSample, Plan, measured
 from drfl.report.measure.sample import metrics
 
 NOTHING = Plan(bootstrap=0, noise=(), radii=False, methods=(), adversary=False, left_out=False)
@@ -41,7 +41,7 @@ def model(fitted):
 @pytest.fixture(scope="module")
 def data():
     X, y, who = rows()
-    return {c: Sample(X[who == c], (y[who == c] == "yes").astype(float)) for c in "abc"}
+    return {c: ClientSample(X[who == c], (y[who == c] == "yes").astype(float)) for c in "abc"}
 
 
 def records(model, data, kind, **wanted):
@@ -146,13 +146,13 @@ def test_a_numeric_target_and_several_classes():
     X = (X - X.mean(0)) / X.std(0)
     y = X[:, 0] - X[:, 2]
     regressor = drfl.DRFLRegressor(radius=0.01).fit(X, y, clients=who)
-    data = {c: Sample(X[who == c], y[who == c]) for c in "abc"}
+    data = {c: ClientSample(X[who == c], y[who == c]) for c in "abc"}
     found = records(model_of(regressor), data, "noise", noise=(0.0,))
     error = (regressor.predict(X) - y)[who == "a"]
     assert found[0]["scores"]["mse"] == pytest.approx(np.mean(error**2))
     y = np.digitize(X[:, 0], [-0.5, 0.5])
     three = drfl.DRFLClassifier(radius=0.01).fit(X, y, clients=who)
-    data = {c: Sample(X[who == c], y[who == c].astype(float)) for c in "abc"}
+    data = {c: ClientSample(X[who == c], y[who == c].astype(float)) for c in "abc"}
     found = list(measured(model_of(three), data, Plan(2, (0.0,), 1, False, ("erm",))))
     kinds = [record["kind"] for record in found]
     assert [kinds.count(k) for k in ("adversary", "noise", "bootstrap")] == [9, 3, 3]
@@ -184,7 +184,7 @@ def test_in_a_shared_ball_the_adversary_has_one_budget():
     robust = WAFLClassifier("hinge", radius=0.1, label_cost=1.0, norm="l1", mixture_center=center)
     model = model_of(robust.fit(X, y, clients=who))
     assert model.problem.shared_ball
-    data = {c: Sample(X[who == c], (y[who == c] == "yes").astype(float)) for c in "abc"}
+    data = {c: ClientSample(X[who == c], (y[who == c] == "yes").astype(float)) for c in "abc"}
     found = records(model, data, "adversary", adversary=True)
     weights = [record["weight"] for record in found]
     assert weights == pytest.approx(center)
@@ -220,7 +220,7 @@ def test_every_class_has_its_adversary():
     y = np.digitize(X[:, 0], [-0.5, 0.5])
     robust = drfl.DRFLClassifier(radius=0.1, label_cost=2.0).fit(X, y, clients=who)
     model = model_of(robust)
-    data = {c: Sample(X[who == c], y[who == c].astype(float)) for c in "abc"}
+    data = {c: ClientSample(X[who == c], y[who == c].astype(float)) for c in "abc"}
     found = records(model, data, "adversary", adversary=True)
     assert [(r["model"], r["client"]) for r in found] == [(k, c) for k in range(3) for c in "abc"]
     for k, proof in enumerate(model.certificates):
@@ -237,7 +237,9 @@ def test_a_client_that_lies_is_told_by_what_the_others_gain_without_it(tmp_path)
     for labels, warned in ((y, False), (turned, True)):
         pipeline = make_pipeline(StandardScaler(), robust)
         pipeline.fit(X, labels, drflclassifier__clients=who)
-        data = {c: Sample(X[who == c], (labels[who == c] == "yes").astype(float)) for c in "abc"}
+        data = {
+            c: ClientSample(X[who == c], (labels[who == c] == "yes").astype(float)) for c in "abc"
+        }
         found = records(model_of(pipeline), data, "left_out", left_out=True)
         assert [record["client"] for record in found] == ["a", "b", "c"]
         change = {r["client"]: r["without"] / r["with"] - 1.0 for r in found}

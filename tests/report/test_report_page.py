@@ -9,7 +9,7 @@ from report_kit import EVIL, run_records, write_run
 
 import drfl
 from drfl.report import write
-from drfl.report.blocks import MOST_ROWS, Lines, Marks, Table
+from drfl.report.blocks import MOST_ROWS, Lines, Marks, TableBlock
 from drfl.report.evidence import Evidence, clipped, name, number, thinned, vector
 from drfl.report.page import LARGEST, embedded, page
 from drfl.report.questions import QUESTIONS
@@ -200,7 +200,7 @@ def test_without_a_script_every_chart_has_a_table_in_its_place():
 
 
 def test_tables_say_what_they_leave_out():
-    table = Table("many", ["a"], [["x"]] * (MOST_ROWS + 3))
+    table = TableBlock("many", ["a"], [["x"]] * (MOST_ROWS + 3))
     assert len(table.shown) == MOST_ROWS
     assert table.left_out == "3 more rows are not shown"
 

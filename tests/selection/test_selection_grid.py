@@ -7,14 +7,16 @@ import pytest
 
 from drfl import Ball, Box, Mixture, Problem
 from drfl.baselines import WAFLClassifier
-from drfl.estimators.table import Table
-from drfl.selection.clients import Clients
+from drfl.estimators.table import ClientTable
+from drfl.selection.clients import SelectionClients
 from drfl.selection.grid import anchor_params, candidate, default_grid, for_clients, grid_points
 from kit.paper import classifier, paper, regressor
 
 X = np.array([[-1.0, 0.3], [1.0, 0.5], [-0.4, 0.2], [0.8, -0.1], [-1.2, 0.1], [0.3, 0.9]])
 Y = np.array([-1.0, 1.0] * 3)
-CLIENTS = Clients.of(Table.of(X, Y, ["a", "b", "c"] * 2, [1, 1, 1, 3, 1, 1]), [Y], named=True)
+CLIENTS = SelectionClients.of(
+    ClientTable.of(X, Y, ["a", "b", "c"] * 2, [1, 1, 1, 3, 1, 1]), [Y], named=True
+)
 
 
 def key(estimator=None, **params):
@@ -78,7 +80,7 @@ def test_points_that_may_differ_have_two(one, other):
 
 
 def test_one_client_has_no_weights_to_speak_of():
-    alone = Clients.of(Table.of(X, Y, None, None), [Y], named=False)
+    alone = SelectionClients.of(ClientTable.of(X, Y, None, None), [Y], named=False)
     keys = {
         candidate(classifier(radius=0.1), {"mixture_radius": theta}, alone).key
         for theta in (0.0, 0.3, 5.0)

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from drfl.selection import RULES, GridPoint, Selection
-from drfl.selection.rules import Evidence
+from drfl.selection.rules import GridEvidence
 
 
 def point(radius, mean, error=0.01, worst=0.5, note="", scores=()):
@@ -13,7 +13,7 @@ def point(radius, mean, error=0.01, worst=0.5, note="", scores=()):
 
 
 def choose(rule, points, **more):
-    evidence = Evidence(points, [p.params["radius"] for p in points], **more)
+    evidence = GridEvidence(points, [p.params["radius"] for p in points], **more)
     return RULES[rule](evidence)
 
 

@@ -9,7 +9,7 @@ from drfl.sites import progress, watch
 from drfl.sites.checking import findings, table
 from drfl.sites.flare.session import LostError
 from drfl.sites.project import Project
-from drfl.sites.provision import Layout
+from drfl.sites.provision import ProjectFolder
 
 RECORD = {"round": 1, "objective": 1.0, "lower_bound": "-inf", "gap": "inf"}
 RECORD |= {"worst_client": None, "bytes_up": {}, "bytes_down": {}}
@@ -87,7 +87,7 @@ def tried(layout, tmp_path, monkeypatch):
         project = Project(tmp_path, values, layout.project.settings)
         server, voice = Server(tmp_path, *ends, connected=connected), Heard()
         monkeypatch.setattr(watch, "connect", server.connect)
-        found = watch.Watch(Layout(project), "train", voice)
+        found = watch.Watch(ProjectFolder(project), "train", voice)
         return server, voice, found
 
     return go

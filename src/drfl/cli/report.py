@@ -47,7 +47,7 @@ def _data(folder: Path) -> dict[str, Any]:
 
     from drfl.models import read_model
     from drfl.models.rows import read_rows
-    from drfl.report import Sample
+    from drfl.report import ClientSample
     from drfl.training.run_folder import RunFolder
 
     run = RunFolder(folder)
@@ -65,5 +65,5 @@ def _data(folder: Path) -> dict[str, Any]:
         rows = read_rows(model, path, target=True)
         assert rows.y is not None
         lines = rows.table.lines(np.flatnonzero(rows.keep).tolist())
-        data[name] = Sample(rows.X, rows.y, lines=lines)
+        data[name] = ClientSample(rows.X, rows.y, lines=lines)
     return data

@@ -16,17 +16,17 @@ from drfl.cli.main import FAILED, OK, say
 def find_layout(options: argparse.Namespace) -> Any:
     """The project that the options name."""
     from drfl.sites.project import read_project
-    from drfl.sites.provision import Layout
+    from drfl.sites.provision import ProjectFolder
 
-    return Layout(read_project(options.config)).require()
+    return ProjectFolder(read_project(options.config)).require()
 
 
 def init(options: argparse.Namespace) -> int:
     """Write everything."""
     from drfl.sites.project import read_project
-    from drfl.sites.provision import Layout
+    from drfl.sites.provision import ProjectFolder
 
-    layout = Layout(read_project(options.config))
+    layout = ProjectFolder(read_project(options.config))
     console = Console()
     for name in layout.create(with_kits=options.kits):
         console.say(f"kit of {name}, with its key: {layout.kit(name)}")

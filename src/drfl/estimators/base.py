@@ -18,7 +18,7 @@ from drfl.estimators.choices import Choices
 from drfl.estimators.path import find_model, make_solver, solver_name, warn_unless_optimal
 from drfl.estimators.scale import warn_of_few_rows, warn_of_scale
 from drfl.estimators.shared import client_losses, solvable
-from drfl.estimators.table import ALL, Table
+from drfl.estimators.table import ALL, ClientTable
 from drfl.losses import Task
 from drfl.problem import Problem
 from drfl.result import Result
@@ -56,7 +56,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         return np.asarray(X @ self.coef_.T + self.intercept_)
 
     @abstractmethod
-    def read_rows(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> Table:
+    def read_rows(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> ClientTable:
         """Check the data of a fit; the table has numbers for y."""
 
     @abstractmethod
@@ -68,7 +68,11 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         """Set ``coef_`` and ``intercept_``."""
 
     def _fit(
-        self, choices: Choices, table: Table, targets: Callable[[Array], list[Array]], named: bool
+        self,
+        choices: Choices,
+        table: ClientTable,
+        targets: Callable[[Array], list[Array]],
+        named: bool,
     ) -> None:
         """Fit a model to each of the targets.
 
@@ -76,7 +80,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         ----------
         choices : Choices
             The parameters, checked.
-        table : Table
+        table : ClientTable
             The rows, with numbers for y.
         targets : callable
             From such numbers to the target of each model.
@@ -147,7 +151,9 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
             [np.array(list(r.client_multipliers.values())) for r in results]
         )
 
-    def _worst_cases(self, table: Table, target: Array, w: Array, b: float) -> dict[Any, WorstCase]:
+    def _worst_cases(
+        self, table: ClientTable, target: Array, w: Array, b: float
+    ) -> dict[Any, WorstCase]:
         """The worst case of every client at one model; of their mixture if they share a ball."""
         self._refuse_strangers(table.names.tolist())
         if self.problem_.shared_ball:

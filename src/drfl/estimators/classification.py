@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.estimators.base import RobustModel
-from drfl.estimators.table import Table
+from drfl.estimators.table import ClientTable
 from drfl.losses import Logistic, Task
 from drfl.one_vs_rest import decided, is_nothing, margin_target, positives, probabilities
 from drfl.result import Result
@@ -55,10 +55,10 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         self._fit(choices, table, self.model_targets, named=clients is not None)
         return self
 
-    def read_rows(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> Table:
+    def read_rows(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> ClientTable:
         X, y = self._validated(X, y)
         check_classification_targets(y)
-        table = Table.of(X, y, clients, sample_weight).present()
+        table = ClientTable.of(X, y, clients, sample_weight).present()
         self.classes_, codes = np.unique(table.y, return_inverse=True)
         if len(self.classes_) < 2:
             only = self.classes_.tolist()[0]
@@ -120,7 +120,7 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         """
         check_is_fitted(self)
         X, y = self._validated(X, y, reset=False)
-        table = Table.of(X, y, clients, sample_weight)
+        table = ClientTable.of(X, y, clients, sample_weight)
         unknown = sorted(set(table.y.tolist()) - set(self.classes_.tolist()))
         if unknown:
             raise ValueError(

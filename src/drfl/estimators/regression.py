@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from drfl.arrays import Array
 from drfl.estimators.base import RobustModel
-from drfl.estimators.table import Table
+from drfl.estimators.table import ClientTable
 from drfl.losses import Task
 from drfl.result import Result
 from drfl.worst_case import WorstCase
@@ -40,9 +40,9 @@ class RobustRegressor(RegressorMixin, RobustModel):  # type: ignore[misc]
         self._fit(choices, table, self.model_targets, named=clients is not None)
         return self
 
-    def read_rows(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> Table:
+    def read_rows(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> ClientTable:
         X, y = self._validated(X, y, y_numeric=True)
-        return Table.of(X, y.astype(np.float64), clients, sample_weight).present()
+        return ClientTable.of(X, y.astype(np.float64), clients, sample_weight).present()
 
     def model_targets(self, codes: Array) -> list[Array]:
         return [codes]
@@ -74,5 +74,5 @@ class RobustRegressor(RegressorMixin, RobustModel):  # type: ignore[misc]
         """
         check_is_fitted(self)
         X, y = self._validated(X, y, y_numeric=True, reset=False)
-        table = Table.of(X, y.astype(np.float64), clients, sample_weight)
+        table = ClientTable.of(X, y.astype(np.float64), clients, sample_weight)
         return self._worst_cases(table, table.y, self.coef_, self.intercept_)

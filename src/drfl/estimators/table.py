@@ -20,7 +20,7 @@ ALL = "all"
 
 
 @dataclass(frozen=True)
-class Table:
+class ClientTable:
     """Rows, their clients and their weights.
 
     Attributes
@@ -44,7 +44,7 @@ class Table:
     names: NDArray[Any]
 
     @classmethod
-    def of(cls, X: Any, y: NDArray[Any], clients: Any, sample_weight: Any) -> Table:
+    def of(cls, X: Any, y: NDArray[Any], clients: Any, sample_weight: Any) -> ClientTable:
         """The rows of X and y, which are validated already."""
         names, member = np.array([ALL]), np.zeros(X.shape[0], dtype=np.intp)
         if clients is not None:
@@ -61,25 +61,25 @@ class Table:
         """N_s (S,): the total weight of every client's rows."""
         return np.bincount(self.member, self.weight, len(self.names)).astype(np.float64)
 
-    def present(self) -> Table:
+    def present(self) -> ClientTable:
         """The rows with a positive weight: others count as absent, and so do their clients."""
         if self.weight.all():
             return self
         kept = np.flatnonzero(self.weight)
         clients, member = np.unique(self.member[kept], return_inverse=True)
         X, y, weight = self.X[kept], self.y[kept], self.weight[kept]
-        return Table(X, y, weight, member, self.names[clients])
+        return ClientTable(X, y, weight, member, self.names[clients])
 
-    def coded(self, codes: Array, factor: Array) -> Table:
+    def coded(self, codes: Array, factor: Array) -> ClientTable:
         """The same rows with numbers for y, their weights multiplied."""
         return replace(self, y=codes, weight=self.weight * factor)
 
-    def canonical(self) -> Table:
+    def canonical(self) -> ClientTable:
         """Equal rows merged, in an order that depends on the rows alone; y must be numbers."""
         rows, weight = canonical_order(self.X, self.y, self.weight, self.member)
-        return Table(self.X[rows], self.y[rows], weight, self.member[rows], self.names)
+        return ClientTable(self.X[rows], self.y[rows], weight, self.member[rows], self.names)
 
-    def pooled(self, q: Array) -> Table:
+    def pooled(self, q: Array) -> ClientTable:
         """One client that holds the mixture of all, client s with the mass q_s."""
         share = q * self.totals.sum() / self.totals
         one = np.zeros_like(self.member)

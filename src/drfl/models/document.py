@@ -18,7 +18,7 @@ from drfl.tables.moments import moments_of
 
 
 @dataclass(frozen=True)
-class Certificate:
+class ProofRecord:
     """What was proved of one linear model; see `drfl.Result`."""
 
     objective: float
@@ -55,7 +55,7 @@ class Model:
         features.
     problem : Problem
         What was minimised.
-    certificates : tuple of Certificate
+    certificates : tuple of ProofRecord
         What was proved, for each linear model.
     clients : tuple of ClientPart
         Who took part.
@@ -70,7 +70,7 @@ class Model:
     coef: Array
     intercept: Array
     problem: Problem
-    certificates: tuple[Certificate, ...]
+    certificates: tuple[ProofRecord, ...]
     clients: tuple[ClientPart, ...]
     version: str
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from drfl.arrays import Array
 from drfl.estimators.base import RobustModel
-from drfl.models.document import Certificate, ClientPart, Model
+from drfl.models.document import ClientPart, Model, ProofRecord
 from drfl.models.frames import features_of
 from drfl.result import Result
 from drfl.tables import Number
@@ -132,9 +132,9 @@ def model_of(estimator: Any) -> Model:
     )
 
 
-def certificate(result: Result) -> Certificate:
+def certificate(result: Result) -> ProofRecord:
     """What a result has proved."""
-    return Certificate(
+    return ProofRecord(
         result.objective, result.lower_bound, result.gap, result.status, result.rounds
     )
 

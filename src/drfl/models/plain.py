@@ -19,7 +19,7 @@ from drfl.models.checks import (
     text,
     whole,
 )
-from drfl.models.document import Certificate, ClientPart, Model
+from drfl.models.document import ClientPart, Model, ProofRecord
 from drfl.models.errors import ModelError
 from drfl.one_vs_rest import positives
 from drfl.problem import Problem, to_json
@@ -207,14 +207,14 @@ def _linear(data: Any, target: Target, columns: Sequence[Column]) -> tuple[Any, 
     return np.array(coef), np.array([finite("intercept", entry["intercept"]) for entry in models])
 
 
-def _certificate(data: Any) -> Certificate:
+def _certificate(data: Any) -> ProofRecord:
     keys("certificate", data, ("objective", "lower_bound", "gap", "status", "rounds"))
     keys("status", data["status"], ("kind", "message"))
     kind = one_of("kind", data["status"]["kind"], [str(k) for k in StatusKind])
     status = Status(StatusKind(kind), text("message", data["status"]["message"]))
     names = ("objective", "lower_bound", "gap")
     objective, lower_bound, gap = (number(name, data[name]) for name in names)
-    return Certificate(objective, lower_bound, gap, status, whole("rounds", data["rounds"]))
+    return ProofRecord(objective, lower_bound, gap, status, whole("rounds", data["rounds"]))
 
 
 def _client(data: Any, models: int) -> ClientPart:

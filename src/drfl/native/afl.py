@@ -23,7 +23,7 @@ from drfl.native.client import (
     NUMBER,
     REQUEST,
     Arrays,
-    Local,
+    LocalSteps,
     checked,
     gradients,
     loss_of,
@@ -48,7 +48,7 @@ def step(loss: ClientLoss, message: Message) -> Arrays:
     """Loss and gradient at x; with batches the gradient is that of one."""
     x = needed(message, "x")
     value, gradient = loss.value_and_gradient(x)
-    if Local.read(message).batch:
+    if LocalSteps.read(message).batch:
         gradient = gradients(loss, message)(x)
     return {"loss": np.array(value), "gradient": gradient}
 

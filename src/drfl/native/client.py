@@ -131,7 +131,7 @@ def refuse_impossible(facts: NDArray[Any]) -> None:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ClientFacts:
     """The facts of all clients.
 
     Attributes
@@ -202,7 +202,7 @@ def needed(message: Message, name: str) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class Local:
+class LocalSteps:
     """How a client walks: how many steps, how long they are, and on which rows.
 
     Attributes
@@ -228,7 +228,7 @@ class Local:
         return {"local": whole, "step": np.array(self.step)}
 
     @classmethod
-    def read(cls, message: Message) -> Local:
+    def read(cls, message: Message) -> LocalSteps:
         """What `arrays` wrote."""
         steps, batch, seed = (int(entry) for entry in needed(message, "local"))
         size = float(needed(message, "step"))
@@ -239,11 +239,11 @@ class Local:
 
 def gradients(loss: ClientLoss, message: Message) -> Gradient:
     """The gradients that the request's local steps use: of all rows, or of batches."""
-    local = Local.read(message)
+    local = LocalSteps.read(message)
     return loss.sampled(local.batch, local.seed, message.round)
 
 
-def walk(start: Array, local: Local, direction: Gradient) -> Iterator[Array]:
+def walk(start: Array, local: LocalSteps, direction: Gradient) -> Iterator[Array]:
     """The models after each of the local steps."""
     v = start
     for _ in range(local.steps):
@@ -251,7 +251,7 @@ def walk(start: Array, local: Local, direction: Gradient) -> Iterator[Array]:
         yield v
 
 
-def end(start: Array, local: Local, direction: Gradient) -> Array:
+def end(start: Array, local: LocalSteps, direction: Gradient) -> Array:
     """The last of them."""
     v = start
     for v in walk(start, local, direction):  # noqa: B007  (the last one is wanted)

@@ -27,7 +27,7 @@ from drfl.native.client import (
     NUMBER,
     REQUEST,
     Arrays,
-    Local,
+    LocalSteps,
     checked,
     gradients,
     loss_of,
@@ -53,7 +53,7 @@ def answer(site: Site, message: Message) -> Arrays:
 
 def take_walk(loss: ClientLoss, message: Message) -> Arrays:
     """The last and the t'-th model of the local steps."""
-    local, stop = Local.read(message), int(needed(message, "stop"))
+    local, stop = LocalSteps.read(message), int(needed(message, "stop"))
     if not 1 <= stop <= local.steps:
         raise WireError(f"the stop must be one of the {local.steps} steps, got {stop}")
     models = list(walk(needed(message, "x"), local, gradients(loss, message)))

@@ -27,7 +27,7 @@ from drfl.native.client import (
     NUMBER,
     REQUEST,
     Arrays,
-    Local,
+    LocalSteps,
     checked,
     end,
     gradients,
@@ -57,7 +57,9 @@ def step(loss: ClientLoss, message: Message) -> Arrays:
     common, own, dual = (needed(message, name) for name in ("x", "own", "dual"))
     c, weight = float(needed(message, "penalty")), float(needed(message, "weight"))
     gradient = gradients(loss, message)
-    model = end(own, Local.read(message), lambda v: weight * gradient(v) + dual + c * (v - common))
+    model = end(
+        own, LocalSteps.read(message), lambda v: weight * gradient(v) + dual + c * (v - common)
+    )
     return {"model": model, "loss": np.array(loss.value(common))}
 
 

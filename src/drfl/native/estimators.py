@@ -1,4 +1,12 @@
-"""The scikit-learn faces, two of every method: a constructor's parameters are its settings."""
+"""The scikit-learn faces, two of every method: a constructor's parameters are its settings.
+
+Examples
+--------
+>>> from drfl.native import FedAvgClassifier
+>>> X, y = [[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1]
+>>> FedAvgClassifier(local_steps=2).fit(X, y, clients=[1, 2, 1, 2]).predict([[3.0]])
+array([1])
+"""
 
 from __future__ import annotations
 
@@ -15,10 +23,11 @@ from drfl.estimators.constructor import constructor
 from drfl.estimators.path import find_model
 from drfl.estimators.regression import RobustRegressor
 from drfl.estimators.scale import warn_of_scale
-from drfl.estimators.table import Table
+from drfl.estimators.table import ClientTable
 from drfl.named_problems import NAMED_PROBLEMS
 from drfl.native.afl import AFL
 from drfl.native.drfa import DRFA
+from drfl.native.dual_admm import DualADMM
 from drfl.native.fedadmm import FedADMM
 from drfl.native.fedavg import FedAvg
 from drfl.native.fedprox import FedProx
@@ -60,7 +69,7 @@ class NativeModel:
     def _fit(
         self: Any,
         choices: Choices,
-        table: Table,
+        table: ClientTable,
         targets: Callable[[Array], list[Array]],
         named: bool,
     ) -> None:
@@ -114,131 +123,41 @@ AGNOSTIC = {"mixture_center": "uniform", "mixture_radius": 0.2, "mixture_norm": 
 WHOLE_SIMPLEX = {**AGNOSTIC, "mixture_radius": math.inf}
 # The average of AFL forgets its beginning slowly.
 LONG = 500
-NOTHING: Mapping[str, Any] = {}
-
-
-class FedAvgClassifier(NativeClassifier):
-    """A classifier trained by FedAvg; settings are those of `drfl.native.FedAvg`.
-
-    As for all estimators here: ``random_state`` is the seed, ``max_rounds`` says when to stop, and
-    the other parameters, methods and attributes are those of `drfl.DRFLClassifier` that a problem
-    without a radius has. The fit proves nothing: ``lower_bound_`` is 0.
-
-    Examples
-    --------
-    >>> X, y = [[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1]
-    >>> FedAvgClassifier(local_steps=2).fit(X, y, clients=[1, 2, 1, 2]).predict([[3.0]])
-    array([1])
+SHARED = """``random_state`` is the seed, ``max_rounds`` says when to stop, and the other
+    parameters, methods and attributes are those of `drfl.DRFLClassifier` or `drfl.DRFLRegressor`
+    that a problem without a radius has. The fit proves nothing: ``lower_bound_`` is 0.
     """
 
-    method = FedAvg
+
+def _faces(
+    method: type[Native], title: str, given: Mapping[str, Any] | None = None, rounds: int = 200
+) -> tuple[type[NativeClassifier], type[NativeRegressor]]:
+    """The two estimators of a method; ``given`` are the parameters of its problem."""
+    inside: dict[str, Any] = {"method": method, "_rounds": rounds, "__module__": __name__}
+    if given is not None:
+        inside["_open"] = given
+    classifier, regressor = (
+        type(
+            f"{method.__name__}{kind}",
+            (base,),
+            {
+                **inside,
+                "__doc__": f"A {kind.lower()} trained by {title}; settings are those of "
+                f"`drfl.native.{method.__name__}`.\n\n    {SHARED}",
+            },
+        )
+        for kind, base in (("Classifier", NativeClassifier), ("Regressor", NativeRegressor))
+    )
+    return classifier, regressor
 
 
-class FedAvgRegressor(NativeRegressor):
-    """A regression trained by FedAvg; settings are those of `drfl.native.FedAvg`."""
-
-    method = FedAvg
-
-
-class FedProxClassifier(NativeClassifier):
-    """A classifier trained by FedProx; settings are those of `drfl.native.FedProx`."""
-
-    method = FedProx
-
-
-class FedProxRegressor(NativeRegressor):
-    """A regression trained by FedProx; settings are those of `drfl.native.FedProx`."""
-
-    method = FedProx
-
-
-class ScaffoldClassifier(NativeClassifier):
-    """A classifier trained by SCAFFOLD; settings are those of `drfl.native.Scaffold`."""
-
-    method = Scaffold
-
-
-class ScaffoldRegressor(NativeRegressor):
-    """A regression trained by SCAFFOLD; settings are those of `drfl.native.Scaffold`."""
-
-    method = Scaffold
-
-
-class QFFLClassifier(NativeClassifier):
-    """A classifier trained by q-FFL; settings are those of `drfl.native.QFFL`."""
-
-    method = QFFL
-
-
-class QFFLRegressor(NativeRegressor):
-    """A regression trained by q-FFL; settings are those of `drfl.native.QFFL`."""
-
-    method = QFFL
-
-
-class AFLClassifier(NativeClassifier):
-    """A classifier trained by AFL; settings are those of `drfl.native.AFL`."""
-
-    method = AFL
-    _open = AGNOSTIC
-    _rounds = LONG
-
-
-class AFLRegressor(NativeRegressor):
-    """A regression trained by AFL; settings are those of `drfl.native.AFL`."""
-
-    method = AFL
-    _open = AGNOSTIC
-    _rounds = LONG
-
-
-class DRFAClassifier(NativeClassifier):
-    """A classifier trained by DRFA; settings are those of `drfl.native.DRFA`."""
-
-    method = DRFA
-    _open = NOTHING
-
-
-class DRFARegressor(NativeRegressor):
-    """A regression trained by DRFA; settings are those of `drfl.native.DRFA`."""
-
-    method = DRFA
-    _open = NOTHING
-
-
-class WAFLClassifier(NativeClassifier):
-    """A classifier trained by WAFL, penalty form; settings are those of `drfl.native.WAFL`."""
-
-    method = WAFL
-
-
-class WAFLRegressor(NativeRegressor):
-    """A regression trained by WAFL, penalty form; settings are those of `drfl.native.WAFL`."""
-
-    method = WAFL
-
-
-class FedADMMClassifier(NativeClassifier):
-    """A classifier trained by FedADMM; settings are those of `drfl.native.FedADMM`."""
-
-    method = FedADMM
-
-
-class FedADMMRegressor(NativeRegressor):
-    """A regression trained by FedADMM; settings are those of `drfl.native.FedADMM`."""
-
-    method = FedADMM
-
-
-class ScaffPDClassifier(NativeClassifier):
-    """A classifier trained by SCAFF-PD; settings are those of `drfl.native.ScaffPD`."""
-
-    method = ScaffPD
-    _open = WHOLE_SIMPLEX
-
-
-class ScaffPDRegressor(NativeRegressor):
-    """A regression trained by SCAFF-PD; settings are those of `drfl.native.ScaffPD`."""
-
-    method = ScaffPD
-    _open = WHOLE_SIMPLEX
+FedAvgClassifier, FedAvgRegressor = _faces(FedAvg, "FedAvg")
+FedProxClassifier, FedProxRegressor = _faces(FedProx, "FedProx")
+ScaffoldClassifier, ScaffoldRegressor = _faces(Scaffold, "SCAFFOLD")
+QFFLClassifier, QFFLRegressor = _faces(QFFL, "q-FFL")
+AFLClassifier, AFLRegressor = _faces(AFL, "AFL", AGNOSTIC, LONG)
+DRFAClassifier, DRFARegressor = _faces(DRFA, "DRFA", {})
+WAFLClassifier, WAFLRegressor = _faces(WAFL, "WAFL, penalty form")
+FedADMMClassifier, FedADMMRegressor = _faces(FedADMM, "FedADMM")
+ScaffPDClassifier, ScaffPDRegressor = _faces(ScaffPD, "SCAFF-PD", WHOLE_SIMPLEX)
+DualADMMClassifier, DualADMMRegressor = _faces(DualADMM, "dual ADMM", AGNOSTIC)

@@ -26,7 +26,7 @@ from drfl.native.client import (
     NUMBER,
     REQUEST,
     Arrays,
-    Local,
+    LocalSteps,
     checked,
     end,
     gradients,
@@ -55,7 +55,7 @@ def step(loss: ClientLoss, message: Message) -> Arrays:
     """The local steps on the augmented loss."""
     theta, own, dual = (needed(message, name) for name in ("x", "own", "dual"))
     r, gradient = float(needed(message, "penalty")), gradients(loss, message)
-    local = Local.read(message)
+    local = LocalSteps.read(message)
     return {"model": end(own, local, lambda v: gradient(v) + dual + r * (v - theta))}
 
 

@@ -21,7 +21,7 @@ from drfl.native.client import (
     MODEL,
     REQUEST,
     Arrays,
-    Local,
+    LocalSteps,
     checked,
     end,
     gradients,
@@ -45,7 +45,7 @@ def answer(site: Site, message: Message) -> Arrays:
 
 def step(loss: ClientLoss, message: Message) -> Arrays:
     """The local steps."""
-    return {"model": end(needed(message, "x"), Local.read(message), gradients(loss, message))}
+    return {"model": end(needed(message, "x"), LocalSteps.read(message), gradients(loss, message))}
 
 
 # ---------------------------------------------------------------------- the server's half
@@ -60,7 +60,7 @@ class FedAvgSession(NativeSession[M]):
         return 1, {s: dict(asked) for s in self.drawn(self.method.participation)}
 
     @property
-    def walk(self) -> Local:
+    def walk(self) -> LocalSteps:
         """The local steps of this round."""
         return self.local(self.method.local_steps)
 

@@ -20,7 +20,7 @@ from drfl.native.client import (
     NUMBER,
     REQUEST,
     Arrays,
-    Local,
+    LocalSteps,
     checked,
     end,
     gradients,
@@ -43,7 +43,7 @@ def answer(site: Site, message: Message) -> Arrays:
 def step(loss: ClientLoss, message: Message) -> Arrays:
     r"""The local steps on :math:`F_s(v)+\mu/2\|v-x\|^2`."""
     x, mu, gradient = needed(message, "x"), float(message.arrays["mu"]), gradients(loss, message)
-    return {"model": end(x, Local.read(message), lambda v: gradient(v) + mu * (v - x))}
+    return {"model": end(x, LocalSteps.read(message), lambda v: gradient(v) + mu * (v - x))}
 
 
 # ---------------------------------------------------------------------- the server's half
@@ -51,7 +51,7 @@ class FedProxSession(FedAvgSession["FedProx"]):
     """Averages like FedAvg."""
 
     @property
-    def walk(self) -> Local:
+    def walk(self) -> LocalSteps:
         return self.local(self.method.local_steps, extra=self.method.mu)
 
     @property

@@ -34,7 +34,16 @@ from drfl.arrays import Array
 from drfl.client import Handler, Site
 from drfl.native.afl import REPLIES as LOSS_AND_GRADIENT
 from drfl.native.afl import step as loss_and_gradient
-from drfl.native.client import MODEL, REQUEST, Arrays, Local, checked, loss_of, optional, respond
+from drfl.native.client import (
+    MODEL,
+    REQUEST,
+    Arrays,
+    LocalSteps,
+    checked,
+    loss_of,
+    optional,
+    respond,
+)
 from drfl.native.exchange import weighted_mean
 from drfl.native.fedavg import REPLIES as END
 from drfl.native.saddle import SaddleMethod, SaddleSession
@@ -65,7 +74,7 @@ class ScaffPDSession(SaddleSession["ScaffPD"]):
         self.rate = self.theta = 1.0
 
     @property
-    def walk(self) -> Local:
+    def walk(self) -> LocalSteps:
         """The local steps: a whole round is one step of the primal-dual method, whatever E is."""
         steady = self.local(self.method.local_steps, shorter=self.method.local_steps)
         return replace(steady, step=steady.step * self.rate)

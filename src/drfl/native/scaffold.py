@@ -25,7 +25,7 @@ from drfl.native.client import (
     MODEL,
     REQUEST,
     Arrays,
-    Local,
+    LocalSteps,
     checked,
     end,
     gradients,
@@ -56,7 +56,7 @@ def corrected(loss: ClientLoss, message: Message) -> Arrays:
     """The local steps: the correction c - c_s is the same in all of them."""
     x, correction = needed(message, "x"), needed(message, "correction")
     gradient = gradients(loss, message)
-    return {"model": end(x, Local.read(message), lambda v: gradient(v) + correction)}
+    return {"model": end(x, LocalSteps.read(message), lambda v: gradient(v) + correction)}
 
 
 # ---------------------------------------------------------------------- the server's half

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.mixture import Mixture
-from drfl.native.client import FACTS, VALUE, Arrays, Facts, Local
+from drfl.native.client import FACTS, VALUE, Arrays, ClientFacts, LocalSteps
 from drfl.native.exchange import messages, usable
 from drfl.native.settings import Native
 from drfl.native.steps import StepSizes
@@ -189,7 +189,7 @@ class NativeSession(Report, Generic[M]):
         return float(self.mix.support(losses))
 
     # ------------------------------------------------------------------ what it may use
-    def local(self, steps: int, extra: float = 0.0, shorter: float = 1.0) -> Local:
+    def local(self, steps: int, extra: float = 0.0, shorter: float = 1.0) -> LocalSteps:
         """The local steps of this round.
 
         Parameters
@@ -253,7 +253,7 @@ class NativeSession(Report, Generic[M]):
 
     def _begin(self) -> None:
         everyone = [self.known[s] for s in range(len(self.names))]
-        facts = Facts.of([arrays["facts"] for arrays in everyone])
+        facts = ClientFacts.of([arrays["facts"] for arrays in everyone])
         self.mixture = self.problem.mixture.resolve(facts.totals)
         self.steps = StepSizes(
             self.method, self.problem.loss, facts, network=self.problem.network is not None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drfl.losses import Loss
-from drfl.native.client import Facts, Local
+from drfl.native.client import ClientFacts, LocalSteps
 from drfl.native.settings import Native
 
 # A network's steps where the user gives none.
@@ -25,7 +25,7 @@ class StepSizes:
         What the user set.
     loss : Loss
         That of the problem.
-    facts : Facts
+    facts : ClientFacts
         What the clients told of their rows.
     network : bool
         Whether the loss is that of a network, of which nothing is known beforehand.
@@ -33,7 +33,7 @@ class StepSizes:
 
     method: Native
     loss: Loss
-    facts: Facts
+    facts: ClientFacts
     network: bool = False
 
     @property
@@ -63,14 +63,14 @@ class StepSizes:
         """The factor of the steps after t of them."""
         return float((1.0 + t) ** -self.decay)
 
-    def local(self, steps: int, t: int, extra: float = 0.0, shorter: float = 1.0) -> Local:
+    def local(self, steps: int, t: int, extra: float = 0.0, shorter: float = 1.0) -> LocalSteps:
         """Local steps after t rounds of them; see `drfl.native.session.NativeSession.local`."""
         size, method = self.method.step_size, self.method
         if size is None and self.smoothness > 0.0:
             size = 1.0 / (shorter * self.smoothness + extra)
         elif size is None:
             size = 1.0 / (self.steepness * math.sqrt(steps) + extra) if self.steepness else 1.0
-        return Local(steps, size * self.fading(t), method.batch_size or 0, method.seed)
+        return LocalSteps(steps, size * self.fading(t), method.batch_size or 0, method.seed)
 
 
 def curvature_bound(loss: Loss) -> float:

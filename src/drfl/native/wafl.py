@@ -25,7 +25,7 @@ from drfl import checks
 from drfl.arrays import Array
 from drfl.client import Handler, Site
 from drfl.losses import Huber, Logistic, Loss, SmoothHinge
-from drfl.native.client import NUMBER, REQUEST, Arrays, LinearLoss, Local, checked, respond
+from drfl.native.client import NUMBER, REQUEST, Arrays, LinearLoss, LocalSteps, checked, respond
 from drfl.native.fedavg import REPLIES, FedAvgSession, step
 from drfl.native.session import NativeSession
 from drfl.native.settings import LocalMethod
@@ -136,7 +136,7 @@ class WAFLSession(FedAvgSession["WAFL"]):
     """Averages like FedAvg."""
 
     @property
-    def walk(self) -> Local:
+    def walk(self) -> LocalSteps:
         # Rows that move add curvature: the squared slope over gamma, and more as a grows.
         if self.problem.network is not None:
             return super().walk

@@ -2,7 +2,7 @@
 
 from drfl.privacy.errors import SpentError
 from drfl.privacy.guard import Guard, guard_line
-from drfl.privacy.keeper import NO_BOUND, Keeper, Told
+from drfl.privacy.keeper import NO_BOUND, GuardedAnswer, Keeper
 from drfl.privacy.keys import file_key, line_prints, meaning_of
 from drfl.privacy.ledger import Ledger
 from drfl.privacy.leverage import Leverage
@@ -13,11 +13,11 @@ from drfl.privacy.statement import audit, audit_ledger
 __all__ = [
     "NO_BOUND",
     "Guard",
+    "GuardedAnswer",
     "Keeper",
     "Ledger",
     "Leverage",
     "SpentError",
-    "Told",
     "audit",
     "audit_ledger",
     "file_key",

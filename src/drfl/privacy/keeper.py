@@ -44,7 +44,7 @@ NO_BOUND = -1e12  # instead of a constant, where no minorant has the slope
 
 
 @dataclass(frozen=True)
-class Told:
+class GuardedAnswer:
     r"""What leaves at a point (w, b).
 
     Attributes
@@ -79,7 +79,7 @@ class Keeper:
     ledger: Ledger
     answers: int
 
-    def answer(self, w: Array, b: float) -> Told:
+    def answer(self, w: Array, b: float) -> GuardedAnswer:
         """The stored answer of a point that has been asked before, or a new one, now stored.
 
         A point that is too far away is answered at one towards 0, whose cut is valid everywhere
@@ -101,7 +101,7 @@ class Keeper:
             lam = self.oracle.fixed_multiplier(norm)[0]
         lam = max(lam, norm) if self.oracle.labels_move else lam
         upper += self._units.lipschitz * beyond
-        return Told(upper + self.oracle.ball.radius * lam, lam, entry.arrays["cut"])
+        return GuardedAnswer(upper + self.oracle.ball.radius * lam, lam, entry.arrays["cut"])
 
     def question(self, w: Array, b: float) -> bytes:
         """A digest of what is asked at a point; where labels do not move, for every radius."""

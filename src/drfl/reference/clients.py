@@ -29,7 +29,7 @@ class Halfspaces:
 
 
 @dataclass(frozen=True)
-class Client:
+class ClientRows:
     r"""One client's rows and ball; ``support`` None is the whole space.
 
     The metric is ``feature_cost`` times :math:`\|x-x'\|`, plus ``label_cost`` for the target.
@@ -45,7 +45,7 @@ class Client:
     support: Halfspaces | None
     feature_cost: float = 1.0
 
-    def in_units_of(self, unit: float) -> Client:
+    def in_units_of(self, unit: float) -> ClientRows:
         """Return the same ball with features divided by ``unit``: F(w) becomes F(w / unit).
 
         The metric gets a unit too, the price of the cheaper of the two moves (a feature by
@@ -71,7 +71,7 @@ def make_client(
     label_cost: float,
     norm: str | Norm,
     support: Support | None,
-) -> Client:
+) -> ClientRows:
     """Check one client's data and settings; rows of weight 0 are dropped."""
     X, y = np.asarray(X, dtype=float), np.asarray(y, dtype=float)
     if X.ndim != 2 or y.shape != X.shape[:1] or X.size == 0:
@@ -93,7 +93,9 @@ def make_client(
     X, y, share = X[rows], y[rows], weight[rows] / size
     if halfspaces is not None:
         _refuse_outside(halfspaces, X, y)
-    return Client(X, y, share, size, float(radius), float(label_cost), make_norm(norm), halfspaces)
+    return ClientRows(
+        X, y, share, size, float(radius), float(label_cost), make_norm(norm), halfspaces
+    )
 
 
 def make_halfspaces(support: Support | None, n: int, loss: Loss) -> Halfspaces | None:

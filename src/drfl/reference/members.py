@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 
 from drfl.arrays import Array
 from drfl.losses import Loss
-from drfl.reference.clients import Client, make_client
+from drfl.reference.clients import ClientRows, make_client
 
 
 def make_members(
     loss: Loss, clients: Sequence[tuple[ArrayLike, ArrayLike]], *settings: Any
-) -> list[Client]:
+) -> list[ClientRows]:
     """Every client with its own settings, each given once or once per client."""
     S = len(clients)
     if S == 0:
@@ -40,7 +40,7 @@ def is_list(setting: Any) -> bool:
     return isinstance(setting, list | tuple | np.ndarray)
 
 
-def center_of(center: str | ArrayLike, members: list[Client]) -> Array:
+def center_of(center: str | ArrayLike, members: list[ClientRows]) -> Array:
     """The centre of Q as weights, one per client."""
     if isinstance(center, str):
         if center not in ("uniform", "proportional"):
@@ -53,7 +53,7 @@ def center_of(center: str | ArrayLike, members: list[Client]) -> Array:
     return q
 
 
-def union_of(members: list[Client], q: Array) -> Client:
+def union_of(members: list[ClientRows], q: Array) -> ClientRows:
     """All rows in one ball: the mixture's empirical distribution."""
     return replace(
         members[0],
@@ -64,7 +64,7 @@ def union_of(members: list[Client], q: Array) -> Client:
     )
 
 
-def unit_of(members: list[Client]) -> float:
+def unit_of(members: list[ClientRows]) -> float:
     """Return the unit of the features: solvers fail where w is far from 1.
 
     Neither a margin nor the price rho ||w||_* of robustness is far from 1 at a sensible w.

@@ -22,7 +22,7 @@ from drfl._registry import lookup
 from drfl.arrays import Array
 from drfl.losses import Loss
 from drfl.norms import Norm
-from drfl.reference.clients import Client, Halfspaces
+from drfl.reference.clients import ClientRows, Halfspaces
 from drfl.reference.conic import cvxpy
 
 Formulation = Literal["compact", "paper"]
@@ -38,7 +38,7 @@ class Variables(NamedTuple):
 
 
 def client_program(
-    client: Client, loss: Loss, w: Any, b: Any, formulation: Formulation
+    client: ClientRows, loss: Loss, w: Any, b: Any, formulation: Formulation
 ) -> tuple[Any, list[Any]]:
     """Return an expression and constraints: the minimum over their own variables is F(w)."""
     cp = cvxpy()
@@ -53,7 +53,7 @@ def client_program(
     return client.radius * v.lam + mean, constraints
 
 
-def _score(client: Client, loss: Loss, v: Variables) -> Any:
+def _score(client: ClientRows, loss: Loss, v: Variables) -> Any:
     """Return the argument z of the loss for every row: margin or residual."""
     X, y = client.X, client.y
     if loss.task == "regression":
@@ -62,7 +62,7 @@ def _score(client: Client, loss: Loss, v: Variables) -> Any:
     return (y[:, None] * X) @ v.w + y * v.b
 
 
-def _whole_space(client: Client, loss: Loss, v: Variables) -> list[Any]:
+def _whole_space(client: ClientRows, loss: Loss, v: Variables) -> list[Any]:
     """The paper's corollaries on R^n: features stay where they are once lam >= Lip ||w||_*."""
     z = _score(client, loss, v)
     constraints = _epigraph(loss, z, v.alpha)
@@ -78,7 +78,7 @@ def _whole_space(client: Client, loss: Loss, v: Variables) -> list[Any]:
 
 
 def _polyhedral(
-    client: Client, support: Halfspaces, loss: Loss, v: Variables, formulation: Formulation
+    client: ClientRows, support: Halfspaces, loss: Loss, v: Variables, formulation: Formulation
 ) -> list[Any]:
     """The paper's corollaries on a polyhedron: a constraint per linear piece, label and row."""
     classification = loss.task == "classification"
@@ -101,7 +101,7 @@ def _polyhedral(
 
 
 def _moved(
-    client: Client,
+    client: ClientRows,
     support: Halfspaces,
     loss: Loss,
     slope: Array,

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from drfl.report.measure import Plan, Sample
+from drfl.report.measure import ClientSample, Plan
 from drfl.report.run import write
 
-__all__ = ["Plan", "Sample", "report", "write"]
+__all__ = ["ClientSample", "Plan", "report", "write"]
 
 
 def report(

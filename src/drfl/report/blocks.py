@@ -26,14 +26,14 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Facts:
+class FactsBlock:
     """A few numbers, large."""
 
     items: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Table:
+class TableBlock:
     """A table; the first ``texts`` columns are text, the others numbers."""
 
     caption: str
@@ -125,25 +125,27 @@ class Marks:
 Chart = Lines | Marks
 
 
-def numbers_of(chart: Chart) -> Table:
+def numbers_of(chart: Chart) -> TableBlock:
     """What a chart shows, as a table: for readers without a script."""
     if isinstance(chart, Marks):
         rows = [[mark.label, mark.shown] for mark in chart.rows[:MOST_MARKS]]
-        return Table(chart.title, ["", chart.unit], rows)
+        return TableBlock(chart.title, ["", chart.unit], rows)
     series = [dict(line.points[:MOST_POINTS]) for line in chart.series[:MOST_SERIES]]
     places = sorted({x for line in series for x in line})
     rows = [
         [_place(chart, x), *(plain(line.get(x), 4) for line in series)]
         for x in thinned(places, MOST_MARKS)
     ]
-    return Table(chart.title, [chart.x, *(line.name for line in chart.series[:MOST_SERIES])], rows)
+    return TableBlock(
+        chart.title, [chart.x, *(line.name for line in chart.series[:MOST_SERIES])], rows
+    )
 
 
 def _place(chart: Lines, x: float) -> str:
     return chart.labels[int(x)] if int(x) < len(chart.labels) else plain(x)
 
 
-Block = Text | Facts | Table | Chart
+Block = Text | FactsBlock | TableBlock | Chart
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ import scipy
 import sklearn
 
 from drfl.estimators.checks import seed_of
-from drfl.estimators.table import ALL, Table
+from drfl.estimators.table import ALL, ClientTable
 from drfl.models import Model
 from drfl.models.estimator import LoadedModel, model_of
 from drfl.models.frames import features_of
 from drfl.problem import to_json
 from drfl.report.evidence import Json
-from drfl.report.measure import Plan, Sample, measured
+from drfl.report.measure import ClientSample, Plan, measured
 from drfl.report.measure.sample import metrics
 from drfl.report.run import units_of
 from drfl.result import Record, Result
@@ -51,7 +51,7 @@ def records_of(estimator: Any, X: Any, y: Any, clients: Any, plan: Plan) -> list
     return told
 
 
-def _data(model: Model, fitted: Any, X: Any, y: Any, clients: Any) -> dict[str, Sample]:
+def _data(model: Model, fitted: Any, X: Any, y: Any, clients: Any) -> dict[str, ClientSample]:
     """The rows by client, for the model: in the order of its clients."""
     names = [part.name for part in model.clients]
     loaded = isinstance(fitted, LoadedModel)
@@ -67,7 +67,7 @@ def _data(model: Model, fitted: Any, X: Any, y: Any, clients: Any) -> dict[str, 
         target = np.array([codes[label] for label in given.tolist()])
     else:
         target = (given.astype(np.float64) - model.target.shift) / model.target.scale
-    table = Table.of(X, target, clients, None)
+    table = ClientTable.of(X, target, clients, None)
     if sorted(table.labels) != sorted(names):
         hint = ": name the client of each row" if table.labels == [ALL] else ""
         raise ValueError(f"the rows are not of the clients of the fit, {', '.join(names)}{hint}")
@@ -78,7 +78,7 @@ def _data(model: Model, fitted: Any, X: Any, y: Any, clients: Any) -> dict[str, 
         codes_here = target[rows]
         weight = None if factors is None else factors[codes_here.astype(np.intp)]
         ones = weight is None or bool((weight == 1.0).all())
-        data[label] = Sample(table.X[rows], codes_here, None if ones else weight)
+        data[label] = ClientSample(table.X[rows], codes_here, None if ones else weight)
     return {name: data[name] for name in names}
 
 
@@ -109,7 +109,7 @@ def _settings(fitted: Any, selection: Selection | None) -> Json:
     return {"kind": "settings", "estimator": type(fitted).__name__, **told}
 
 
-def _preflight(model: Model, target: Any, data: Mapping[str, Sample]) -> Json:
+def _preflight(model: Model, target: Any, data: Mapping[str, ClientSample]) -> Json:
     known = {part.name: part.rows for part in model.clients if part.rows > 0}
     rows = {name: len(sample.y) for name, sample in data.items()} or known
     classes = model.target.classes
@@ -151,7 +151,7 @@ def _facts(record: Record) -> Json:
     return facts
 
 
-def _result(model: Model, fitted: Any, data: Mapping[str, Sample]) -> Json:
+def _result(model: Model, fitted: Any, data: Mapping[str, ClientSample]) -> Json:
     models = [
         {
             "coef": model.coef[k],

@@ -17,7 +17,16 @@ from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
-from drfl.report.blocks import Chart, Facts, Lines, Marks, Section, Table, Text, numbers_of
+from drfl.report.blocks import (
+    Chart,
+    FactsBlock,
+    Lines,
+    Marks,
+    Section,
+    TableBlock,
+    Text,
+    numbers_of,
+)
 
 LARGEST = 1_000_000
 """Bytes that a page may have."""
@@ -126,7 +135,7 @@ def _(block: Text, numbers: Iterator[int]) -> str:
 
 
 @_html.register
-def _(block: Facts, numbers: Iterator[int]) -> str:
+def _(block: FactsBlock, numbers: Iterator[int]) -> str:
     items = "".join(
         f"<div><dt>{text(label)}</dt><dd>{text(value)}</dd></div>" for label, value in block.items
     )
@@ -134,7 +143,7 @@ def _(block: Facts, numbers: Iterator[int]) -> str:
 
 
 @_html.register
-def _(block: Table, numbers: Iterator[int]) -> str:
+def _(block: TableBlock, numbers: Iterator[int]) -> str:
     def row(tag: str, cells: Sequence[str]) -> str:
         kinds = [' class="text"' if k < block.texts else "" for k in range(len(cells))]
         pairs = zip(kinds, cells, strict=True)

@@ -11,7 +11,7 @@ from typing import Any
 from drfl.files import write_text
 from drfl.models import Model, ModelError, read_model
 from drfl.report.evidence import Evidence, Json, read_records, sentence
-from drfl.report.measure import Plan, Sample, measured
+from drfl.report.measure import ClientSample, Plan, measured
 from drfl.report.page import page
 from drfl.report.questions import QUESTIONS
 from drfl.report.suppression import Groups
@@ -21,7 +21,7 @@ def write(
     run: str | os.PathLike[str],
     path: str | os.PathLike[str] | None = None,
     *,
-    data: Mapping[str, Sample] | None = None,
+    data: Mapping[str, ClientSample] | None = None,
     plan: Plan = Plan(),  # noqa: B008  (frozen)
 ) -> Path:
     """Write the report of a run.
@@ -32,7 +32,7 @@ def write(
         The folder of a run that has ended.
     path : path, optional
         Where to; by default ``report.html`` in that folder.
-    data : mapping of str to Sample, optional
+    data : mapping of str to ClientSample, optional
         The rows of the clients, where they are at hand: with them the report also shows what needs
         rows, as far as the run has not recorded it.
     plan : Plan

@@ -10,12 +10,12 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.client import Party
-from drfl.estimators.table import Table
+from drfl.estimators.table import ClientTable
 from drfl.selection.folds import copy_name
 
 
 @dataclass(frozen=True)
-class Clients:
+class SelectionClients:
     """The clients of a selection, wherever their rows are.
 
     Attributes
@@ -47,7 +47,7 @@ class Clients:
         return [str(name) for name in self.names]
 
     @classmethod
-    def of(cls, table: Table, targets: Sequence[Array], *, named: bool) -> Clients:
+    def of(cls, table: ClientTable, targets: Sequence[Array], *, named: bool) -> SelectionClients:
         """The clients of a table, with the target of each of the K models."""
         table_rows = np.bincount(table.member, minlength=len(table.names))
         copies: Sequence[int | None] = [None] if len(targets) == 1 else range(len(targets))
@@ -57,12 +57,12 @@ class Clients:
         )
 
 
-def _copy(table: Table, copy: int | None) -> Table:
+def _copy(table: ClientTable, copy: int | None) -> ClientTable:
     names = [copy_name(label, copy) for label in table.labels]
     return table if copy is None else replace(table, names=np.array(names))
 
 
-def sorted_table(table: Table) -> Table:
+def sorted_table(table: ClientTable) -> ClientTable:
     """Equal rows merged, and those of a client in the order of y: folds are then stratified.
 
     What is selected does not depend on the order of the rows, and copies of a row are never on
@@ -71,4 +71,4 @@ def sorted_table(table: Table) -> Table:
     table = table.canonical()
     order = np.lexsort((table.y, table.member))
     X, y, weight = table.X[order], table.y[order], table.weight[order]
-    return Table(X, y, weight, table.member[order], table.names)
+    return ClientTable(X, y, weight, table.member[order], table.names)

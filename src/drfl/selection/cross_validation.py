@@ -18,7 +18,7 @@ from drfl.estimators import checks
 from drfl.estimators.base import RobustModel
 from drfl.estimators.path import LOCAL, make_solver, solver_name
 from drfl.selection import scores
-from drfl.selection.clients import Clients
+from drfl.selection.clients import SelectionClients
 from drfl.selection.folds import FoldEngine, Part, on_parts
 from drfl.selection.grid import (
     Candidate,
@@ -30,7 +30,7 @@ from drfl.selection.grid import (
 )
 from drfl.selection.path import Fit, follow
 from drfl.selection.progress import Progress
-from drfl.selection.rules import RULES, Evidence
+from drfl.selection.rules import RULES, GridEvidence
 from drfl.selection.table import Choice, summarise
 from drfl.selection.warm import WarmBundle
 from drfl.solvers import Solver
@@ -80,7 +80,7 @@ class Stage:
 
     Attributes
     ----------
-    clients : Clients
+    clients : SelectionClients
         Who takes part.
     candidates : dict of int to Candidate
         By number, in the order of the path.
@@ -90,7 +90,7 @@ class Stage:
         What the clients tell of held-out rows.
     """
 
-    clients: Clients
+    clients: SelectionClients
     candidates: Mapping[int, Candidate]
     noise: float
     score: str
@@ -188,7 +188,7 @@ ANCHORED = ("mean", "new_client")
 
 def choose(
     estimator: RobustModel,
-    clients: Clients,
+    clients: SelectionClients,
     *,
     rule: str,
     grid: Mapping[str, Sequence[Any]] | None = None,
@@ -218,7 +218,7 @@ def choose(
     names = {erm: "ERM", anchor: "the anchor"}
     points = summarise(candidates, clients, found, fits, names)
     radii = [point.radius for point in candidates]
-    best, reason = RULES[rule](Evidence(points, radii, noise, erm, anchor))
+    best, reason = RULES[rule](GridEvidence(points, radii, noise, erm, anchor))
     return Choice(tuple(points), candidates[best].params, reason)
 
 
@@ -240,7 +240,7 @@ def _run(
     return found, fits
 
 
-def _splits(rule: str, clients: Clients, folds: int, seed: int) -> list[Split]:
+def _splits(rule: str, clients: SelectionClients, folds: int, seed: int) -> list[Split]:
     rows = clients.rows
     if rule == "new_client":
         if len(rows) < 2:
@@ -257,7 +257,9 @@ def _splits(rule: str, clients: Clients, folds: int, seed: int) -> list[Split]:
     return folds_of_everyone(len(rows), folds, seed)
 
 
-def _with_erm(estimator: RobustModel, clients: Clients, candidates: list[Candidate]) -> int:
+def _with_erm(
+    estimator: RobustModel, clients: SelectionClients, candidates: list[Candidate]
+) -> int:
     """The number of the grid point that is ERM, which is added if there is none."""
     params = estimator.get_params(deep=False)
     erm = candidate(estimator, {name: 0.0 for name in ERM if name in params}, clients)

@@ -17,7 +17,7 @@ from drfl.estimators.base import RobustModel
 from drfl.estimators.choices import Choices
 from drfl.mixture import Mixture
 from drfl.problem import Problem
-from drfl.selection.clients import Clients
+from drfl.selection.clients import SelectionClients
 
 FACTORS = (0.0, 0.02, 0.05, 0.1, ANCHOR, 0.5, 1.0, 2.0)
 """The default radii are these times the root of columns over rows."""
@@ -55,7 +55,9 @@ class Candidate:
         return str(mixture.center), mixture.p, mixture.radius, cost, self.radius
 
 
-def default_grid(clients: Clients, params: Mapping[str, Any], rule: str) -> dict[str, list[Any]]:
+def default_grid(
+    clients: SelectionClients, params: Mapping[str, Any], rule: str
+) -> dict[str, list[Any]]:
     """What is tried where the user names no grid: radii, and for a new client mixture radii."""
     grid: dict[str, list[Any]] = {}
     if rule == "new_client" and "mixture_radius" in params and len(clients.names) > 2:
@@ -65,13 +67,13 @@ def default_grid(clients: Clients, params: Mapping[str, Any], rule: str) -> dict
     return grid
 
 
-def rounded_radius(factor: float, clients: Clients) -> float:
+def rounded_radius(factor: float, clients: SelectionClients) -> float:
     """A factor times the root of columns over rows, to two digits."""
     radius = radius_of(factor, clients.n_features, float(clients.totals.sum()))
     return float(f"{radius:.2g}")
 
 
-def anchor_params(clients: Clients, grid: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+def anchor_params(clients: SelectionClients, grid: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """The point of the default grid that is kept unless another is clearly better."""
     anchor = {"mixture_radius": 0.0, "radius": rounded_radius(ANCHOR, clients)}
     return {name: anchor[name] for name in grid}
@@ -101,7 +103,9 @@ def with_params(estimator: RobustModel, params: Mapping[str, Any]) -> RobustMode
     return fresh
 
 
-def candidate(estimator: RobustModel, params: Mapping[str, Any], clients: Clients) -> Candidate:
+def candidate(
+    estimator: RobustModel, params: Mapping[str, Any], clients: SelectionClients
+) -> Candidate:
     """Check one grid point against the estimator and the clients."""
     choices = with_params(estimator, params).checked_parameters()
     problem = choices.problem(list(clients.names), clients.totals, clients.n_features)
@@ -110,7 +114,7 @@ def candidate(estimator: RobustModel, params: Mapping[str, Any], clients: Client
     return Candidate(dict(params), choices, problem, float(np.mean(radii)), key)
 
 
-def essential(problem: Problem, clients: Clients) -> Problem:
+def essential(problem: Problem, clients: SelectionClients) -> Problem:
     """The same problem without parameters that have no effect.
 
     With radius 0 there are no norm, label cost and support to speak of; one client has one
@@ -136,7 +140,7 @@ def _essential_ball(ball: Ball) -> Ball:
 
 
 def for_clients(
-    problem: Problem, clients: Clients, kept: Sequence[int], names: Sequence[str]
+    problem: Problem, clients: SelectionClients, kept: Sequence[int], names: Sequence[str]
 ) -> Problem:
     """The problem of some of the clients, under other names; weights keep their proportions."""
     mixture, ball = problem.mixture, problem.ball

@@ -12,7 +12,7 @@ from drfl.selection.table import GridPoint
 
 
 @dataclass(frozen=True)
-class Evidence:
+class GridEvidence:
     """What a rule looks at.
 
     Attributes
@@ -49,12 +49,12 @@ class Evidence:
         return float(apart.mean()), float(apart.std(ddof=1) / np.sqrt(len(apart)))
 
 
-def by_mean(evidence: Evidence) -> tuple[int, str]:
+def by_mean(evidence: GridEvidence) -> tuple[int, str]:
     """The largest mean score, if it is better than the anchor by more than a standard error."""
     return _anchored(evidence, evidence.best(lambda point: point.mean), "the best mean score")
 
 
-def _anchored(evidence: Evidence, k: int, what: str) -> tuple[int, str]:
+def _anchored(evidence: GridEvidence, k: int, what: str) -> tuple[int, str]:
     best = evidence.points[k]
     if evidence.anchor < 0 or k == evidence.anchor:
         return k, f"{_has(evidence, k)} {what}, {_mean(best)}"
@@ -72,7 +72,7 @@ def _anchored(evidence: Evidence, k: int, what: str) -> tuple[int, str]:
     )
 
 
-def by_one_standard_error(evidence: Evidence) -> tuple[int, str]:
+def by_one_standard_error(evidence: GridEvidence) -> tuple[int, str]:
     """The largest radius within one standard error of the largest mean score."""
     top = evidence.points[evidence.best(lambda point: point.mean)]
     least = top.mean - top.standard_error
@@ -86,7 +86,7 @@ def by_one_standard_error(evidence: Evidence) -> tuple[int, str]:
     )
 
 
-def by_worst_client(evidence: Evidence) -> tuple[int, str]:
+def by_worst_client(evidence: GridEvidence) -> tuple[int, str]:
     """The largest score of the client that is worst off; the mean score decides ties."""
     k = evidence.best(lambda point: (point.worst_score, point.mean))
     point = evidence.points[k]
@@ -96,7 +96,7 @@ def by_worst_client(evidence: Evidence) -> tuple[int, str]:
     )
 
 
-def by_noise(evidence: Evidence) -> tuple[int, str]:
+def by_noise(evidence: GridEvidence) -> tuple[int, str]:
     """The largest mean score on held-out rows with noise."""
     k = evidence.best(lambda point: point.mean)
     return k, (
@@ -105,7 +105,7 @@ def by_noise(evidence: Evidence) -> tuple[int, str]:
     )
 
 
-def by_new_client(evidence: Evidence) -> tuple[int, str]:
+def by_new_client(evidence: GridEvidence) -> tuple[int, str]:
     """The largest mean score on clients left out; against the anchor, or else against ERM."""
     what = "the best mean score on clients left out of the training"
     if evidence.anchor >= 0:
@@ -122,7 +122,7 @@ def by_new_client(evidence: Evidence) -> tuple[int, str]:
     return k, f"{_has(evidence, k)} {what}, {_mean(best)}; ERM scores {_mean(erm)}"
 
 
-RULES: Mapping[str, Callable[[Evidence], tuple[int, str]]] = {
+RULES: Mapping[str, Callable[[GridEvidence], tuple[int, str]]] = {
     "mean": by_mean,
     "one_se": by_one_standard_error,
     "worst_client": by_worst_client,
@@ -131,7 +131,7 @@ RULES: Mapping[str, Callable[[Evidence], tuple[int, str]]] = {
 }
 
 
-def _has(evidence: Evidence, k: int) -> str:
+def _has(evidence: GridEvidence, k: int) -> str:
     count = len(evidence.points)
     return f"of {count} grid points {evidence.points[k].describe()} has"
 

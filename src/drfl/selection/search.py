@@ -7,7 +7,7 @@ from typing import Any
 
 from drfl.estimators.base import RobustModel
 from drfl.estimators.checks import seed_of
-from drfl.selection.clients import Clients, sorted_table
+from drfl.selection.clients import SelectionClients, sorted_table
 from drfl.selection.cross_validation import checked_noise, choose
 from drfl.selection.grid import with_params
 from drfl.selection.table import Selection
@@ -83,7 +83,9 @@ def select(
     reader = with_params(estimator, {})
     reader.checked_parameters()
     table = sorted_table(reader.read_rows(X, y, clients, sample_weight))
-    taking_part = Clients.of(table, reader.model_targets(table.y), named=clients is not None)
+    taking_part = SelectionClients.of(
+        table, reader.model_targets(table.y), named=clients is not None
+    )
     seed = seed_of(random_state)
     settings: dict[str, Any] = {
         "rule": rule,

@@ -11,7 +11,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.estimators.base import RobustModel
-from drfl.selection.clients import Clients
+from drfl.selection.clients import SelectionClients
 from drfl.selection.grid import Candidate
 from drfl.selection.path import Fit
 
@@ -140,7 +140,7 @@ class Selection(Choice):
 
 def summarise(
     candidates: Sequence[Candidate],
-    clients: Clients,
+    clients: SelectionClients,
     scores: Array,
     fits: Sequence[Sequence[Fit]],
     names: Mapping[int, str],
@@ -151,7 +151,7 @@ def summarise(
     ----------
     candidates : sequence of Candidate
         The grid points.
-    clients : Clients
+    clients : SelectionClients
         Who the clients are.
     scores : array of shape (points, splits, clients)
         NaN where a client was not scored.
@@ -167,7 +167,7 @@ def summarise(
 
 
 def _point(
-    candidate: Candidate, clients: Clients, scores: Array, fits: Sequence[Fit], note: str
+    candidate: Candidate, clients: SelectionClients, scores: Array, fits: Sequence[Fit], note: str
 ) -> GridPoint:
     q = candidate.problem.mixture.resolve(clients.totals).weights
     scored = ~np.isnan(scores)

@@ -3,7 +3,7 @@ r"""How good a model is on rows and at clients it has not seen, beside simple al
 Two questions: new rows of the same clients (every client holds out a fold of its own rows in turn),
 and a new client (every client is left out of the training in turn). Four answers to each: the
 majority class (or the mean), models of single clients, federated empirical risk minimisation, and
-the model. Clients answer with one number per model and measure; no row leaves them.
+the model. SelectionClients answer with one number per model and measure; no row leaves them.
 
 The radius that a client would have needed when it was left out,
 
@@ -33,7 +33,7 @@ from drfl.named_problems import restated
 from drfl.problem import Problem
 from drfl.result import Result
 from drfl.selection import scores
-from drfl.selection.clients import Clients, sorted_table
+from drfl.selection.clients import SelectionClients, sorted_table
 from drfl.selection.cross_validation import Split, folds_of_everyone, one_client_out
 from drfl.selection.folds import FoldEngine, Part, on_parts
 from drfl.selection.grid import candidate, for_clients
@@ -156,12 +156,14 @@ def validate(
     """
     reader = type(estimator)(**estimator.get_params(deep=False))
     table = sorted_table(reader.read_rows(X, y, clients, sample_weight))
-    taking_part = Clients.of(table, reader.model_targets(table.y), named=clients is not None)
+    taking_part = SelectionClients.of(
+        table, reader.model_targets(table.y), named=clients is not None
+    )
     return validate_clients(reader, taking_part, folds=folds, seed=seed_of(random_state))
 
 
 def validate_clients(
-    estimator: RobustModel, clients: Clients, *, folds: int = 5, seed: int = 0
+    estimator: RobustModel, clients: SelectionClients, *, folds: int = 5, seed: int = 0
 ) -> Validation:
     """The same with clients wherever they are."""
     folds = min(folds, min(clients.rows))
@@ -187,7 +189,12 @@ class _Work:
     """Clients that are placed, and what is asked of them."""
 
     def __init__(
-        self, clients: Clients, problem: Problem, choices: Any, solver: Solver, engine: Engine
+        self,
+        clients: SelectionClients,
+        problem: Problem,
+        choices: Any,
+        solver: Solver,
+        engine: Engine,
     ) -> None:
         self.clients, self.problem, self.choices = clients, problem, choices
         self.solver, self.engine, self.rounds = solver, engine, 0

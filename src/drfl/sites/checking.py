@@ -9,7 +9,7 @@ from typing import Any
 
 from drfl.sites.certificates import days_left
 from drfl.sites.order import SCHEMA
-from drfl.sites.provision import Layout
+from drfl.sites.provision import ProjectFolder
 
 SOON = 30
 """Days before its end from which a certificate is worth a word."""
@@ -46,14 +46,14 @@ class Finding:
     troubles: tuple[str, ...]
 
 
-def findings(layout: Layout, outcome: dict[str, Any]) -> list[Finding]:
+def findings(layout: ProjectFolder, outcome: dict[str, Any]) -> list[Finding]:
     """One for every site, from the outcome of a job of kind "check"."""
     told: dict[str, Any] = outcome.get("sites", {})
     missing: dict[str, str] = outcome.get("missing", {})
     return [_finding(layout, name, told.get(name), missing) for name in layout.project.sites]
 
 
-def _finding(layout: Layout, name: str, told: Any, missing: dict[str, str]) -> Finding:
+def _finding(layout: ProjectFolder, name: str, told: Any, missing: dict[str, str]) -> Finding:
     path = layout.issued(name)
     days = days_left(path) if path.exists() else None
     facts: dict[str, Any] = told if isinstance(told, dict) else {}

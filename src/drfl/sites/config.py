@@ -11,7 +11,7 @@ from drfl._registry import listed, lookup
 from drfl.client import Policy
 from drfl.privacy.dp import DifferentialPrivacy
 from drfl.training import fields as read
-from drfl.training.fields import Field, Read
+from drfl.training.fields import Read, Setting
 from drfl.training.settings import read_toml
 
 DP = "dp"
@@ -156,20 +156,22 @@ def _columns(name: str, value: Any) -> dict[str, str]:
     return dict(value)
 
 
-SITE: dict[str, Field] = {
-    "data": Field(None, read.text, "the file with the rows"),
-    "curvature": Field(True, read.flag, "whether curvature matrices may leave"),
-    "guard": Field(5, _guard, "k of the disclosure control; dp: noise instead; 0: none"),
-    "epsilon": Field(None, read.number, "with guard = dp: what the site tells in all jobs at most"),
-    "delta": Field(1e-6, read.number, "with guard = dp: how surely"),
-    "norm": Field(1.0, read.number, "with guard = dp: bound of rows in units of half the ranges"),
-    "allow_columns": Field(None, _names, "the columns that may be used, by agreed name; all"),
-    "allow_targets": Field(None, _names, "the columns that may be predicted; all"),
-    "allow_losses": Field(None, _losses, "the losses that may be asked for; all"),
-    "approve": Field(False, read.flag, "show each kind of message before the first one leaves"),
-    "time_limit": Field(60.0, seconds, "seconds that one computation may take"),
-    "memory_limit": Field(None, at_least(64), "megabytes that a computation may take"),
-    "columns": Field({}, _columns, "agreed name = name in the file, where they differ"),
+SITE: dict[str, Setting] = {
+    "data": Setting(None, read.text, "the file with the rows"),
+    "curvature": Setting(True, read.flag, "whether curvature matrices may leave"),
+    "guard": Setting(5, _guard, "k of the disclosure control; dp: noise instead; 0: none"),
+    "epsilon": Setting(
+        None, read.number, "with guard = dp: what the site tells in all jobs at most"
+    ),
+    "delta": Setting(1e-6, read.number, "with guard = dp: how surely"),
+    "norm": Setting(1.0, read.number, "with guard = dp: bound of rows in units of half the ranges"),
+    "allow_columns": Setting(None, _names, "the columns that may be used, by agreed name; all"),
+    "allow_targets": Setting(None, _names, "the columns that may be predicted; all"),
+    "allow_losses": Setting(None, _losses, "the losses that may be asked for; all"),
+    "approve": Setting(False, read.flag, "show each kind of message before the first one leaves"),
+    "time_limit": Setting(60.0, seconds, "seconds that one computation may take"),
+    "memory_limit": Setting(None, at_least(64), "megabytes that a computation may take"),
+    "columns": Setting({}, _columns, "agreed name = name in the file, where they differ"),
 }
 """Every setting of a site's own file."""
 

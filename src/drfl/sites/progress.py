@@ -10,7 +10,7 @@ from typing import Any
 
 from drfl.problem import from_json, to_json
 from drfl.result import Record
-from drfl.sites.flare.session import LostError, Session
+from drfl.sites.flare.session import FlareSession, LostError
 from drfl.sites.order import SCHEMA
 from drfl.training.progress import Listener
 
@@ -89,7 +89,7 @@ ENDING, SILENT = 30.0, 90.0
 """Seconds for the server to end a job whose work is done, and to say anything of one that runs."""
 
 
-def follow(session: Session, job: str, voice: Listener) -> dict[str, Any]:
+def follow(session: FlareSession, job: str, voice: Listener) -> dict[str, Any]:
     """Tell what happens until the job has ended; the server's facts about it."""
     since, born, heard, done = 0, session.born(), time.monotonic(), False
     while True:

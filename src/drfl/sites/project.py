@@ -11,7 +11,7 @@ from typing import Any
 from drfl._registry import lookup
 from drfl.sites.config import at_least, seconds
 from drfl.training import fields as read
-from drfl.training.fields import Field
+from drfl.training.fields import Setting
 from drfl.training.problems import check_before_reading
 from drfl.training.settings import Settings, from_values, read_toml
 
@@ -22,18 +22,18 @@ TAKEN = ("server", "all", "client", "clients", "coordinator")
 """Names that mean something to the server."""
 
 
-PROJECT: dict[str, Field] = {
-    "project": Field("drfl", read.text, "a name for all of it"),
-    "host": Field("localhost", read.text, "the server's name, by which the sites reach it"),
-    "port": Field(8002, at_least(1), "the only port that the sites need to reach"),
-    "sites": Field((), read.texts, "the names of the sites"),
-    "quorum": Field(None, at_least(1), "go on while so many sites answer; all of them"),
-    "deadline": Field(300.0, seconds, "seconds that a site has for one answer"),
-    "silence": Field(13.0, seconds, "seconds without a sign of life after which a site is gone"),
-    "patience": Field(600.0, seconds, "seconds that a site has to approve a kind of message"),
-    "attempts": Field(5, at_least(1), "how often the job is submitted at most"),
-    "rejoin": Field(60.0, seconds, "seconds to wait for a missing site before going without"),
-    "least_rows": Field(20, at_least(1), "a site with fewer rows is named by `drfl sites check`"),
+PROJECT: dict[str, Setting] = {
+    "project": Setting("drfl", read.text, "a name for all of it"),
+    "host": Setting("localhost", read.text, "the server's name, by which the sites reach it"),
+    "port": Setting(8002, at_least(1), "the only port that the sites need to reach"),
+    "sites": Setting((), read.texts, "the names of the sites"),
+    "quorum": Setting(None, at_least(1), "go on while so many sites answer; all of them"),
+    "deadline": Setting(300.0, seconds, "seconds that a site has for one answer"),
+    "silence": Setting(13.0, seconds, "seconds without a sign of life after which a site is gone"),
+    "patience": Setting(600.0, seconds, "seconds that a site has to approve a kind of message"),
+    "attempts": Setting(5, at_least(1), "how often the job is submitted at most"),
+    "rejoin": Setting(60.0, seconds, "seconds to wait for a missing site before going without"),
+    "least_rows": Setting(20, at_least(1), "a site with fewer rows is named by `drfl sites check`"),
 }
 """Every setting of a project but those of the training."""
 

@@ -22,7 +22,7 @@ from drfl.sites.order import make_order
 from drfl.sites.project import Project
 
 
-class Layout:
+class ProjectFolder:
     """The folder of a project.
 
     Parameters
@@ -48,7 +48,7 @@ class Layout:
         """The last certificate that a site was given."""
         return self.authority.folder / "issued" / f"{name}.crt"
 
-    def require(self) -> Layout:
+    def require(self) -> ProjectFolder:
         """Refuse a project that has not been set up."""
         if not self.authority.key.exists():
             raise ValueError(f"{self.folder} does not exist: run `drfl sites init` first")
@@ -117,7 +117,7 @@ def _lasts(path: Path, name: str) -> bool:
     return common_name(load_certificate(path.read_bytes())) == name and days_left(path) > RENEWED
 
 
-def approve_request(layout: Layout, path: Path) -> tuple[str, Path, str]:
+def approve_request(layout: ProjectFolder, path: Path) -> tuple[str, Path, str]:
     """Sign a request.
 
     Returns

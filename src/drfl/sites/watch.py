@@ -13,11 +13,11 @@ from typing import Any
 from drfl._registry import listed
 from drfl.sites.flare.handshake import UnreachableError
 from drfl.sites.flare.job import write_job
-from drfl.sites.flare.session import LostError, Session, connect
+from drfl.sites.flare.session import FlareSession, LostError, connect
 from drfl.sites.order import make_order
 from drfl.sites.processes import wait_until
 from drfl.sites.progress import follow
-from drfl.sites.provision import Layout
+from drfl.sites.provision import ProjectFolder
 from drfl.training.progress import Listener
 
 
@@ -42,7 +42,7 @@ class Watch:
 
     Parameters
     ----------
-    layout : Layout
+    layout : ProjectFolder
         Of the project.
     kind : str
         Of the order.
@@ -55,7 +55,7 @@ class Watch:
     """
 
     def __init__(
-        self, layout: Layout, kind: str, voice: Listener, run: str | None = None, **more: Any
+        self, layout: ProjectFolder, kind: str, voice: Listener, run: str | None = None, **more: Any
     ) -> None:
         self.layout, self.project, self.kind, self.voice = layout, layout.project, kind, voice
         self.run, self.more = run or uuid.uuid4().hex, more
@@ -102,13 +102,13 @@ class Watch:
         with connect(self.layout) as session:
             self._abandon(session)
 
-    def _abandon(self, session: Session) -> None:
+    def _abandon(self, session: FlareSession) -> None:
         """A server that was restarted calls its old jobs running; nobody should believe it."""
         if self._job is not None:
             session.abort(self._job)
             self._job = None
 
-    def _short_of(self, session: Session, attempt: int) -> str:
+    def _short_of(self, session: FlareSession, attempt: int) -> str:
         """Which sites are missing for a quorum; nothing if there are enough."""
         sites, quorum = self.project.sites, self.project["quorum"]
 
@@ -127,7 +127,7 @@ class Watch:
             f"{listed(missing)}, or set a smaller quorum"
         )
 
-    def _attempt(self, session: Session, attempt: int) -> tuple[Ended | None, str]:
+    def _attempt(self, session: FlareSession, attempt: int) -> tuple[Ended | None, str]:
         """One job, and why there has to be another if it has no end."""
         order = make_order(self.project, self.kind, self.run, attempt, **self.more)
         folder = write_job(self.layout.job, f"{self.kind}-{self.run[:8]}", order)
@@ -142,7 +142,7 @@ class Watch:
             return None, f"the job ended without an outcome, {_reason(facts)}"
         return Ended(outcome, found), ""
 
-    def _worth_another(self, session: Session, outcome: dict[str, Any]) -> str:
+    def _worth_another(self, session: FlareSession, outcome: dict[str, Any]) -> str:
         """Why another attempt could do better; nothing if it could not."""
         if not outcome.get("resubmit"):
             return ""

@@ -12,14 +12,14 @@ except ImportError as error:
 from drfl.torch.bounds import lipschitz
 from drfl.torch.client import Interval, NetworkLoss
 from drfl.torch.estimators import TorchClassifier, TorchRegressor
-from drfl.torch.model import MODULES, Model, from_dict, register
+from drfl.torch.model import MODULES, ModuleLoss, from_dict, register
 
 del _torch
 
 __all__ = [
     "MODULES",
     "Interval",
-    "Model",
+    "ModuleLoss",
     "NetworkLoss",
     "TorchClassifier",
     "TorchRegressor",

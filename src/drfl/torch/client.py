@@ -23,7 +23,7 @@ from drfl.differentiable import ClientLoss
 from drfl.rows import Rows
 from drfl.torch.adversary import Adversary, Block, Each, Nobody, Penalty, Together
 from drfl.torch.bounds import lipschitz, worst_losses
-from drfl.torch.model import Model
+from drfl.torch.model import ModuleLoss
 
 BLOCK = 8192  # rows that are moved at a time
 
@@ -42,7 +42,7 @@ class NetworkLoss(ClientLoss):
     ----------
     rows : Rows
         The client's.
-    model : Model
+    model : ModuleLoss
         The network.
     ball : Ball
         How far rows may be moved; its order is 2 or infinity unless its radius is 0.
@@ -55,7 +55,7 @@ class NetworkLoss(ClientLoss):
     def __init__(
         self,
         rows: Rows,
-        model: Model,
+        model: ModuleLoss,
         ball: Ball,
         name: str = "",
         adversary: Adversary | None = None,
@@ -139,7 +139,7 @@ def adversary_of(ball: Ball) -> Adversary:
     return Each(ball.radius, ball.norm.name)
 
 
-def _require_targets(model: Model, X: Tensor, y: Tensor) -> None:
+def _require_targets(model: ModuleLoss, X: Tensor, y: Tensor) -> None:
     """Refuse targets that the loss does not take, and rows that the module does not."""
     try:
         with torch.no_grad():

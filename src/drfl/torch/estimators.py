@@ -17,14 +17,14 @@ from torch import nn
 from drfl._registry import lookup
 from drfl.arrays import Array
 from drfl.ball import Ball
-from drfl.estimators.table import Table
+from drfl.estimators.table import ClientTable
 from drfl.mixture import Mixture
 from drfl.native import METHODS
 from drfl.native.settings import Native
 from drfl.problem import Problem
 from drfl.run import solve
 from drfl.torch.client import Interval
-from drfl.torch.model import Copy, Model
+from drfl.torch.model import Copy, ModuleLoss
 
 
 class _Network(BaseEstimator):  # type: ignore[misc]
@@ -68,7 +68,7 @@ class _Network(BaseEstimator):  # type: ignore[misc]
 
     def _problem(self) -> Problem:
         module = Copy(self.module) if isinstance(self.module, nn.Module) else self.module
-        model = Model(module, self._loss if self.loss is None else self.loss)
+        model = ModuleLoss(module, self._loss if self.loss is None else self.loss)
         ball = Ball(self.radius, self.norm, order=self.order)
         mixture = Mixture(self.mixture_center, self.mixture_radius, self.mixture_norm)
         return Problem(model, ball, mixture)
@@ -88,7 +88,7 @@ class _Network(BaseEstimator):  # type: ignore[misc]
         known = {field.name for field in fields(method)}
         return method(**{name: value for name, value in wanted.items() if name in known})
 
-    def _fit(self, table: Table) -> None:
+    def _fit(self, table: ClientTable) -> None:
         problem, solver = self._problem(), self._solver()
         table = table.canonical()
         clients = list(table.clients(table.y))
@@ -112,9 +112,9 @@ class _Network(BaseEstimator):  # type: ignore[misc]
         self.client_weights_ = np.array(list(result.weights.values()))
 
     @property
-    def _model(self) -> Model:
+    def _model(self) -> ModuleLoss:
         model = self.problem_.network
-        assert isinstance(model, Model)
+        assert isinstance(model, ModuleLoss)
         return model
 
     def _output(self, X: Any) -> Array:
@@ -124,7 +124,7 @@ class _Network(BaseEstimator):  # type: ignore[misc]
             rows = torch.as_tensor(X, dtype=self._model.dtype)
             return np.asarray(self.module_(rows).numpy(), dtype=np.float64)
 
-    def _intervals(self, table: Table) -> dict[Any, Interval]:
+    def _intervals(self, table: ClientTable) -> dict[Any, Interval]:
         found = {}
         for name, client in zip(table.names.tolist(), table.clients(table.y), strict=True):
             loss = self._model.at(client.rows, self.problem_.ball_of(client.name), client.name)
@@ -185,7 +185,7 @@ class TorchClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
         """Fit the network; ``clients`` names the client of each row."""
         X, y = validate_data(self, X, y)
         check_classification_targets(y)
-        table = Table.of(X, y, clients, sample_weight).present()
+        table = ClientTable.of(X, y, clients, sample_weight).present()
         self.classes_, codes = np.unique(table.y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class only, {self.classes_.tolist()[0]!r}: give two")
@@ -208,7 +208,7 @@ class TorchClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
         """What every client's worst-case loss is at least, as found, and at most, as proved."""
         check_is_fitted(self)
         X, y = validate_data(self, X, y, reset=False)
-        table = Table.of(X, y, clients, sample_weight)
+        table = ClientTable.of(X, y, clients, sample_weight)
         codes = np.searchsorted(self.classes_, table.y).astype(np.float64)
         return self._intervals(table.coded(codes, np.ones(len(codes))))
 
@@ -231,7 +231,9 @@ class TorchRegressor(RegressorMixin, _Network):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, clients: Any = None, sample_weight: Any = None) -> Self:
         """Fit the network; ``clients`` names the client of each row."""
         X, y = validate_data(self, X, y, y_numeric=True)
-        self._fit(Table.of(X, np.asarray(y, dtype=np.float64), clients, sample_weight).present())
+        self._fit(
+            ClientTable.of(X, np.asarray(y, dtype=np.float64), clients, sample_weight).present()
+        )
         return self
 
     def predict(self, X: Any) -> Array:
@@ -244,5 +246,5 @@ class TorchRegressor(RegressorMixin, _Network):  # type: ignore[misc]
         """What every client's worst-case loss is at least, as found, and at most, as proved."""
         check_is_fitted(self)
         X, y = validate_data(self, X, y, reset=False, y_numeric=True)
-        table = Table.of(X, np.asarray(y, dtype=np.float64), clients, sample_weight)
+        table = ClientTable.of(X, np.asarray(y, dtype=np.float64), clients, sample_weight)
         return self._intervals(table)

@@ -48,7 +48,7 @@ def register(name: str) -> Callable[[Factory], Factory]:
     >>> @register("two layers")
     ... def build():
     ...     return nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
-    >>> Model("two layers").dimension
+    >>> ModuleLoss("two layers").dimension
     50
     """
 
@@ -106,7 +106,7 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Model(RowLoss):
+class ModuleLoss(RowLoss):
     """A module and the loss of its output, for `drfl.Problem` in the place of a loss.
 
     Parameters
@@ -225,11 +225,11 @@ class Model(RowLoss):
         return module
 
 
-def from_dict(data: dict[str, Any]) -> Model:
-    """Read what `Model.to_dict` wrote."""
+def from_dict(data: dict[str, Any]) -> ModuleLoss:
+    """Read what `ModuleLoss.to_dict` wrote."""
     if set(data) != {"module", "loss"} or not all(isinstance(v, str) for v in data.values()):
         raise ValueError("a network must be an object with the fields 'module' and 'loss'")
-    return Model(data["module"], data["loss"])
+    return ModuleLoss(data["module"], data["loss"])
 
 
 def _require_plain(module: nn.Module) -> None:

@@ -13,7 +13,7 @@ Read = Callable[[str, Any], Any]
 
 
 @dataclass(frozen=True)
-class Field:
+class Setting:
     """One setting.
 
     Attributes

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from drfl.selection.clients import Clients
+from drfl.selection.clients import SelectionClients
 from drfl.selection.cross_validation import choose
 from drfl.training.train import Training
 
@@ -36,7 +36,7 @@ def _selection(training: Training) -> dict[str, Any]:
         training.federation.place(agreement, positive, folds=True, copy=copy)
         for positive, copy in zip(targets, copies, strict=True)
     ]
-    clients = Clients(
+    clients = SelectionClients(
         training.federation.names,
         rows,
         np.array(rows, dtype=np.float64),

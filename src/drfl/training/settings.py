@@ -15,7 +15,7 @@ from drfl._registry import lookup
 from drfl.tables.encoding import MISSING, SCALES
 from drfl.training import fields as read
 from drfl.training.data_request import TASKS, DataRequest
-from drfl.training.fields import Field
+from drfl.training.fields import Setting
 
 PURPOSES = tuple(name.replace(" ", "-") for name in defaults.PURPOSES)
 
@@ -26,62 +26,62 @@ def _purpose(name: str, value: Any) -> str:
     return lookup(name, value.replace(" ", "-") if isinstance(value, str) else value, known)
 
 
-FIELDS: dict[str, Field] = {
-    "target": Field(None, read.text, "the column that is predicted"),
-    "task": Field("auto", read.one_of(*TASKS), f"what the target is: {', '.join(TASKS)}"),
-    "missing": Field("error", read.one_of(*MISSING), f"missing values: {', '.join(MISSING)}"),
-    "max_missing": Field(
+FIELDS: dict[str, Setting] = {
+    "target": Setting(None, read.text, "the column that is predicted"),
+    "task": Setting("auto", read.one_of(*TASKS), f"what the target is: {', '.join(TASKS)}"),
+    "missing": Setting("error", read.one_of(*MISSING), f"missing values: {', '.join(MISSING)}"),
+    "max_missing": Setting(
         1.0, read.number, "leave out a column with a larger share of gaps at any client: 0.5"
     ),
-    "scale": Field("federated", read.one_of(*SCALES), f"of numbers: {', '.join(SCALES)}"),
-    "categorical": Field((), read.texts, "columns of numbers that are categories"),
-    "decimal": Field(".", read.one_of(".", ","), "what separates decimals in the files: . or ,"),
-    "merge_labels": Field(
+    "scale": Setting("federated", read.one_of(*SCALES), f"of numbers: {', '.join(SCALES)}"),
+    "categorical": Setting((), read.texts, "columns of numbers that are categories"),
+    "decimal": Setting(".", read.one_of(".", ","), "what separates decimals in the files: . or ,"),
+    "merge_labels": Setting(
         False, read.flag, "texts that differ in case and blanks alone are one: true, false"
     ),
-    "exclude": Field((), read.texts, "columns that are left out"),
-    "support": Field({}, read.bounds, "bounds of columns in the files' units: AGE=0:120,..."),
-    "loss": Field(
+    "exclude": Setting((), read.texts, "columns that are left out"),
+    "support": Setting({}, read.bounds, "bounds of columns in the files' units: AGE=0:120,..."),
+    "loss": Setting(
         "auto", read.text, "logistic for classes and huber for numbers, or see `drfl list`"
     ),
-    "epsilon": Field(None, read.number, "of the losses huber and epsilon_insensitive"),
-    "quantile": Field(None, read.number, "of the loss pinball"),
-    "purpose": Field("these-clients", _purpose, f"what the model is for: {', '.join(PURPOSES)}"),
-    "radius": Field(
+    "epsilon": Setting(None, read.number, "of the losses huber and epsilon_insensitive"),
+    "quantile": Setting(None, read.number, "of the loss pinball"),
+    "purpose": Setting("these-clients", _purpose, f"what the model is for: {', '.join(PURPOSES)}"),
+    "radius": Setting(
         "auto", read.radius, "of the ball around a client's rows; auto: 0.1 sqrt(columns/rows)"
     ),
-    "label_cost": Field(math.inf, read.number, "what it costs to change a label; inf: never"),
-    "norm": Field("l2", read.text, "in which changes of features are measured: l2, l1, linf"),
-    "mixture_radius": Field(
+    "label_cost": Setting(math.inf, read.number, "what it costs to change a label; inf: never"),
+    "norm": Setting("l2", read.text, "in which changes of features are measured: l2, l1, linf"),
+    "mixture_radius": Setting(
         "auto", read.number_or("auto"), "of the clients' weights; auto: by the purpose, 0"
     ),
-    "mixture_norm": Field(1.0, read.number, "in which that is measured: 1, 2, inf"),
-    "mixture_center": Field("proportional", read.center, "proportional, uniform, or weights"),
-    "fit_intercept": Field(True, read.flag, "whether there is an intercept: true, false"),
-    "solver": Field("bundle", read.text, "the method, see `drfl list`"),
-    "engine": Field("serial", read.text, "how messages travel: serial, processes"),
-    "tol": Field(1e-6, read.number, "stop when the proved relative gap is at most this"),
-    "max_rounds": Field(200, read.whole, "stop after so many rounds"),
-    "select": Field(None, read.text, "choose the radius by this rule, see `drfl list`"),
-    "folds": Field(5, read.whole, "of the selection"),
-    "noise_scale": Field(None, read.number, "of the selection by the rule noise"),
-    "compare": Field((), read.texts, "other methods to train beside: erm,afl,drfa,wafl,..."),
-    "guard": Field(
+    "mixture_norm": Setting(1.0, read.number, "in which that is measured: 1, 2, inf"),
+    "mixture_center": Setting("proportional", read.center, "proportional, uniform, or weights"),
+    "fit_intercept": Setting(True, read.flag, "whether there is an intercept: true, false"),
+    "solver": Setting("bundle", read.text, "the method, see `drfl list`"),
+    "engine": Setting("serial", read.text, "how messages travel: serial, processes"),
+    "tol": Setting(1e-6, read.number, "stop when the proved relative gap is at most this"),
+    "max_rounds": Setting(200, read.whole, "stop after so many rounds"),
+    "select": Setting(None, read.text, "choose the radius by this rule, see `drfl list`"),
+    "folds": Setting(5, read.whole, "of the selection"),
+    "noise_scale": Setting(None, read.number, "of the selection by the rule noise"),
+    "compare": Setting((), read.texts, "other methods to train beside: erm,afl,drfa,wafl,..."),
+    "guard": Setting(
         None,
         read.whole_or("dp"),
         "what leaves a client tells of at least so many rows: 5; or dp: differential privacy",
     ),
-    "privacy_epsilon": Field(None, read.number, "with guard = dp: what a client may tell in all"),
-    "privacy_delta": Field(1e-6, read.number, "with guard = dp: how surely"),
-    "privacy_norm": Field(
+    "privacy_epsilon": Setting(None, read.number, "with guard = dp: what a client may tell in all"),
+    "privacy_delta": Setting(1e-6, read.number, "with guard = dp: how surely"),
+    "privacy_norm": Setting(
         None, read.number, "with guard = dp: bound of rows in units of half the ranges"
     ),
-    "ranges": Field({}, read.bounds, "with guard = dp: public ranges of all columns: AGE=0:120"),
-    "classes": Field((), read.texts, "with guard = dp: the public labels of the target: no,yes"),
-    "keep_cuts": Field(
+    "ranges": Setting({}, read.bounds, "with guard = dp: public ranges of all columns: AGE=0:120"),
+    "classes": Setting((), read.texts, "with guard = dp: the public labels of the target: no,yes"),
+    "keep_cuts": Setting(
         False, read.flag, "whether a certified run keeps the clients' answers: true, false"
     ),
-    "seed": Field(0, read.whole, "of all that is drawn at random"),
+    "seed": Setting(0, read.whole, "of all that is drawn at random"),
 }
 """Every setting but the clients."""
 

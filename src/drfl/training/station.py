@@ -252,11 +252,11 @@ class Station:
 def _sorted(name: str, X: Any, y: Array) -> tuple[Any, Array, Array | None]:
     """Rows in the order in which a selection divides them, equal ones as one with a weight."""
     # A site that takes part in no selection does without scikit-learn.
-    from drfl.estimators.table import Table
+    from drfl.estimators.table import ClientTable
     from drfl.selection.clients import sorted_table
 
     ones, member = np.ones(len(y)), np.zeros(len(y), dtype=np.intp)
-    rows = sorted_table(Table(X, y, ones, member, np.array([name])))
+    rows = sorted_table(ClientTable(X, y, ones, member, np.array([name])))
     return rows.X, rows.y, None if bool((rows.weight == 1.0).all()) else rows.weight
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from drfl.client import Party
 from drfl.files import PRIVATE
-from drfl.models import Certificate, ClientPart, Model, write_model
+from drfl.models import ClientPart, Model, ProofRecord, write_model
 from drfl.one_vs_rest import positives
 from drfl.problem import Problem
 from drfl.result import Record, Result
@@ -48,7 +48,7 @@ DONE = (StatusKind.CERTIFIED, StatusKind.LOCAL, StatusKind.PRIVATE)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Trained:
     """What came out.
 
     Attributes
@@ -84,7 +84,7 @@ def train(
     listener: Listener,
     *,
     fresh: bool,
-) -> Outcome:
+) -> Trained:
     """Train, and write everything down as it happens.
 
     Parameters
@@ -118,10 +118,10 @@ def train(
     with warnings_as_sentences(listener):
         results = training.train()
     if any(result.status.kind is StatusKind.FAILED for result in results):
-        return Outcome(None, results, training.records)
+        return Trained(None, results, training.records)
     model = training.finish(results)
     training.compare(settings["compare"])
-    outcome = Outcome(model, results, training.records)
+    outcome = Trained(model, results, training.records)
     noisy = settings["solver"] == "private"  # such answers may stay, and make a resumed run free
     if outcome.proved and not settings["keep_cuts"] and not noisy:
         folder.forget_cuts()  # they tell of rows, and nothing is left to resume
@@ -330,7 +330,7 @@ def make_model(agreement: Agreement, results: Sequence[Result], problem: Problem
         intercept=np.array([result.intercept for result in results]),
         problem=problem,
         certificates=tuple(
-            Certificate(r.objective, r.lower_bound, r.gap, r.status, r.rounds) for r in results
+            ProofRecord(r.objective, r.lower_bound, r.gap, r.status, r.rounds) for r in results
         ),
         clients=tuple(
             ClientPart(

@@ -11,7 +11,7 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.client import Client
 from drfl.models import Model
-from drfl.report.measure.sample import Sample, clients_of
+from drfl.report.measure.sample import ClientSample, clients_of
 from drfl.rows import Rows
 from drfl.worst_case import make_oracle
 from drfl.worst_case.oracle import Distribution
@@ -22,7 +22,7 @@ SMALL = 1e-9
 """Relative to a column's scale, a smaller move is rounding."""
 
 
-def adversary(model: Model, data: Mapping[str, Sample], shown: int) -> Iterator[Json]:
+def adversary(model: Model, data: Mapping[str, ClientSample], shown: int) -> Iterator[Json]:
     """Records "adversary" of every client and linear model, then records "row" if some are wanted.
 
     A shared ball lies around the mixture: the adversary has one budget for the rows of all.
@@ -36,7 +36,7 @@ def adversary(model: Model, data: Mapping[str, Sample], shown: int) -> Iterator[
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class ClientMove:
     """What happens to the rows of one client, and the weight that it gets."""
 
     weight: float
@@ -45,19 +45,19 @@ class Choice:
     distribution: Distribution
 
 
-def _in_their_balls(model: Model, k: int, clients: Sequence[Client]) -> list[Choice]:
+def _in_their_balls(model: Model, k: int, clients: Sequence[Client]) -> list[ClientMove]:
     problem, (w, b) = model.problem, _linear(model, k)
     oracles = [make_oracle(c.rows, problem.loss, problem.ball_of(c.name)) for c in clients]
     found = [oracle.evaluate(w, b) for oracle in oracles]
     losses = np.array([worst.value for worst in found])
     q = problem.mixture.resolve([client.rows.total for client in clients]).worst_weights(losses)
     return [
-        Choice(weight, worst.value, worst.multiplier, worst.distribution())
+        ClientMove(weight, worst.value, worst.multiplier, worst.distribution())
         for weight, worst in zip(q.tolist(), found, strict=True)
     ]
 
 
-def _in_a_shared_ball(model: Model, k: int, clients: Sequence[Client]) -> list[Choice]:
+def _in_a_shared_ball(model: Model, k: int, clients: Sequence[Client]) -> list[ClientMove]:
     """The worst case around the mixture, taken apart by client."""
     weights = {part.name: part.weights[k] for part in model.clients}
     q = np.array([weights[client.name] for client in clients])
@@ -90,7 +90,7 @@ def _in_a_shared_ball(model: Model, k: int, clients: Sequence[Client]) -> list[C
             attained=d.attained,
             tolerance=d.tolerance,
         )
-        choices.append(Choice(q_s, share.expected_loss, worst.multiplier, share))
+        choices.append(ClientMove(q_s, share.expected_loss, worst.multiplier, share))
     return choices
 
 
@@ -98,7 +98,7 @@ def _linear(model: Model, k: int) -> tuple[Array, float]:
     return model.coef[k], float(model.intercept[k])
 
 
-def _facts(model: Model, k: int, client: Client, choice: Choice) -> Json:
+def _facts(model: Model, k: int, client: Client, choice: ClientMove) -> Json:
     rows, d, problem = client.rows, choice.distribution, model.problem
     z, step = rows.scores(*_linear(model, k)), d.x - rows.take(d.source)
     arguments = rows.y * z if problem.loss.task == "classification" else z - rows.y

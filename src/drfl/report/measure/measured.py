@@ -11,7 +11,7 @@ import numpy as np
 from drfl.models import Model
 from drfl.report.measure.adversary import adversary
 from drfl.report.measure.refits import METHODS, bootstrap, comparisons, left_out, noises, radii
-from drfl.report.measure.sample import Sample
+from drfl.report.measure.sample import ClientSample
 
 Json = dict[str, Any]
 
@@ -77,14 +77,14 @@ class Plan:
         )
 
 
-def measured(model: Model, data: Mapping[str, Sample], plan: Plan) -> Iterator[Json]:
+def measured(model: Model, data: Mapping[str, ClientSample], plan: Plan) -> Iterator[Json]:
     """Records of what the rows tell about a model.
 
     Parameters
     ----------
     model : Model
         The model.
-    data : mapping of str to Sample
+    data : mapping of str to ClientSample
         The rows of the training, by client.
     plan : Plan
         What is computed.

@@ -15,7 +15,7 @@ from drfl.mixture import Mixture
 from drfl.models import Model
 from drfl.named_problems import NAMED_PROBLEMS, restated
 from drfl.problem import Problem
-from drfl.report.measure.sample import Fit, Sample, clients_of, metrics, refit
+from drfl.report.measure.sample import ClientSample, Refit, clients_of, metrics, refit
 from drfl.tables import Number
 
 Json = dict[str, Any]
@@ -26,7 +26,7 @@ LEVEL = 0.9
 
 
 def bootstrap(
-    model: Model, data: Mapping[str, Sample], refits: int, rng: np.random.Generator
+    model: Model, data: Mapping[str, ClientSample], refits: int, rng: np.random.Generator
 ) -> Iterator[Json]:
     """Percentile intervals of the coefficients: every client draws its own rows again."""
     fits = []
@@ -42,7 +42,9 @@ def bootstrap(
         yield {"kind": "bootstrap", "model": k, "refits": refits, "level": LEVEL} | ends
 
 
-def comparisons(model: Model, data: Mapping[str, Sample], methods: Sequence[str]) -> Iterator[Json]:
+def comparisons(
+    model: Model, data: Mapping[str, ClientSample], methods: Sequence[str]
+) -> Iterator[Json]:
     """Other methods on the same rows, by what their problems are."""
     rows = [len(sample.y) for sample in data.values()]
     for method in methods:
@@ -57,7 +59,7 @@ def comparisons(model: Model, data: Mapping[str, Sample], methods: Sequence[str]
         yield {"kind": "comparison", "method": method, "clients": scores, "gap": gap}
 
 
-def left_out(model: Model, data: Mapping[str, Sample]) -> Iterator[Json]:
+def left_out(model: Model, data: Mapping[str, ClientSample]) -> Iterator[Json]:
     """What every client does to the others: their losses with it and without it.
 
     The losses are means over the other clients, of their rows as they are. With weight q of a
@@ -89,7 +91,9 @@ def _without(problem: Problem, names: Sequence[str], name: str) -> Problem:
     return replace(problem, ball=ball, mixture=replace(problem.mixture, center=center))
 
 
-def _mean_loss(model: Model, coef: Array, intercept: Array, data: Mapping[str, Sample]) -> float:
+def _mean_loss(
+    model: Model, coef: Array, intercept: Array, data: Mapping[str, ClientSample]
+) -> float:
     losses = []
     for k in range(len(coef)):
         for client in clients_of(model, k, data):
@@ -110,7 +114,7 @@ def with_radii(problem: Problem, factor: float) -> Problem:
 
 
 def noises(
-    model: Model, data: Mapping[str, Sample], levels: Sequence[float], draws: int, seed: int
+    model: Model, data: Mapping[str, ClientSample], levels: Sequence[float], draws: int, seed: int
 ) -> Iterator[Json]:
     """The metrics of the model under noise."""
     for name, sample in data.items():
@@ -121,7 +125,7 @@ def noises(
 
 
 def radii(
-    model: Model, data: Mapping[str, Sample], level: float, draws: int, seed: int
+    model: Model, data: Mapping[str, ClientSample], level: float, draws: int, seed: int
 ) -> Iterator[Json]:
     """The metrics of models with other radii, on rows as they are and under noise."""
     largest = max(model.problem.ball_of(name).radius for name in data)
@@ -138,7 +142,13 @@ def radii(
 
 
 def _noisy(
-    model: Model, coef: Array, intercept: Array, sample: Sample, level: float, draws: int, seed: int
+    model: Model,
+    coef: Array,
+    intercept: Array,
+    sample: ClientSample,
+    level: float,
+    draws: int,
+    seed: int,
 ) -> dict[str, float]:
     if level == 0.0:
         return metrics(model, coef, intercept, sample)
@@ -149,23 +159,25 @@ def _noisy(
     found = []
     for _ in range(draws):
         X = sample.X + step * rng.normal(size=sample.X.shape)
-        found.append(metrics(model, coef, intercept, Sample(X, sample.y)))
+        found.append(metrics(model, coef, intercept, ClientSample(X, sample.y)))
     return {name: float(np.mean([entry[name] for entry in found])) for name in found[0]}
 
 
-def _alone(model: Model, name: str, sample: Sample) -> Fit:
+def _alone(model: Model, name: str, sample: ClientSample) -> Refit:
     """ERM on the rows of one client."""
     ball = _any_ball(model.problem)
     one = replace(model.problem, ball=ball, mixture=Mixture(), shared_ball=False)
     return refit(model, restated(one, "erm", [1]), {name: sample})
 
 
-def _together(data: Mapping[str, Sample]) -> Sample:
+def _together(data: Mapping[str, ClientSample]) -> ClientSample:
     samples = list(data.values())
     stack = sparse.vstack if sparse.issparse(samples[0].X) else np.vstack
     X = stack([sample.X for sample in samples])
     weights = [np.ones(len(s.y)) if s.weight is None else s.weight for s in samples]
-    return Sample(X, np.concatenate([sample.y for sample in samples]), np.concatenate(weights))
+    return ClientSample(
+        X, np.concatenate([sample.y for sample in samples]), np.concatenate(weights)
+    )
 
 
 def _any_ball(problem: Problem) -> Ball:

@@ -24,7 +24,7 @@ TOL = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class ClientSample:
     """Rows of one client.
 
     Attributes
@@ -44,14 +44,14 @@ class Sample:
     weight: Array | None = None
     lines: Sequence[int] | None = None
 
-    def take(self, rows: NDArray[np.intp]) -> Sample:
+    def take(self, rows: NDArray[np.intp]) -> ClientSample:
         """Some of the rows."""
-        return Sample(
+        return ClientSample(
             self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows]
         )
 
 
-def clients_of(model: Model, k: int, data: Mapping[str, Sample]) -> list[Client]:
+def clients_of(model: Model, k: int, data: Mapping[str, ClientSample]) -> list[Client]:
     """The clients of the k-th linear model, scaled as in the training."""
     clients = []
     for name, sample in data.items():
@@ -64,7 +64,7 @@ def clients_of(model: Model, k: int, data: Mapping[str, Sample]) -> list[Client]
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class Refit:
     """Linear models (K, n) and (K,) of scaled features, and the results they come from."""
 
     coef: Array
@@ -72,7 +72,9 @@ class Fit:
     results: list[Result]
 
 
-def refit(model: Model, problem: Problem, data: Mapping[str, Sample], tol: float = TOL) -> Fit:
+def refit(
+    model: Model, problem: Problem, data: Mapping[str, ClientSample], tol: float = TOL
+) -> Refit:
     """Solve a problem on these rows, for every linear model."""
     # The rows are at hand, so the solver that needs them in one process may have them.
     fast = problem.support_kind is WholeSpace and not problem.shared_ball
@@ -82,10 +84,10 @@ def refit(model: Model, problem: Problem, data: Mapping[str, Sample], tol: float
         for k in range(len(model.coef))
     ]
     coef = np.array([result.coef for result in results])
-    return Fit(coef, np.array([result.intercept for result in results]), results)
+    return Refit(coef, np.array([result.intercept for result in results]), results)
 
 
-def metrics(model: Model, coef: Array, intercept: Array, sample: Sample) -> dict[str, float]:
+def metrics(model: Model, coef: Array, intercept: Array, sample: ClientSample) -> dict[str, float]:
     """How well linear models of scaled features predict, by the names that `drfl` uses."""
     shift, scale = model.scaling(sample.X)
     u = coef / scale

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drfl.report.blocks import Block, Mark, Marks, Section, Table, Text
+from drfl.report.blocks import Block, Mark, Marks, Section, TableBlock, Text
 from drfl.report.evidence import Evidence, name, number, numbers, objects_of
 from drfl.report.figures import ABSENT, LOWER_IS_BETTER, count, metric, plain, share, title, worst
 from drfl.report.questions.proof import model_name
@@ -69,7 +69,7 @@ def _answer(scores: dict[str, dict[str, float]], kinds: list[str], groups: Group
 
 def _table(
     evidence: Evidence, groups: Groups, scores: dict[str, dict[str, float]], kinds: list[str]
-) -> Table:
+) -> TableBlock:
     models = evidence.models
     labels = [model_name(k, len(models), groups.classes) for k in range(len(models))]
     several = len(models) > 1
@@ -90,7 +90,7 @@ def _table(
             weight = number(objects_of(model.get("weights")).get(client)) if known else None
             cells += [plain(loss), share(weight if groups.weights_are_shown else None)]
         rows.append(cells)
-    return Table("The clients. – is what is not told or not known.", heads, rows)
+    return TableBlock("The clients. – is what is not told or not known.", heads, rows)
 
 
 def _bars(
@@ -142,7 +142,7 @@ def _methods(evidence: Evidence, groups: Groups, kind: str) -> list[Block]:
     head = ["method", f"mean {title(kind)}", "worst client", "proved gap", "rounds", "kB"]
     return [
         Marks(f"{title(kind)} by method", kind, marks, zero=False, note=note),
-        Table(f"Methods, each trained on the same rows. {HERE}", head, rows),
+        TableBlock(f"Methods, each trained on the same rows. {HERE}", head, rows),
     ]
 
 
@@ -167,7 +167,7 @@ def _left_out(evidence: Evidence, groups: Groups) -> list[Block]:
         return []
     head = ["without", "its worst weight", "loss of the others with it", "without it", "change"]
     caption = "One client left out in turn; mean losses of the other clients' rows."
-    return [*(Text(text, "warning") for text in warnings), Table(caption, head, rows)]
+    return [*(Text(text, "warning") for text in warnings), TableBlock(caption, head, rows)]
 
 
 def _demo(evidence: Evidence) -> list[Block]:
@@ -182,4 +182,4 @@ def _demo(evidence: Evidence) -> list[Block]:
     ]
     head = ["method", "mean accuracy", "worst client", "log loss"]
     caption = "Methods at clients that were left out of their training, each client in turn."
-    return [Table(caption, head, rows)] if rows else []
+    return [TableBlock(caption, head, rows)] if rows else []

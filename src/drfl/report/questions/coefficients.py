@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drfl.report.blocks import Block, Mark, Marks, Section, Table, Text
+from drfl.report.blocks import Block, Mark, Marks, Section, TableBlock, Text
 from drfl.report.evidence import Evidence, Json, names, number, vector
 from drfl.report.figures import plain
 from drfl.report.questions.proof import model_name
@@ -27,7 +27,7 @@ def section(evidence: Evidence, groups: Groups) -> Section:
     models = [m for m in evidence.models if len(vector(m.get("coef"))) == len(features)]
     if not (models and features):
         return Section("coefficients", QUESTION, "The coefficients are not recorded.")
-    units = Units(evidence.first("units"), len(features))
+    units = CoefficientUnits(evidence.first("units"), len(features))
     blocks: list[Block] = [Text(UNITS if units.known else SCALED, "note")]
     for k, model in enumerate(models[:MOST_MODELS]):
         which = "" if len(models) == 1 else f", {model_name(k, len(models), groups.classes)}"
@@ -74,7 +74,7 @@ def _intervals(evidence: Evidence, k: int, n: int) -> list[tuple[float, float]]:
 def _model(
     features: list[str],
     model: Json,
-    units: Units,
+    units: CoefficientUnits,
     intervals: list[tuple[float, float]],
     which: str,
 ) -> list[Block]:
@@ -97,10 +97,10 @@ def _model(
     ]
     intercepts = units.intercepts(coef, number(model.get("intercept")) or 0.0)
     rows.append(["intercept", *(plain(value, 4) for value in intercepts)])
-    return [*charts, Table(f"All coefficients{which}.", head, rows, folded=True)]
+    return [*charts, TableBlock(f"All coefficients{which}.", head, rows, folded=True)]
 
 
-class Units:
+class CoefficientUnits:
     """From scaled columns to those of the files; the record "units" may be absent."""
 
     def __init__(self, record: Json, n: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drfl.report.blocks import MOST_POINTS, Block, Lines, Section, Series, Table, Text
+from drfl.report.blocks import MOST_POINTS, Block, Lines, Section, Series, TableBlock, Text
 from drfl.report.evidence import Evidence, Json, number, numbers, thinned, whole
 from drfl.report.figures import count, plain, size
 from drfl.report.questions.proof import model_name
@@ -70,7 +70,7 @@ def _bounds(rounds: list[Json], which: str) -> list[Block]:
     return list(charts)
 
 
-def _table(rounds: list[Json], models: int, groups: Groups) -> Table:
+def _table(rounds: list[Json], models: int, groups: Groups) -> TableBlock:
     rows = []
     for record in thinned(rounds, TABLE_ROWS):
         seconds = [number(record.get(key)) for key in ("seconds_clients", "seconds_server")]
@@ -88,4 +88,4 @@ def _table(rounds: list[Json], models: int, groups: Groups) -> Table:
         )
     head = ["round", "of", "upper bound", "lower bound", "gap", "sent up", "sent down"]
     head += ["s at clients", "s at server"]
-    return Table("Rounds; costs are sums since the start.", head, rows, texts=2, folded=True)
+    return TableBlock("Rounds; costs are sums since the start.", head, rows, texts=2, folded=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drfl.report.blocks import Block, Mark, Marks, Section, Table, Text
+from drfl.report.blocks import Block, Mark, Marks, Section, TableBlock, Text
 from drfl.report.evidence import Evidence, name, number, numbers, objects, objects_of, sentence
 from drfl.report.figures import ABSENT, count, size
 from drfl.report.suppression import Groups
@@ -64,7 +64,7 @@ def section(evidence: Evidence, groups: Groups) -> Section:
         blocks.append(Marks("Sent by each client, in kB", "kB", marks, bars=True))
     head = ["client", "message", "what it holds (largest shape)", "count", "size in all"]
     if rows:
-        blocks.append(Table("Answers of the clients, by kind.", head, rows, texts=3))
+        blocks.append(TableBlock("Answers of the clients, by kind.", head, rows, texts=3))
         blocks += [Text(CUTS, "note")] if any("cuts" in row[2] for row in rows) else []
     return Section("messages", QUESTION, answer, blocks)
 

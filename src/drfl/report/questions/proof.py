@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drfl.report.blocks import Block, Facts, Section, Table, Text
+from drfl.report.blocks import Block, FactsBlock, Section, TableBlock, Text
 from drfl.report.evidence import Evidence, Json, name, number, objects_of, sentence
 from drfl.report.figures import count, plain
 from drfl.report.suppression import Groups
@@ -36,7 +36,7 @@ def section(evidence: Evidence, groups: Groups) -> Section:
             f"than {plain(bound, 6)}."
         )
     blocks: list[Block] = [
-        Facts(
+        FactsBlock(
             [
                 ("status", name(kind.replace("_", " "))),
                 ("worst-case loss", plain(objective, 6)),
@@ -60,7 +60,7 @@ def _message(model: Json) -> str:
     return f"Status: {said}." if said else ""
 
 
-def _by_class(models: list[Json], classes: list[str]) -> Table:
+def _by_class(models: list[Json], classes: list[str]) -> TableBlock:
     rows = [
         [
             model_name(k, len(models), classes),
@@ -73,7 +73,7 @@ def _by_class(models: list[Json], classes: list[str]) -> Table:
     ]
     caption = "One model for each class against the rest; above, the one with the largest gap."
     head = ["class", "status", "worst-case loss", "lower bound", "relative gap"]
-    return Table(caption, head, rows, texts=2)
+    return TableBlock(caption, head, rows, texts=2)
 
 
 def model_name(k: int, models: int, classes: list[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drfl.report.blocks import Block, Lines, Mark, Marks, Section, Series, Table, Text
+from drfl.report.blocks import Block, Lines, Mark, Marks, Section, Series, TableBlock, Text
 from drfl.report.evidence import Evidence, Json, name, number, numbers, objects_of
 from drfl.report.figures import plain, share, title, worst
 from drfl.report.questions.proof import model_name
@@ -149,7 +149,7 @@ def _choice(records: list[Json], groups: Groups, which: str) -> list[Block]:
             total[feature] = total.get(feature, 0.0) + part * distance
     head = ["client", "worst weight", "loss", "worst-case loss", "labels changed"]
     head += ["distance moved", "price of distance"]
-    blocks: list[Block] = [Table(f"The adversary's choice{which}. {CHOICE}", head, rows)]
+    blocks: list[Block] = [TableBlock(f"The adversary's choice{which}. {CHOICE}", head, rows)]
     order = sorted((f for f in total if total[f] > 0.0), key=lambda feature: -total[feature])
     marks = [Mark(name(f), total[f], plain(total[f], 3)) for f in order]
     title = f"How far the adversary moves each column{which}"

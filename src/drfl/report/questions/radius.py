@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drfl.report.blocks import Block, Lines, Section, Series, Table
+from drfl.report.blocks import Block, Lines, Section, Series, TableBlock
 from drfl.report.evidence import Evidence, Json, clipped, name, number, numbers, objects, objects_of
 from drfl.report.evidence import sentence as said
 from drfl.report.figures import ABSENT, count, plain
@@ -30,7 +30,7 @@ def section(evidence: Evidence, groups: Groups) -> Section:
     return Section("radius", QUESTION, answer, blocks)
 
 
-def _table(points: list[Json], groups: Groups) -> Table:
+def _table(points: list[Json], groups: Groups) -> TableBlock:
     rows = []
     for point in points:
         client, low = _worst(point, groups)
@@ -48,7 +48,7 @@ def _table(points: list[Json], groups: Groups) -> Table:
         "Scores of rows that the clients had held out: the share of right classes, or minus the "
         "mean loss."
     )
-    return Table(caption, [*head, "rounds"], rows, texts=2)
+    return TableBlock(caption, [*head, "rounds"], rows, texts=2)
 
 
 def _params(point: Json) -> Json:

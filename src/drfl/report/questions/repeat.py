@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from drfl.report.blocks import Section, Table
+from drfl.report.blocks import Section, TableBlock
 from drfl.report.evidence import Evidence, Json, clipped, number, objects_of
 from drfl.report.evidence import name as short
 from drfl.report.figures import plain
@@ -23,10 +23,10 @@ def section(evidence: Evidence, groups: Groups) -> Section:
     settings = {k: v for k, v in evidence.first("settings").items() if k != "kind"}
     problem = _problem(evidence.first("problem"), groups)
     tables = [
-        Table("Versions and seed.", ["what", "value"], _rows(start), texts=2),
-        Table("Settings.", ["setting", "value"], _rows(_told(settings, groups)), texts=2),
-        Table("The problem that was solved.", ["part", "value"], _rows(problem), texts=2),
-        Table("What the report itself computed.", ["what", "value"], _rows(plan), texts=2),
+        TableBlock("Versions and seed.", ["what", "value"], _rows(start), texts=2),
+        TableBlock("Settings.", ["setting", "value"], _rows(_told(settings, groups)), texts=2),
+        TableBlock("The problem that was solved.", ["part", "value"], _rows(problem), texts=2),
+        TableBlock("What the report itself computed.", ["what", "value"], _rows(plan), texts=2),
     ]
     known = f"drfl {short(start['drfl'])}" if "drfl" in start else "The version that is named"
     drawn = "" if seed is None else f" seed {short(seed)},"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drfl.report.blocks import Section, Table, Text
+from drfl.report.blocks import Section, TableBlock, Text
 from drfl.report.evidence import Evidence, clipped, name, sentence
 from drfl.report.suppression import Groups
 
@@ -25,5 +25,5 @@ def section(evidence: Evidence, groups: Groups) -> Section | None:
         ]
         for record in found
     ]
-    table = Table("Most changed first, by client.", ["client", "row", "change"], rows, texts=3)
+    table = TableBlock("Most changed first, by client.", ["client", "row", "change"], rows, texts=3)
     return Section("rows", QUESTION, WARNING, [Text(WARNING, "warning"), table])

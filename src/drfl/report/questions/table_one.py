@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drfl.report.blocks import Block, Section, Table, Text
+from drfl.report.blocks import Block, Section, TableBlock, Text
 from drfl.report.evidence import Evidence, name, number, numbers, objects, sentence
 from drfl.report.figures import share
 from drfl.report.suppression import Groups
@@ -25,7 +25,7 @@ def section(evidence: Evidence, groups: Groups) -> Section | None:
     told = facts.get("warnings")
     warnings = [sentence(text) for text in told] if isinstance(told, list) else []
     blocks: list[Block] = [Text(text, "warning") for text in warnings[:20] if text]
-    blocks.append(Table("Table 1, the target last.", ["column", *clients], rows, texts=1))
+    blocks.append(TableBlock("Table 1, the target last.", ["column", *clients], rows, texts=1))
     return Section("table", QUESTION, ANSWER, blocks)
 
 

@@ -16,7 +16,7 @@ from drfl.sites.flare.rules import OUTCOME_WAIT
 from drfl.sites.kit import Kit
 from drfl.sites.ledger import refusal_line
 from drfl.sites.processes import Lock, Tail, wait_until
-from drfl.sites.provision import Layout
+from drfl.sites.provision import ProjectFolder
 from drfl.training.progress import Listener
 from drfl.training.settings import read_toml, toml_value
 
@@ -27,7 +27,7 @@ STARTING = 60.0
 Ask = Callable[[dict[str, Any]], bool]
 
 
-def serve(layout: Layout, voice: Listener) -> bool:
+def serve(layout: ProjectFolder, voice: Listener) -> bool:
     """Run the server; whether it ended because it was told to."""
     project = layout.project
     lock = Lock(layout.folder / "server.lock", f"the server of {layout.folder}")

@@ -14,7 +14,7 @@ from typing import Any
 from drfl.sites.flare.handshake import UnreachableError, check_own, shake_hands
 from drfl.sites.flare.rules import COORDINATOR
 from drfl.sites.order import PROGRESS
-from drfl.sites.provision import Layout
+from drfl.sites.provision import ProjectFolder
 
 QUESTIONS = ("get_system_info", "get_job_meta", "do_app_command")
 TRIES, PAUSE = 3, 2.0
@@ -26,7 +26,7 @@ class LostError(UnreachableError):
     """The server does not answer any more."""
 
 
-class Session:
+class FlareSession:
     """A connection that is open; use `connect`.
 
     Parameters
@@ -97,7 +97,7 @@ class Session:
 
 
 @contextmanager
-def connect(layout: Layout, timeout: float = 10.0) -> Iterator[Session]:
+def connect(layout: ProjectFolder, timeout: float = 10.0) -> Iterator[FlareSession]:
     """Connect to the server of a project; `EntryError` says why it does not work."""
     startup, project = layout.coordinator / "startup", layout.project
     check_own(startup)
@@ -113,7 +113,7 @@ def connect(layout: Layout, timeout: float = 10.0) -> Iterator[Session]:
     except Exception as error:
         raise LostError(f"the server does not let the coordinator in: {error}") from error
     try:
-        yield Session(flare)
+        yield FlareSession(flare)
     finally:
         # Threads of an open session would keep this process alive.
         with redirect_stdout(io.StringIO()):

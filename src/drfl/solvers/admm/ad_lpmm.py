@@ -18,7 +18,7 @@ from drfl import checks
 from drfl.client import Handler
 from drfl.problem import Problem
 from drfl.solvers.admm.client import HANDLERS
-from drfl.solvers.admm.multipliers import Penalty
+from drfl.solvers.admm.multipliers import Penalties
 from drfl.solvers.admm.operators import (
     printed_constants,
     tight_constants,
@@ -106,8 +106,8 @@ class AdLpmmSession(AdmmSession):
         self.z_old = np.zeros(S)
 
     @property
-    def penalty(self) -> Penalty:
-        return Penalty(self.c, self.c)
+    def penalty(self) -> Penalties:
+        return Penalties(self.c, self.c)
 
     def begin(self) -> None:
         mixture = self.certifier.server.mixture

@@ -14,7 +14,7 @@ from drfl.client import Checked, Handler, Site
 from drfl.rows import Rows
 from drfl.solvers.admm.client_step import ClientStep, Projection
 from drfl.solvers.admm.messages import KIND, RECALL, RECALL_KIND, REPLY, REQUEST
-from drfl.solvers.admm.multipliers import Penalty, State
+from drfl.solvers.admm.multipliers import ClientMultipliers, Penalties
 from drfl.solvers.bundle.client import answer as evaluate
 from drfl.solvers.bundle.messages import KIND as CUTS
 from drfl.solvers.bundle.messages import Request
@@ -27,8 +27,8 @@ from drfl.worst_case.oracle import Oracle
 class Memory:
     """What a client keeps between rounds; the server can have all of it made again."""
 
-    state: State
-    penalty: Penalty
+    state: ClientMultipliers
+    penalty: Penalties
     step: ClientStep
     batch: int
     seed: int
@@ -65,7 +65,7 @@ def recall(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     arrays = message.arrays
     memory = _memory(site, arrays)
     for x, z, penalty in zip(arrays["x"], arrays["z"], arrays["penalties"], strict=True):
-        memory.penalty = Penalty.of(penalty)
+        memory.penalty = Penalties.of(penalty)
         _step(site, memory, np.append(x, z), message.round)
     return {}
 
@@ -83,16 +83,16 @@ def _memory(site: Site, arrays: Mapping[str, NDArray[Any]]) -> Memory:
     what the server knows of, and a run that is resumed repeats it to the last bit.
     """
     if {"duals", "pair", "penalty"} <= set(arrays):
-        state = State(*np.column_stack([arrays["duals"], arrays["pair"]]))
+        state = ClientMultipliers(*np.column_stack([arrays["duals"], arrays["pair"]]))
         batch, seed = arrays.get("batch", (0, 0))
         step = ClientStep(site.oracle, site.dimension, shared=site.shared_ball)
-        penalty = Penalty.of(arrays["penalty"])
+        penalty = Penalties.of(arrays["penalty"])
         site.memory[KIND] = Memory(state, penalty, step, int(batch), int(seed))
     memory: Memory | None = site.memory.get(KIND)
     if memory is None:
         raise WireError("this client has lost its multipliers and needs them again")
     if "penalty" in arrays:
-        memory.penalty = Penalty.of(arrays["penalty"])
+        memory.penalty = Penalties.of(arrays["penalty"])
     return memory
 
 

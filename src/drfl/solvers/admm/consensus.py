@@ -30,7 +30,7 @@ from drfl.arrays import Array
 from drfl.client import Handler
 from drfl.problem import Problem
 from drfl.solvers.admm.client import HANDLERS
-from drfl.solvers.admm.multipliers import Penalty
+from drfl.solvers.admm.multipliers import Penalties
 from drfl.solvers.admm.operators import update_w
 from drfl.solvers.admm.session import AdmmSession, Rounds
 from drfl.solvers.base import Session, Solver
@@ -102,10 +102,10 @@ class AdmmConsensus(AdmmSession):
         super().__init__(rounds, problem, names, n_features, tol=tol, max_rounds=max_rounds)
         self.settings, self.moves = settings, 0
         self.previous = self.last.copy()
-        self._penalty = Penalty(1.0, 1.0, settings.relaxation)
+        self._penalty = Penalties(1.0, 1.0, settings.relaxation)
 
     @property
-    def penalty(self) -> Penalty:
+    def penalty(self) -> Penalties:
         return self._penalty
 
     def begin(self) -> None:
@@ -118,7 +118,7 @@ class AdmmConsensus(AdmmSession):
         values, server = self.certifier.best.values, self.certifier.server
         size = max(len(self.names) * self.certifier.at_zero, NOTHING)
         first = self.settings.penalty / size
-        self._penalty = Penalty(first * server.unit**2, first, self.settings.relaxation)
+        self._penalty = Penalties(first * server.unit**2, first, self.settings.relaxation)
         self.last[:, -1] = self.previous[:, -1] = values
         self.dual[:, -1] = server.mixture.worst_weights(values)
         self.dual[:, :-1] = -self.certifier.price / len(self.names)
@@ -138,7 +138,7 @@ class AdmmConsensus(AdmmSession):
         here = np.tile(self.w, (len(self.names), 1))
         model = c.model * self._balance(slice(None, -1), here, c.model, factor)
         value = c.value * self._balance(slice(-1, None), self.z[:, None], c.value, factor)
-        self._penalty = Penalty(model, value, c.relaxation)
+        self._penalty = Penalties(model, value, c.relaxation)
 
     def _balance(self, part: slice, here: Array, c: float, factor: float) -> float:
         """By what a penalty changes, from the relative residuals of its constraint."""

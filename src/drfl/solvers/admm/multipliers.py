@@ -21,7 +21,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Penalty:
+class Penalties:
     r"""The penalties of :math:`w=\hat w_s` and :math:`z_s=\pi_s`, and the over-relaxation."""
 
     model: float
@@ -34,7 +34,7 @@ class Penalty:
         return np.array([self.model, self.value, self.relaxation])
 
     @classmethod
-    def of(cls, array: Array) -> Penalty:
+    def of(cls, array: Array) -> Penalties:
         """What `array` wrote."""
         return cls(*(float(entry) for entry in array))
 
@@ -44,25 +44,25 @@ class Penalty:
 
 
 @dataclass(frozen=True)
-class State:
+class ClientMultipliers:
     r"""The multipliers :math:`(\psi_s,\zeta_s)` and the last answer :math:`(\hat w_s,\pi_s)`."""
 
     dual: Array  # (d + 1,)
     last: Array  # (d + 1,)
 
-    def target(self, point: Array, penalty: Penalty) -> Array:
+    def target(self, point: Array, penalty: Penalties) -> Array:
         """The server's point, over-relaxed."""
         return penalty.relaxation * point + (1.0 - penalty.relaxation) * self.last
 
-    def centre(self, target: Array, penalty: Penalty) -> Array:
+    def centre(self, target: Array, penalty: Penalties) -> Array:
         r"""What is projected: :math:`w+\psi/c` and :math:`z-\zeta/c`."""
         c = penalty.vector(len(target) - 1)
         return np.asarray(target + _signs(target) * self.dual / c)
 
-    def after(self, target: Array, answer: Array, penalty: Penalty) -> State:
+    def after(self, target: Array, answer: Array, penalty: Penalties) -> ClientMultipliers:
         r""":math:`\psi+c(w-\hat w)` and :math:`\zeta+c(\pi-z)`."""
         c = penalty.vector(len(target) - 1)
-        return State(self.dual + _signs(target) * c * (target - answer), answer)
+        return ClientMultipliers(self.dual + _signs(target) * c * (target - answer), answer)
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -81,8 +81,8 @@ def _signs(point: Array) -> Array:
 class Window:
     """What a client has been told since it started afresh: it could repeat all of it."""
 
-    start: State
-    steps: list[tuple[Array, Penalty]] = field(default_factory=list)
+    start: ClientMultipliers
+    steps: list[tuple[Array, Penalties]] = field(default_factory=list)
 
 
 class Multipliers:
@@ -102,11 +102,11 @@ class Multipliers:
         self.windows: list[Window | None] = [None] * n_clients
         self.batch = np.array([batch_size, seed])
 
-    def state(self, s: int) -> State:
+    def state(self, s: int) -> ClientMultipliers:
         """A copy of a client's state."""
-        return State(self.dual[s].copy(), self.last[s].copy())
+        return ClientMultipliers(self.dual[s].copy(), self.last[s].copy())
 
-    def take(self, s: int, point: Array, answer: Array | None, penalty: Penalty) -> None:
+    def take(self, s: int, point: Array, answer: Array | None, penalty: Penalties) -> None:
         """The multipliers after a step from (w, z_s); without an answer everything stays."""
         if answer is None:
             self.windows[s] = None
@@ -118,23 +118,23 @@ class Multipliers:
         self.windows[s] = window if len(window.steps) < AFRESH else None
         self.dual[s], self.last[s] = after.dual, after.last
 
-    def news(self, s: int, penalty: Penalty) -> Arrays:
+    def news(self, s: int, penalty: Penalties) -> Arrays:
         """What a client has to be told before its next step: often nothing."""
         window = self.windows[s]
         if window is None:
             return self._afresh(self.state(s), penalty)
         return {} if window.steps[-1][1] == penalty else {"penalty": penalty.array}
 
-    def repetitions(self, penalty: Penalty) -> dict[int, Arrays]:
+    def repetitions(self, penalty: Penalties) -> dict[int, Arrays]:
         """For each client that has not to start afresh, the steps that it repeats."""
         told = {s: window for s, window in enumerate(self.windows) if window is not None}
         return {s: self._repetition(s, window, penalty) for s, window in told.items()}
 
-    def _afresh(self, state: State, penalty: Penalty) -> Arrays:
+    def _afresh(self, state: ClientMultipliers, penalty: Penalties) -> Arrays:
         arrays = state.arrays | {"penalty": penalty.array}
         return arrays | ({"batch": self.batch} if self.batch[0] else {})
 
-    def _repetition(self, s: int, window: Window, penalty: Penalty) -> Arrays:
+    def _repetition(self, s: int, window: Window, penalty: Penalties) -> Arrays:
         """With a batch size a client has no cuts to make again, so there is nothing to repeat."""
         steps, start = window.steps, window.start
         if self.batch[0]:

@@ -21,7 +21,7 @@ from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.solvers.admm.certify import Certifier
 from drfl.solvers.admm.messages import KIND, RECALL_KIND, REPLY
-from drfl.solvers.admm.multipliers import Multipliers, Penalty
+from drfl.solvers.admm.multipliers import Multipliers, Penalties
 from drfl.solvers.base import Session, Status
 from drfl.solvers.bundle.messages import Reply
 from drfl.wire import Message, WireError, reply_kind, validate
@@ -78,7 +78,7 @@ class AdmmSession(Session):
     # ------------------------------------------------------------------ the subclass's part
     @property
     @abstractmethod
-    def penalty(self) -> Penalty:
+    def penalty(self) -> Penalties:
         """The penalties in force."""
 
     @abstractmethod

@@ -12,13 +12,13 @@ from drfl.solvers.base import Session, Solver
 from drfl.solvers.bundle import client_cache, guard, messages
 from drfl.solvers.bundle.client import answer
 from drfl.solvers.bundle.session import BundleSession
-from drfl.solvers.bundle.settings import Settings
+from drfl.solvers.bundle.settings import BundleSettings
 from drfl.solvers.bundle.state import Task, begin
 
 
 @dataclass(frozen=True)
-class Bundle(Settings, Solver):
-    """The default solver; see `Settings` for what can be chosen."""
+class Bundle(BundleSettings, Solver):
+    """The default solver; see `BundleSettings` for what can be chosen."""
 
     name: ClassVar[str] = "bundle"
     shared_ball: ClassVar[bool] = True

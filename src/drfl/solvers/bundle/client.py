@@ -25,7 +25,7 @@ from drfl.solvers.bundle.evaluation import Evaluation, Evaluator, make_evaluator
 from drfl.solvers.bundle.guard import guarded_answer
 from drfl.solvers.bundle.messages import Dual, Request
 from drfl.solvers.bundle.session import BundleSession
-from drfl.solvers.bundle.settings import Settings
+from drfl.solvers.bundle.settings import BundleSettings
 from drfl.solvers.bundle.state import Task, begin
 from drfl.solvers.certificate.anchors import AnchorBox
 from drfl.wire import Message
@@ -191,7 +191,7 @@ def local_optimum(site: Site) -> Array:
     alone.memory = {}
     oracle = site.oracle
     problem = Problem(oracle.loss, oracle.ball, Mixture(), fit_intercept=site.fit_intercept)
-    settings = Settings(groups=1, dual_cuts=False, second_point=False, warm_start=False)
+    settings = BundleSettings(groups=1, dual_cuts=False, second_point=False, warm_start=False)
     task = Task(settings, problem, (site.name,), site.n_features, ROUGH, FEW)
     session = BundleSession(begin(task, task.names))
     while session.status is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Settings:
+class BundleSettings:
     """What can be chosen; the defaults are what measured best.
 
     Attributes

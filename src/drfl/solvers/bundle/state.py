@@ -17,7 +17,7 @@ from drfl.solvers.bundle.clients import Clients
 from drfl.solvers.bundle.master import Master
 from drfl.solvers.bundle.messages import Dual, Request, near_marks
 from drfl.solvers.bundle.points import Points
-from drfl.solvers.bundle.settings import Settings
+from drfl.solvers.bundle.settings import BundleSettings
 from drfl.solvers.bundle.steps import Descent, Metric, Proposal
 from drfl.solvers.certificate.anchors import Anchors, anchor_boxes, make_anchors
 from drfl.solvers.certificate.cuts import Pool
@@ -32,7 +32,7 @@ LINEAR = 1e-6  # curvature below this share of a feature's mean square counts as
 class Task:
     """What is to be solved, and when it may end; ``names`` are all clients of the run."""
 
-    settings: Settings
+    settings: BundleSettings
     problem: Problem
     names: tuple[str, ...]
     n: int

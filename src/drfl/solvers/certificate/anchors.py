@@ -194,7 +194,7 @@ def anchor_boxes(problem: Problem, names: Sequence[str], n: int) -> list[AnchorB
 
 
 @dataclass(frozen=True)
-class Told:
+class AnchorFacts:
     r"""What the clients told, and what they can afford.
 
     Attributes
@@ -216,7 +216,7 @@ class Told:
     moved: Array
 
     @classmethod
-    def read(cls, facts: Array, box: AnchorBox, center: Array, rho: Array) -> Told:
+    def read(cls, facts: Array, box: AnchorBox, center: Array, rho: Array) -> AnchorFacts:
         """Of `AnchorBox.facts` of every client, (S, 3, n + 1)."""
         distance, targets = facts[:, 2, 0], facts[:, 2, 1]
         safe = np.where(distance > 0.0, distance, 1.0)
@@ -236,7 +236,7 @@ def make_anchors(
 ) -> Anchors:
     """Anchors from what every client told; the balls share their support."""
     rho, center = np.array([ball.radius for ball in balls]), mixture.weights
-    told = Told.read(facts, box, center, rho)
+    told = AnchorFacts.read(facts, box, center, rho)
     if loss.task == "classification":
         leaning = _leaning_classes(loss, box, told)
         cost = np.array([ball.label_cost for ball in balls])
@@ -250,7 +250,7 @@ def make_anchors(
     return Anchors(leaning, level, box.half, box.unbounded, price, balls[0].norm)
 
 
-def _leaning_classes(loss: Loss, box: AnchorBox, told: Told) -> tuple[Anchor, ...]:
+def _leaning_classes(loss: Loss, box: AnchorBox, told: AnchorFacts) -> tuple[Anchor, ...]:
     r"""One class alone, the other one's losses being nonnegative, for every line under the loss.
 
     With :math:`a_y=\sum\hat q\pi_y` and :math:`P_y=\sum\hat q\pi_yp`:
@@ -265,7 +265,7 @@ def _leaning_classes(loss: Loss, box: AnchorBox, told: Told) -> tuple[Anchor, ..
     )
 
 
-def _level_classes(loss: Loss, box: AnchorBox, told: Told, flipping: float) -> Anchor:
+def _level_classes(loss: Loss, box: AnchorBox, told: AnchorFacts, flipping: float) -> Anchor:
     r"""Rows at corners of both classes, or with both labels: :math:`f\ge\omega(c_v+N(w))`, v = -1.
 
     Of the moved rows alone, :math:`f\ge P_y(c_v-y(b+m^\top w)+N(w))`; mixed in the ratio
@@ -284,7 +284,9 @@ def _level_classes(loss: Loss, box: AnchorBox, told: Told, flipping: float) -> A
     return Anchor(-omega * float(loss.conjugate(np.array([-1.0]))[0]), u, 0.0, omega)
 
 
-def _leaning_residuals(loss: Loss, box: AnchorBox, told: Told, center: Array) -> tuple[Anchor, ...]:
+def _leaning_residuals(
+    loss: Loss, box: AnchorBox, told: AnchorFacts, center: Array
+) -> tuple[Anchor, ...]:
     r"""All rows: :math:`f\ge c_v+v(b+w^\top\tilde x-\tilde y)+|v|PN(w)`, v an end of the slopes."""
     P = float((told.mass[:, 0] * told.moved).sum())
     row = (told.mass[:, :1] * told.moved_means(box)[:, 0]).sum(axis=0)

@@ -22,7 +22,7 @@ SPARE = 1.3
 
 
 @dataclass(frozen=True)
-class Region:
+class Ellipsoid:
     r"""All models x + v with :math:`v^TWv\le1`.
 
     Attributes
@@ -43,7 +43,7 @@ class Region:
         return np.asarray(0.5 * (found + found.T))
 
 
-def choose_region(surrogate: Surrogate, x: Array, noise: float, slope: float) -> Region:
+def choose_region(surrogate: Surrogate, x: Array, noise: float, slope: float) -> Ellipsoid:
     """The region in which the least excess is expected to be proved, for slopes so long.
 
     If none is expected to hold the optimum, the one that tolerates the longest slope.
@@ -54,9 +54,9 @@ def choose_region(surrogate: Surrogate, x: Array, noise: float, slope: float) ->
     shape = (vectors / np.maximum(values, 1e-3 * values[-1]) ** 2) @ vectors.T
     shape /= float(np.sum(shape * surrogate.moments))
     price = curvature_price(H, noise)
-    best, rank = Region(shape * REACHES[0] ** 2, price), (-1, -math.inf)
+    best, rank = Ellipsoid(shape * REACHES[0] ** 2, price), (-1, -math.inf)
     for reach in REACHES:
-        region = Region(shape * reach**2, price)
+        region = Ellipsoid(shape * reach**2, price)
         M = surrogate.least(x, float(reach)) - price
         room, least = tolerated(M, region.matrix), float(np.linalg.eigvalsh(M)[0])
         holds = room >= SPARE * slope

@@ -19,8 +19,8 @@ from drfl.problem import Problem
 from drfl.solvers.base import Session, Status, StatusKind, relative_gap
 from drfl.solvers.private.certificate import Proof, length_bound, prove, value_margin
 from drfl.solvers.private.messages import CLOSE, REPLIES, SLOPE, START, TERMS
-from drfl.solvers.private.region import Region, choose_region
-from drfl.solvers.private.step import Told, newton
+from drfl.solvers.private.region import Ellipsoid, choose_region
+from drfl.solvers.private.step import NoisySlope, newton
 from drfl.solvers.private.surrogate import Surrogate
 from drfl.wire import Failure, Message, WireError, reply_kind, validate
 
@@ -32,7 +32,7 @@ STAGES = (TERMS, START, *[SLOPE] * (len(SLOPES) - 1), CLOSE)
 
 
 @dataclass
-class Progress:
+class PrivateState:
     """All that changes while a run goes on."""
 
     stage: int = 0
@@ -45,8 +45,8 @@ class Progress:
     # What clients have stated, arrays (S,): rows, row length, targets, budget of this training.
     terms: dict[str, Array] = field(default_factory=dict)
     surrogate: Surrogate | None = None
-    told: list[Told] = field(default_factory=list)
-    region: Region | None = None
+    told: list[NoisySlope] = field(default_factory=list)
+    region: Ellipsoid | None = None
     values: Array = field(default_factory=lambda: np.zeros(0))
     margin: float = math.inf
     proof: Proof | None = None
@@ -63,7 +63,7 @@ class PrivateSession(Session):
         self.n, self.d = n_features, n_features + problem.fit_intercept
         self.norm = problem.ball_of(self.names[0]).norm
         _check(problem, self.names)
-        self.state = Progress(x=np.zeros(self.d), subgradient=np.zeros(self.d))
+        self.state = PrivateState(x=np.zeros(self.d), subgradient=np.zeros(self.d))
         self.state.values = np.full(len(self.names), np.nan)
 
     # ------------------------------------------------------------------ the run
@@ -152,7 +152,7 @@ class PrivateSession(Session):
         price = SLOPES[state.stage - 1]
         # Far from the optimum the expected curvature is not good enough to carry a slope along.
         kept = [told for told in state.told if told.x.any()]
-        state.told = [*kept, Told(state.x, self._mean(found, "slope"), price)]
+        state.told = [*kept, NoisySlope(state.x, self._mean(found, "slope"), price)]
         state.x, state.subgradient = newton(
             state.surrogate, state.told, self._radius, self.norm, self.n
         )

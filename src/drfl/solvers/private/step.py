@@ -18,7 +18,7 @@ FARTHEST = 3.0
 
 
 @dataclass(frozen=True)
-class Told:
+class NoisySlope:
     """A noisy slope of the mean loss at a point, and what was paid for it."""
 
     x: Array
@@ -27,7 +27,7 @@ class Told:
 
 
 def newton(
-    surrogate: Surrogate, told: list[Told], radius: float, norm: Norm, n: int
+    surrogate: Surrogate, told: list[NoisySlope], radius: float, norm: Norm, n: int
 ) -> tuple[Array, Array]:
     r"""Where the robust mean loss is expected to be least, and a subgradient of the norm there.
 
