@@ -51,6 +51,8 @@ class Loss(ABC):
         Soft corners: :math:`L(z) = \log\sum_k e^{a_kz+c_k}`.
     flipped : Line or None
         What :math:`L(-z)` is for z >= 0, if that is a line (margin losses).
+    linear_gain : bool
+        Whether :math:`L(-z)-L(z)=z`: what a flipped label adds is linear (margin losses).
     """
 
     name: ClassVar[str]
@@ -61,6 +63,7 @@ class Loss(ABC):
     rounded: tuple[Line, ...] = ()
     soft: tuple[Line, ...] = ()
     flipped: Line | None = None
+    linear_gain: bool = False
 
     @property
     def lipschitz(self) -> float:

@@ -143,6 +143,8 @@ def _lines(loss: Loss) -> str:
         slope, constant = loss.flipped
         if not _same(loss.value(-z), slope * z + constant):
             return "L(-z) is not the line in flipped for z >= 0"
+    if loss.linear_gain and not _same(loss.value(-GRID) - value, GRID):
+        return "L(-z) - L(z) is not z, and linear_gain says so"
     return ""
 
 

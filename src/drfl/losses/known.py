@@ -66,6 +66,7 @@ class Logistic(Loss):
     name = "logistic"
     task = "classification"
     soft = (Line(0.0, 0.0), Line(-1.0, 0.0))
+    linear_gain = True
 
     def value(self, z: Array) -> Array:
         return self.value_and_slope(z)[0]

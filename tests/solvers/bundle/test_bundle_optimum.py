@@ -8,6 +8,8 @@ import pytest
 
 from drfl import Ball, Mixture
 from drfl.losses import LOSSES, make_loss
+from drfl.norms import make_norm
+from drfl.solvers.bundle import Bundle
 from kit.cases import uniform_case
 from kit.cutting_plane import CuttingPlane
 from kit.optimality import assert_optimal
@@ -117,3 +119,15 @@ def test_the_whole_grid(loss, norm, place, p, S):
     grid = list(product(TRIPLES, (1, 2, math.inf), (1, 3, 10)))
     seed = 1000 + grid.index(((loss, norm, place), p, S))
     _check(_case(loss, norm, place, p, S, seed, size=2.0))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_split_flips_in_groups_find_the_optimum(norm):
+    """Cuts of the losses and of what flips add, group by group, with dual cuts: one optimum."""
+    data = _clients(np.random.default_rng(7), "classification", 2, 3, 110)
+    case = uniform_case("logistic", data, Ball(0.05, norm, 0.7), Mixture(radius=0.3, p=1))
+    result = case.solve(solver=Bundle(groups=2), max_rounds=40)
+    # Flips set the price of some client: their cuts are not all 0.
+    dual = make_norm(norm).dual(result.coef)
+    assert max(result.client_multipliers.values()) > 1.001 * dual
+    assert_optimal(case, result, case.at(case.reference()))

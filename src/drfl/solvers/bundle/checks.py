@@ -20,7 +20,6 @@ from drfl.solvers.bundle.curvature import unpack_factor, unpack_sketch, unpack_t
 from drfl.solvers.bundle.messages import KIND, REPLY, Reply, Request
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.certificate.anchors import AnchorBox
-from drfl.solvers.certificate.cuts import Pool
 from drfl.solvers.certificate.server import ServerProblem
 from drfl.supports import WholeSpace
 from drfl.wire import Message, WireError, reply_kind, validate
@@ -35,23 +34,29 @@ INDEFINITE = 1e-4  # relative: what float32 may do to a positive semidefinite ma
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def read_reply(message: Message, round: int, asked: Request, lifted: int) -> Reply:
-    """Validate a reply and unpack it; ``lifted`` numbers of a cut belong to a clipped model."""
+def read_reply(
+    message: Message, round: int, asked: Request, lifted: int, *, split: bool = False
+) -> Reply:
+    """Validate a reply and unpack it; ``lifted`` numbers of a cut belong to a clipped model.
+
+    ``split``: cuts of what flips add may follow those of the losses, as many again.
+    """
     sizes = {"P": len(asked.points), "d": asked.points.shape[1]}
     found = validate(message, reply_kind(KIND), round, REPLY, sizes)
     arrays, d = message.arrays, found["d"]
     for name, array in arrays.items():
         if float(np.abs(array).max(initial=0.0)) > LARGEST:
             raise WireError(f"array {name!r} has numbers beyond {LARGEST:g}")
-    if found["G"] not in (1, asked.groups):
-        raise WireError(f"cuts of {found['G']} groups were not asked for")
+    parts = 2 if split and found["G"] > 1 else 1  # a strict client does not split
+    if found["G"] not in (parts, parts * asked.groups):
+        raise WireError(f"cuts of {found['G']} pieces were not asked for")
     if not 0 <= found["c"] - 1 - d - lifted <= 1:
         raise WireError(f"cuts of {found['c']} numbers do not fit {d} coefficients")
     values = arrays["value"]
     if values.shape[1] not in (1, 2) or (values[:, 1:] < 0.0).any():
         raise WireError("its values are not F and, perhaps, a nonnegative multiplier")
     require_asked(arrays, asked)
-    require_shares(arrays.get("share"), found["G"], asked)
+    require_shares(arrays.get("share"), found["G"] // parts, asked)
     if "dual" in arrays and len(arrays["dual"]) != d + 1:
         raise WireError(f"a dual cut of {len(arrays['dual'])} numbers does not fit")
     if asked.introduction and ("about" not in arrays or not arrays["about"][0] > 0.0):
@@ -70,6 +75,7 @@ def read_reply(message: Message, round: int, asked: Request, lifted: int) -> Rep
         guarded="guard" in arrays,
         dimension=d,
         lifted=lifted,
+        parts=parts,
     )
 
 
@@ -91,6 +97,8 @@ def require_shares(share: Array | None, groups: int, asked: Request) -> None:
     """The masses of the groups: too large ones would be a false lower bound."""
     if asked.shares and groups > 1 and share is None:
         raise WireError("the masses of its groups are missing")
+    if share is not None and len(share) != groups:
+        raise WireError(f"{len(share)} masses of {groups} groups")
     if share is not None and ((share < 0.0).any() or abs(share.sum() - 1.0) > ROUNDING):
         raise WireError("the masses of its groups are not shares of 1")
 
@@ -167,6 +175,8 @@ class Limits:
     move : float
         By how much rows move on average within a support; 0 on the whole space, where the norm
         of w stands for it.
+    split : bool
+        Whether what flips add can have cuts of its own.
     """
 
     lipschitz: float
@@ -175,20 +185,26 @@ class Limits:
     multiplier_at_zero: float = 0.0
     columns: Array | None = None
     move: float = 0.0
+    split: bool = False
 
     @classmethod
     def of(cls, problem: Problem, name: str, columns: Sequence[float] | None = None) -> Limits:
         """The limits of one client."""
         loss, ball = problem.loss, problem.ball_of(name)
         margin, move = loss.task == "classification", 0.0
-        if not isinstance(ball.support, WholeSpace):
+        cost = ball.label_cost if margin and ball.radius > 0.0 else np.inf
+        whole = isinstance(ball.support, WholeSpace)
+        if not whole:
             # In a shared ball one client's rows may move by more than the radius.
             usual = ball.norm.name in NORMS and not problem.shared_ball
             move = ball.radius if usual else np.inf
         return cls(
             lipschitz=loss.lipschitz,
             at_zero=float(loss.value(np.zeros(1))[0]) if margin else None,
-            label_cost=ball.label_cost if margin and ball.radius > 0.0 else np.inf,
+            label_cost=cost,
+            split=bool(
+                loss.linear_gain and whole and np.isfinite(cost) and not problem.shared_ball
+            ),
             columns=None if columns is None else np.asarray(columns, dtype=np.float64),
             move=move,
         )
@@ -208,7 +224,7 @@ def require_possible(
     for x, value in zip(asked.points, reply.values, strict=True):
         if limits.at_zero is not None and not x.any():
             _require_value_at_zero(float(value), limits.at_zero, guarded=first.guarded)
-    _require_slopes(reply, s, first, limits, server, share_of(reply, s, points.pool))
+    _require_slopes(reply, s, first, limits, server, reply.masses(points.pool, s))
     if reply is first:
         require_sizes(first, limits)
 
@@ -225,7 +241,11 @@ def _require_slopes(
 ) -> None:
     """Bounds of the slopes in x and in the multiplier, of all cuts and of a dual cut."""
     n, loose = server.n, COARSE if first.guarded else SLACK
-    slopes = np.abs(reply.rows[:, :, -reply.dimension :])
+    slopes = reply.rows[:, :, -reply.dimension :]
+    if reply.parts > 1:  # a row's loss and what its flip adds are together no steeper than the loss
+        groups = len(share) // reply.parts
+        slopes, share = slopes[:, :groups] + slopes[:, groups:], share[:groups]
+    slopes = np.abs(slopes)
     if reply.lifted:  # far from the origin a clipped model is the model
         lift = reply.rows[:, :, 1 + reply.slopes :][:, :, : reply.lifted]
         slopes[:, :, :n] = np.abs(reply.rows[:, :, -reply.dimension :][:, :, :n] + lift[:, :, :n])
@@ -355,13 +375,8 @@ def _cut_values(
     """What the new cuts say of F at x: those of every point, and the dual cut."""
     pool, half = points.pool, points.server.half[s]
     priced = points.server.rho[s] * multiplier if points.server.priced else 0.0
-    share = share_of(reply, s, pool)
+    share = reply.masses(pool, s)
     values = list(np.maximum(reply.at(x, multiplier, half), 0.0) @ share)
     if reply.dual is not None:
         values.append(reply.dual[0] + reply.dual[1:] @ x)
     return [priced + float(value) for value in values]
-
-
-def share_of(reply: Reply, s: int, pool: Pool) -> Array:
-    """The masses of the groups that a reply's cuts are of."""
-    return pool.share(s, reply.rows.shape[1]) if reply.share is None else reply.share

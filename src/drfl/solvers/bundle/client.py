@@ -19,9 +19,16 @@ from drfl.arrays import Array
 from drfl.client import Site
 from drfl.mixture import Mixture
 from drfl.problem import Problem
-from drfl.solvers.bundle.client_cache import Cache, Cached, cache_of, groups_of, may_curve
+from drfl.solvers.bundle.client_cache import (
+    Cache,
+    Cached,
+    cache_of,
+    evaluator_of,
+    groups_of,
+    may_curve,
+)
 from drfl.solvers.bundle.curvature import density, hessian, pack_factor, pack_triangle, sketch
-from drfl.solvers.bundle.evaluation import Evaluation, Evaluator, make_evaluator
+from drfl.solvers.bundle.evaluation import Evaluation, Evaluator
 from drfl.solvers.bundle.guard import guarded_answer
 from drfl.solvers.bundle.messages import Dual, Request
 from drfl.solvers.bundle.session import BundleSession
@@ -42,7 +49,7 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     request = Request.read(message, site.dimension)
     if site.ledger is not None:
         return guarded_answer(site, request)
-    evaluator = make_evaluator(site.oracle, shared=site.shared_ball, lifted=request.lifted)
+    evaluator = evaluator_of(site, lifted=request.lifted)
     cache = cache_of(site)
     groups = groups_of(site, request.groups)
     previous = cache.seen.get(request.marks[0])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.client import Site
 from drfl.solvers.bundle.curvature import sampled
-from drfl.solvers.bundle.evaluation import Evaluation, make_evaluator
+from drfl.solvers.bundle.evaluation import Evaluation, Evaluator, make_evaluator
 from drfl.solvers.bundle.messages import Request
 from drfl.wire import Field, Message
 
@@ -45,7 +45,7 @@ class Cached:
     groups : int
         How many groups the rows were in.
     flips, curved : bool
-        Whether a label is flipped there, and whether its curvature was computed.
+        Whether its cuts mix losses with flips, and whether its curvature was computed.
     """
 
     x: Array
@@ -58,7 +58,7 @@ class Cached:
     def of(cls, x: Array, at: Evaluation, *, curved: bool) -> Cached:
         """What is kept of this evaluation."""
         sample = np.ascontiguousarray(sampled(at.arguments))
-        return cls(x, sample, at.groups, at.flipped > 0.0, curved)
+        return cls(x, sample, at.groups, at.flipped > 0.0 and not at.split, curved)
 
 
 @dataclass
@@ -76,6 +76,12 @@ def cache_of(site: Site) -> Cache:
     """The cache of a site, empty at first."""
     cache: Cache = site.memory.setdefault("bundle", Cache())
     return cache
+
+
+def evaluator_of(site: Site, *, lifted: bool) -> Evaluator:
+    """How a site evaluates points; the flipped rows are a group of their own, if it allows any."""
+    split = site.policy.groups
+    return make_evaluator(site.oracle, shared=site.shared_ball, lifted=lifted, split=split)
 
 
 def groups_of(site: Site, asked: int) -> int:
@@ -133,8 +139,7 @@ class CacheMirror:
 def recall(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     """The client's half: compute the points again; there is nothing to answer."""
     arrays, cache = message.arrays, cache_of(site)
-    lifted = bool(arrays["lifted"][0])
-    evaluator = make_evaluator(site.oracle, shared=site.shared_ball, lifted=lifted)
+    evaluator = evaluator_of(site, lifted=bool(arrays["lifted"][0]))
     for k, identity in enumerate(arrays["id"].tolist()):
         x, groups = arrays["x"][k], groups_of(site, int(arrays["groups"][k]))
         curved = bool(arrays["curved"][k]) and may_curve(site)

@@ -97,7 +97,8 @@ class Clients:
             name = self.names[s]
             try:
                 if name in replies:
-                    reply = read_reply(replies[name], round, request, self.lifted)
+                    split = self.limits[s].split
+                    reply = read_reply(replies[name], round, request, self.lifted, split=split)
                     first = self.introductions.get(s, reply)
                     require_possible(reply, s, request, first, self.limits[s], points)
                     require_consistent(reply, s, request, first, self.limits[s], points)

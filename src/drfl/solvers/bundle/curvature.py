@@ -62,12 +62,16 @@ def _window(oracle: Oracle, some: Array, previous: Array | None) -> float:
 def hessian(
     oracle: Oracle, at: Evaluation, d: Array, previous: Array | None, dimension: int
 ) -> Array:
-    r""":math:`\sum_ip_id_i(x_i,1)(x_i,1)^T`, plus what flipping rows contributes."""
+    r""":math:`\sum_ip_id_i(x_i,1)(x_i,1)^T`, plus what flipping rows contributes.
+
+    Split flips contribute nothing: their own cuts say where labels turn, and with more curvature
+    than the loss has the steps would not be Newton's any more.
+    """
     rows = oracle.rows
     # Without kinks steps are Newton's, and every digit counts; a window of rows is rough anyway.
     every = max(1, rows.n_rows // GRAM_ROWS) if oracle.loss.kinks else 1
     H = rows.gram(d * rows.mass(), every=every)
-    if at.flipped > 0.0 and previous is not None:
+    if at.flipped > 0.0 and not at.split and previous is not None:
         H += _flip_curvature(oracle, at, previous)
     return H[:dimension, :dimension]
 

@@ -4,7 +4,9 @@ What a cut is a function of depends on the support; see `ServerProblem`.
 
 - Whole space: with :math:`u(x,\lambda)=\sum_ip_i\max\{L(m_i),L(-m_i)-\kappa\lambda\}`,
   :math:`F(x)=\min_{\lambda\ge\|w\|_*}\rho\lambda+u(x,\lambda)`, and a cut is a tangent of u in
-  :math:`(x,\lambda)`.
+  :math:`(x,\lambda)`. Where :math:`L(-m)-L(m)=m`, as for the logistic loss, u is the sum of two
+  convex functions, :math:`\sum_ip_iL(m_i)` and :math:`\sum_ip_i(m_i-\kappa\lambda)_+`, and each
+  has cuts of its own: the first one stays smooth.
 - Box, l1, slopes of size 1: a row on a piece of slope :math:`\alpha=\pm1` is worth
   :math:`\alpha(b+\langle m,w\rangle)+\alpha\langle\omega,x_i-m\rangle+\tau+c`, less
   :math:`\kappa\lambda` if it is flipped, and a cut is a sum of such rows, linear in
@@ -41,13 +43,16 @@ class Evaluation:
     value, multiplier : float
         F and lambda*.
     cuts : (G, c)
-        One cut per group: constant, [slope in lambda], [lift], slope in x.
+        One cut per group: constant, [slope in lambda], [lift], slope in x. Split flips: one more
+        per group, of what the flips add.
     share : (G,)
         The masses of the groups.
     arguments : (N,)
         Margins or residuals, where the loss has its kinks.
     flipped : float
         How many rows are flipped, those flipped in part by their share.
+    split : bool
+        Whether what flips add has cuts of its own.
     """
 
     value: float
@@ -56,6 +61,7 @@ class Evaluation:
     share: Array
     arguments: Array
     flipped: float = 0.0
+    split: bool = False
 
     @property
     def groups(self) -> int:
@@ -208,6 +214,48 @@ class WholeSpaceEvaluator(Evaluator):
         return losses, slopes, shares
 
 
+class SplitEvaluator(Evaluator):
+    r"""Cuts of the mean loss, and cuts of :math:`\sum_ip_i(m_i-\kappa\lambda)_+`: 2G in all."""
+
+    oracle: WholeSpaceOracle
+
+    def evaluate(self, x: Array, groups: int) -> Evaluation:
+        oracle, ball, (w, b) = self.oracle, self.oracle.ball, self.split(x)
+        losses, gains = RowSums(self, groups), RowSums(self, groups)
+        m = self.arguments(w, b)
+        flips = oracle.flips(m, ball.norm.dual(w))
+        lam = flips.multiplier
+        v, turned = np.empty(len(m)), np.empty(len(m))
+        for block in self.rows.blocks():
+            v[block] = losses.add(block, *self.loss.value_and_slope(m[block]), None)
+            turned[block] = gains.add(block, *self._gains(m[block], flips, block))
+        share, safe = self.shares(groups)
+        slope = -ball.label_cost * gains.flipped / safe
+        zero = np.zeros(groups)
+        cuts = np.vstack(
+            [
+                self._cuts(losses.levels / safe, zero, v, x, lam),
+                self._cuts(gains.levels / safe, slope, turned, x, lam),
+            ]
+        )
+        value = losses.mean + gains.mean + ball.radius * lam
+        return Evaluation(value, lam, cuts, share, m, gains.turned, split=True)
+
+    def _gains(self, m: Array, flips: Flips, block: slice) -> tuple[Array, Array, Array]:
+        """What flipping adds to the losses of a block, its slope in the argument, and who flips."""
+        at, gain, shares = flips.among(block), np.zeros(len(m)), np.zeros(len(m))
+        shares[at] = flips.share_of(m[at])
+        gain[at] = np.maximum(m[at] - self.oracle.ball.label_cost * flips.multiplier, 0.0)
+        return gain, shares.copy(), shares
+
+    def _cuts(self, level: Array, slope: Array, v: Array, x: Array, lam: float) -> Array:
+        """One cut per group (G, 2 + d), of its level at x, slope in lambda and rows' weights."""
+        groups = len(level)
+        g, gb = self.rows.group_sums(v, groups)
+        g = np.column_stack([g, gb])[:, : len(x)] / self.shares(groups)[1][:, None]
+        return np.column_stack([level - g @ x - slope * lam, slope, g])
+
+
 class SharedEvaluator(Evaluator):
     """The multiplier is the last entry of x: cuts of the mean loss at that price."""
 
@@ -317,16 +365,20 @@ class PlainEvaluator(Evaluator):
         return Evaluation(worst.value, worst.multiplier, cut, np.ones(1), self.arguments(w, b))
 
 
-def make_evaluator(oracle: Oracle, *, shared: bool = False, lifted: bool = True) -> Evaluator:
+def make_evaluator(
+    oracle: Oracle, *, shared: bool = False, lifted: bool = True, split: bool = True
+) -> Evaluator:
     """The evaluator that fits an oracle, as the server wants it.
 
     ``shared``: x ends with everybody's multiplier. ``lifted``: cuts know the clipping of a box.
+    ``split``: what flips add may have cuts of its own.
     """
     if shared:
         whole = isinstance(oracle, WholeSpaceOracle)
         return SharedEvaluator(oracle) if whole else SharedSupportEvaluator(oracle)
     if isinstance(oracle, WholeSpaceOracle):
-        return WholeSpaceEvaluator(oracle)
+        split = split and oracle.labels_move and oracle.loss.linear_gain
+        return SplitEvaluator(oracle) if split else WholeSpaceEvaluator(oracle)
     if lifted and isinstance(oracle, L1BoxOracle) and is_lifted(oracle.loss, oracle.ball):
         return BoxEvaluator(oracle)
     return PlainEvaluator(oracle)

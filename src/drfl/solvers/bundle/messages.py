@@ -24,7 +24,7 @@ REQUEST = {
 REPLY = {
     "value": Field("float64", ("P", None)),  # F [and its multiplier, if the norm does not give it]
     "cuts": Field("float64", ("P", "G", "c")),  # constant, [slope in lambda], [lift], slope in x
-    "share": Field("float64", ("G",), optional=True),
+    "share": Field("float64", (None,), optional=True),  # one per group
     "hess": Field("float32", ("h", None), optional=True),
     "sketch": Field("float32", ("h", "d", None), optional=True),
     "factor": Field("float16", ("h", None), optional=True),
@@ -149,7 +149,7 @@ def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, sigma: float) -> d
     out = {}
     client = pool.piece_client[cuts.piece]
     for s, q in enumerate(np.maximum(solution.weights, 1e-300)):
-        mine = np.flatnonzero((client == s) & (solution.cuts > 1e-12 * q))
+        mine = np.flatnonzero((client == s) & (solution.cuts > 1e-12 * q) & (cuts.group >= 0))
         if len(mine):
             identities, position = np.unique(cuts.point[mine], return_inverse=True)
             weights = np.zeros((len(identities), int(cuts.group[mine].max()) + 1))
@@ -160,6 +160,7 @@ def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, sigma: float) -> d
 
 
 DUAL_FAMILY = -1
+OF_FLIPS = -1  # in place of a group: a cut of what flips add
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,16 @@ class Reply:
     guarded: bool
     dimension: int
     lifted: int
+    parts: int = 1  # 2: what flips add has cuts of its own
+
+    def masses(self, pool: Pool, client: int) -> Array:
+        """The mass of every cut's piece: that of its group."""
+        rows = self.rows.shape[1]
+        if self.share is not None:
+            return np.tile(self.share, self.parts)
+        if pool.knows(client, rows):
+            return pool.share(client, rows)
+        return np.full(rows, self.parts / rows)
 
     @property
     def slopes(self) -> int:
@@ -186,23 +197,25 @@ class Reply:
         return int(self.rows.shape[2]) - self.dimension - self.lifted - 1
 
     def cuts(self, pool: Pool, client: int, k: int, identity: int, round: int) -> Cuts:
-        """The cuts of the k-th point; their family is the number of groups."""
+        """The cuts of the k-th point; their family is the number of pieces."""
         rows = self.rows[k]
-        groups, d = len(rows), self.dimension
-        piece = pool.pieces(client, groups, groups, self.share)
-        slopes = self.slopes
-        return Cuts(
+        count, d = len(rows), self.dimension
+        piece = pool.pieces(client, count, count, self.masses(pool, client))
+        slopes, groups = self.slopes, count // self.parts
+        cuts = Cuts(
             piece=piece,
             c=rows[:, 0],
             g=rows[:, -d:],
-            slope=rows[:, 1] if slopes else np.zeros(groups),
+            slope=rows[:, 1] if slopes else np.zeros(count),
             lift=rows[:, 1 + slopes : 1 + slopes + self.lifted],
-            point=np.full(groups, identity),
-            group=np.arange(groups),
-            tangent=np.ones(groups, np.bool_),
-            used=np.full(groups, round),
-            serial=pool.serials(groups),
+            point=np.full(count, identity),
+            group=np.append(np.arange(groups), np.full(count - groups, OF_FLIPS)),
+            tangent=np.ones(count, np.bool_),
+            used=np.full(count, round),
+            serial=pool.serials(count),
         )
+        # Where nobody flips the cut is 0, which is known: the QP is spared its many copies.
+        return cuts if self.parts == 1 else cuts.where((cuts.group >= 0) | rows.any(axis=1))
 
     def at(self, x: Array, multiplier: float, half: Array) -> Array:
         """The values (P, G) of the cuts at x and a multiplier: each is linear in these numbers."""
@@ -213,9 +226,30 @@ class Reply:
         return values
 
     def dual_cut(self, pool: Pool, client: int, round: int) -> Cuts:
-        """The dual cut, in the units of the other cuts."""
+        """The dual cut, in the units of the other cuts.
+
+        Split flips: it is one of the mean loss alone, and what flips add in all groups together
+        is the other piece of its family.
+        """
         assert self.dual is not None
-        return dual_cut(self.dual, pool, client, round, self.lifted)
+        if self.parts == 1:
+            return dual_cut(self.dual, pool, client, round, self.lifted)
+        piece = pool.pieces(client, DUAL_FAMILY, 2, np.ones(2))
+        flips = (self.masses(pool, client)[:, None] * self.rows[0])[len(self.rows[0]) // 2 :]
+        total, two = flips.sum(axis=0), np.ones(2, np.intp)
+        cuts = Cuts(
+            piece,
+            np.array([self.dual[0], total[0]]),
+            np.array([self.dual[1:], total[2:]]),
+            np.array([0.0, total[1]]),
+            np.zeros((2, 0)),
+            -two,
+            np.array([0, OF_FLIPS]),
+            np.zeros(2, np.bool_),
+            round * two,
+            pool.serials(2),
+        )
+        return cuts.where(np.array([True, bool(total.any())]))
 
 
 def dual_cut(numbers: Array, pool: Pool, client: int, round: int, lifted: int) -> Cuts:

@@ -360,12 +360,13 @@ def _silent(points: Points) -> list[int]:
 
 def _request(state: State, s: int, every: Array, curvature: tuple[bool, ...]) -> Request:
     asked, points, first = state.asked, state.points, not state.begun
+    pieces = asked.groups * (1 + state.clients.limits[s].split)
     return Request(
         every,
         asked.identities,
         curvature,
         groups=asked.groups,
-        shares=asked.groups > 1 and not state.pool.knows(s, asked.groups),
+        shares=asked.groups > 1 and not state.pool.knows(s, pieces),
         introduction=first,
         local=first and asked.local,
         lifted=bool(state.clients.lifted),
