@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from drfl.estimators.classification import RobustClassifier
-from drfl.estimators.classifier import DRFLClassifier
+from drfl.estimators.classifier import DRFLClassifier, RobustClassifier
 from drfl.estimators.constructor import constructor, parameters_of
-from drfl.estimators.regression import RobustRegressor
-from drfl.estimators.regressor import DRFLRegressor
+from drfl.estimators.regressor import DRFLRegressor, RobustRegressor
 from drfl.named_problems import NAMED_PROBLEMS
 
 __all__ = [

@@ -6,7 +6,8 @@ import pytest
 from scipy import sparse
 
 from drfl import baselines
-from drfl.estimators import DRFLClassifier, DRFLRegressor, canonical
+from drfl.estimators import DRFLClassifier, DRFLRegressor
+from drfl.estimators import table as tables
 from drfl.estimators.table import ClientTable
 
 MODELS = [
@@ -82,8 +83,8 @@ def test_merging_keeps_the_distribution(form, collide, monkeypatch):
     y, member = rng.integers(0, 2, 200).astype(float), rng.integers(0, 2, 200)
     weight = rng.integers(1, 4, 200).astype(float)
     if collide:
-        monkeypatch.setattr(canonical, "row_keys", lambda X, y: np.zeros(200, dtype=np.uint64))
-    rows, merged = canonical.canonical_order(form(X), y, weight, member)
+        monkeypatch.setattr(tables, "row_keys", lambda X, y: np.zeros(200, dtype=np.uint64))
+    rows, merged = tables.canonical_order(form(X), y, weight, member)
     before, after = spread(X, y, member, weight), spread(X[rows], y[rows], member[rows], merged)
     assert before == after
     assert (np.diff(member[rows]) >= 0).all()
@@ -94,13 +95,13 @@ def test_merging_keeps_the_distribution(form, collide, monkeypatch):
 def test_keys_tell_rows_apart_wherever_they_stand():
     rng = np.random.default_rng(3)
     X, y = (rng.random((5000, 40)) < 0.3).astype(float), np.ones(5000)
-    keys = canonical.row_keys(X, y)
+    keys = tables.row_keys(X, y)
     assert len(np.unique(keys)) == len(np.unique(X, axis=0))
     order = rng.permutation(5000)
-    np.testing.assert_array_equal(canonical.row_keys(np.asfortranarray(X[order]), y), keys[order])
-    np.testing.assert_array_equal(canonical.row_keys(sparse.csr_array(X), y), keys)
-    np.testing.assert_array_equal(canonical.row_keys(-0.0 - X, y), canonical.row_keys(-X, y))
-    np.testing.assert_array_equal(canonical.row_keys(X.astype(np.float32), y), keys)
+    np.testing.assert_array_equal(tables.row_keys(np.asfortranarray(X[order]), y), keys[order])
+    np.testing.assert_array_equal(tables.row_keys(sparse.csr_array(X), y), keys)
+    np.testing.assert_array_equal(tables.row_keys(-0.0 - X, y), tables.row_keys(-X, y))
+    np.testing.assert_array_equal(tables.row_keys(X.astype(np.float32), y), keys)
 
 
 def test_entries_stored_twice_are_one_entry():

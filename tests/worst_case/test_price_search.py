@@ -15,8 +15,8 @@ from drfl.supports import Box
 from drfl.worst_case.box_moves import BoxMoves
 from drfl.worst_case.gains import GainOracle
 from drfl.worst_case.l1_box import L1BoxOracle
+from drfl.worst_case.polyhedron_moves import Vertices
 from drfl.worst_case.search import Tangent, cut, minimise
-from drfl.worst_case.vertices import Vertices
 from kit import problems
 from kit.checks import assert_subgradient
 
@@ -111,9 +111,9 @@ def large_case(seed, loss, monkeypatch):
 @pytest.mark.parametrize("kept", [5, 50_000])
 def test_passes_over_many_rows_agree_with_single_gains(loss, kept, monkeypatch):
     # With few undecided rows kept the search goes on with passes between breakpoints.
-    monkeypatch.setattr("drfl.worst_case.l1_pass.ALWAYS_KEPT", kept)
+    monkeypatch.setattr("drfl.worst_case.l1_search.ALWAYS_KEPT", kept)
     if kept == 5:
-        monkeypatch.setattr("drfl.worst_case.l1_pass.LARGEST_SHARE", 0.0)
+        monkeypatch.setattr("drfl.worst_case.l1_search.LARGEST_SHARE", 0.0)
     for seed in range(5):
         rows, ball, w, b = large_case(seed, loss, monkeypatch)
         oracle = L1BoxOracle(rows, loss, ball)

@@ -1,7 +1,6 @@
 """scikit-learn estimators: a fit with a proof of how good it is."""
 
-from drfl.estimators.classification import NothingLearnedWarning
-from drfl.estimators.classifier import DRFLClassifier
+from drfl.estimators.classifier import DRFLClassifier, NothingLearnedWarning
 from drfl.estimators.regressor import DRFLRegressor
 from drfl.estimators.scale import FewRowsWarning, ScaleWarning
 

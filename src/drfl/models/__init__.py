@@ -2,9 +2,8 @@
 
 from drfl.models.document import ClientPart, Model, ProofRecord
 from drfl.models.errors import ModelError
-from drfl.models.files import load, save
+from drfl.models.files import load, read_model, save, write_model
 from drfl.models.onnx import export_onnx
-from drfl.models.store import read_model, write_model
 
 __all__ = [
     "ClientPart",

@@ -1,15 +1,68 @@
-"""`drfl.load` and `drfl.save`: between model files and fitted estimators."""
+"""Model files on the disk; `drfl.load` and `drfl.save` are between them and fitted estimators."""
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterable
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drfl.models.store import read_model, write_model
+from drfl.files import write_json
+from drfl.models.document import Model
+from drfl.models.errors import ModelError
+from drfl.models.plain import from_plain, to_plain
 
 if TYPE_CHECKING:
     from drfl.models.estimator import LoadedModel
+
+
+LARGEST = 1_000_000_000
+"""A larger file is not read."""
+
+
+def write_model(model: Model, path: str | os.PathLike[str], *, mode: int | None = None) -> None:
+    """Write a model file; whoever reads it sees the old one or the whole new one."""
+    write_json(Path(path), to_plain(model), mode=mode)
+
+
+def read_model(path: str | os.PathLike[str]) -> Model:
+    """Read a model file and check every field; nothing in it is ever executed."""
+    path = Path(path)
+    try:
+        if path.stat().st_size > LARGEST:
+            raise ModelError("it is too large for a model")
+        data = json.loads(
+            path.read_text(encoding="utf-8"),
+            object_pairs_hook=_once,
+            parse_constant=_no_constant,
+        )
+        return from_plain(data)
+    except FileNotFoundError:
+        raise ModelError(f"{path} does not exist: name a model file, like RUN/model.json") from None
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror or error}") from None
+    except ModelError as error:
+        raise ModelError(f"{path} cannot be used: {error}") from None
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise ModelError(f"{path} is no JSON, or was cut off or edited ({where})") from None
+    except (ValueError, RecursionError):  # not UTF-8; a number or a nesting beyond all limits
+        raise ModelError(f"{path} is not a model file of drfl, or a damaged one") from None
+
+
+def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ModelError(f"the field {key[:40]!r} is there twice")
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ModelError(f"{name} is not JSON")
 
 
 def load(path: str | os.PathLike[str]) -> LoadedModel:

@@ -18,10 +18,10 @@ from typing import Any, ClassVar
 from drfl import defaults
 from drfl.arrays import Array
 from drfl.estimators.choices import Choices
-from drfl.estimators.classification import RobustClassifier
+from drfl.estimators.classifier import RobustClassifier
 from drfl.estimators.constructor import constructor
 from drfl.estimators.path import find_model
-from drfl.estimators.regression import RobustRegressor
+from drfl.estimators.regressor import RobustRegressor
 from drfl.estimators.scale import warn_of_scale
 from drfl.estimators.table import ClientTable
 from drfl.named_problems import NAMED_PROBLEMS

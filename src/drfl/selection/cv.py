@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from drfl.estimators.base import RobustModel
-from drfl.estimators.classification import RobustClassifier
-from drfl.estimators.classifier import DRFLClassifier
+from drfl.estimators.classifier import DRFLClassifier, RobustClassifier
 from drfl.estimators.constructor import constructor, parameters_of
-from drfl.estimators.regression import RobustRegressor
-from drfl.estimators.regressor import DRFLRegressor
+from drfl.estimators.regressor import DRFLRegressor, RobustRegressor
 from drfl.selection.search import select
 
 OWN: Mapping[str, Any] = {

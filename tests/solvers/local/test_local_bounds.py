@@ -9,9 +9,8 @@ import drfl
 from drfl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Pinball, SmoothHinge
 from drfl.solvers.certificate.proof import aggregate, pay_by_gauge
 from drfl.solvers.local.cones import Orthant, SecondOrder, reach
-from drfl.solvers.local.entropy import Entropy
 from drfl.solvers.local.lower_bound import RowMinorants
-from drfl.solvers.local.pieces import Pieces
+from drfl.solvers.local.pieces import Entropy, Pieces
 from drfl.solvers.local.search import Search
 from kit.cases import Case
 from kit.problems import clients

@@ -26,10 +26,7 @@ import numpy as np
 import piqp
 
 from drfl.arrays import Array
-from drfl.solvers.admm.epigraph import UNBOUNDED, Frame, Touch
-from drfl.solvers.admm.epigraph_box import BoxFrame
-from drfl.solvers.admm.epigraph_gains import GainFrame
-from drfl.solvers.admm.epigraph_whole import WholeSpaceFrame
+from drfl.solvers.admm.epigraph import UNBOUNDED, BoxFrame, Frame, GainFrame, Touch, WholeSpaceFrame
 from drfl.solvers.certificate.server import is_lifted
 from drfl.supports import WholeSpace
 from drfl.worst_case.gains import GainOracle

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.solvers.admm.certify import Certifier
-from drfl.solvers.admm.messages import KIND, RECALL_KIND, REPLY
+from drfl.solvers.admm.client import KIND, RECALL_KIND, REPLY
 from drfl.solvers.admm.multipliers import Multipliers, Penalties
 from drfl.solvers.base import Session, Status
 from drfl.solvers.bundle.messages import Reply

@@ -11,10 +11,9 @@ from drfl.client import Handler
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver
 from drfl.solvers.bundle import Bundle
-from drfl.solvers.local.collect import KIND, RowCollector
 from drfl.solvers.local.gauge_cones import has_cone
-from drfl.solvers.local.lines import has_kernel
-from drfl.solvers.local.session import InteriorSession, LocalSession
+from drfl.solvers.local.pieces import has_kernel
+from drfl.solvers.local.session import KIND, InteriorSession, LocalSession, RowCollector
 from drfl.supports import WholeSpace
 
 LARGEST = 2000  # more coefficients make the linear systems too dear

@@ -12,9 +12,8 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.solvers.local.cones import Orthant, SecondOrder, diagonal
-from drfl.solvers.local.entropy import Entropy
 from drfl.solvers.local.gauge_cones import make_cone
-from drfl.solvers.local.lines import Kernel, make_kernels
+from drfl.solvers.local.pieces import Entropy, Kernel, make_kernels
 from drfl.solvers.local.program import Program
 from drfl.solvers.local.samples import Fixed
 from drfl.solvers.local.stack import Ints, Stack

@@ -9,15 +9,28 @@ Every loss but the logistic one is, for a row of mass P,
 with T = 0 for piecewise-linear losses. A flipped label is one more line, outside of G. With u the
 multiplier of the sum and :math:`s_k\alpha_k=\mu`, Newton's method leaves of a row three numbers
 of curvature in (z, lambda): nothing of the length of the rows enters the linear system.
+
+The logistic loss is the soft maximum of two lines:
+
+.. math:: P\log(1+e^{-z}) = \max_{0\le\alpha\le P} -\alpha z + P\,\mathrm{ent}(\alpha/P)
+
+Entropy is a barrier by itself: there are no slacks, and Newton's method is applied to
+:math:`-z=\mathrm{logit}(\alpha/P)` with alpha as a variable of its own. After a full step the
+multipliers balance exactly, as a lower bound needs it.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.losses import Loss
 from drfl.solvers.local.cones import off_centre, reach
+from drfl.solvers.local.program import Program
+from drfl.solvers.local.stack import Ints, Stack
 
 CENTRING = 4  # steps of Newton's method
 
@@ -240,3 +253,153 @@ def curved_value(a: Array, lines: Array, share: Array) -> Array:
     """What two lines with curvature between them are worth at this share."""
     v = a[0] * share + a[1] * (1.0 - share)
     return np.asarray(share * lines[0] + (1.0 - share) * lines[1] - 0.5 * v * v)
+
+
+class Entropy:
+    """Rows of the logistic loss; the interface is that of `Pieces`."""
+
+    degree, flips, at = 0, False, None
+    second = 0.0
+
+    def __init__(self) -> None:
+        self.share = self.full = self.P = self.alpha = self.dalpha = self.dP = np.zeros(0)
+
+    def start(self, z: Array, lam: Array | float, P: Array, room: Array | float) -> None:
+        """The slopes at z, a little inside."""
+        self.P = P
+        self.alpha = P * np.clip(_sigmoid(z), 1e-8, 1.0 - 1e-8)
+        self.share = self.full = self.alpha / self.P
+
+    def centre(self, z: Array, lam: Array | float, P: Array, mu: float) -> None:
+        """The slopes at z."""
+        self.start(z, lam, P, 0.0)
+
+    def gap(self, primal: float = 0.0, dual: float = 0.0) -> float:
+        """No products here."""
+        return 0.0
+
+    @property
+    def slope(self) -> Array:
+        """What a row pulls at z."""
+        return -self.alpha
+
+    def values(self, z: Array) -> Array:
+        """What a row of mass 1 is worth at these slopes."""
+        return entropy(self.share) - self.share * z
+
+    def prepare(self) -> None:
+        """Curvature of the rows at the present point."""
+        self.share = self.alpha / self.P
+        self.hzz = self.alpha * (1.0 - self.share)
+        self.jz = -self.share
+        self.per_mass = np.zeros_like(self.share)
+
+    def correct(self, weight: float) -> None:
+        """No products here."""
+
+    def recentre(self, primal: float, dual: float, target: float) -> None:
+        """No products here."""
+
+    def measure(self, z: Array, lam: Array | float, P: Array) -> None:
+        """How far the slopes are from those at z."""
+        self.gz = self.hzz * (z + np.log(self.share / (1.0 - self.share)))
+
+    def aim(self, target: float) -> None:
+        """Constant parts of the step: gz is known."""
+
+    def move(self, dz: Array, dlam: Array | float, dP: Array | float) -> None:
+        """The steps that go with a step of z and P."""
+        self.dP = np.broadcast_to(dP, self.P.shape)
+        self.dalpha = self.share * self.dP - self.hzz * dz - self.gz
+
+    def reach(self) -> tuple[float, float]:
+        """How far the multipliers can go."""
+        room = reach(self.P - self.alpha, self.dP - self.dalpha)
+        return math.inf, min(reach(self.alpha, self.dalpha), room)
+
+    def update(self, primal: float, dual: float) -> None:
+        """Go so far; where a whole step would lead is kept, every row for itself."""
+        self.full = np.clip((self.alpha + self.dalpha) / (self.P + self.dP), 1e-300, 1.0)
+        self.alpha = self.alpha + dual * self.dalpha
+        self.P = self.P + dual * self.dP
+        self.share = self.alpha / self.P
+
+
+def entropy(share: Array) -> Array:
+    """-x log x - (1-x) log (1-x)."""
+    rest = 1.0 - share
+    tiny = np.finfo(np.float64).tiny
+    return -share * np.log(np.maximum(share, tiny)) - rest * np.log(np.maximum(rest, tiny))
+
+
+def _sigmoid(z: Array) -> Array:
+    """Minus the slope of the loss."""
+    e = np.exp(-np.abs(z))
+    return np.where(z > 0.0, e, 1.0) / (1.0 + e)
+
+
+Kernel = Pieces | Entropy
+LOGISTIC = ((0.0, 0.0), (-1.0, 0.0))  # the lines whose soft maximum `Entropy` is
+
+
+def has_kernel(loss: Loss, *, flips: bool) -> bool:
+    """Whether the loss states the lines that this method works with, and those of its flips."""
+    if loss.soft:
+        return loss.soft == LOGISTIC
+    return bool(loss.pieces or loss.rounded) and (loss.flipped is not None or not flips)
+
+
+def make_kernels(program: Program, stack: Stack, flipping: Ints | None) -> tuple[Kernel, ...]:
+    """The rows' losses.
+
+    Parameters
+    ----------
+    program, stack
+        The problem and its rows.
+    flipping : array, optional
+        The rows that may flip, where that is not all of them.
+    """
+    smooth = not program.loss.pieces
+    if not (smooth and program.flips):
+        return (Entropy(),) if program.loss.soft else (_pieces(program, stack),)
+    flips = np.arange(len(stack.mass)) if flipping is None else flipping
+    if program.loss.soft:
+        return (Entropy(), _pieces(program, stack, flips))
+    others = np.setdiff1d(np.arange(len(stack.mass)), flips, assume_unique=True)
+    return (_pieces(program, stack, flips), _pieces(program, stack, others, lines=2))
+
+
+def curved(program: Program) -> int:
+    """How many of the lines have the curvature of a smooth loss between them."""
+    return len(program.loss.rounded)
+
+
+def line_table(program: Program, s: int) -> Array:
+    r"""The lines of a client's rows, (K, 3): slope in z, constant, slope in lambda.
+
+    Flips are the last line: :math:`L(-z)-\kappa\lambda` may be replaced by the line it is on for
+    z > 0, since no row with z < 0 gains from a flip. The logistic loss gains z by a flip, so that
+    :math:`\max(0, z-\kappa\lambda)` is added to it. For a client whose labels do not move it is
+    the line 0, which is below every loss.
+    """
+    loss = program.loss
+    lines = LOGISTIC[:1] if loss.soft else loss.pieces or loss.rounded
+    table = [(a, c, 0.0) for a, c in lines]
+    if program.flips:
+        kappa, flip = float(program.kappa[s]), loss.flipped or (1.0, 0.0)
+        table.append((*flip, -kappa) if math.isfinite(kappa) else (0.0, 0.0, 0.0))
+    return np.array(table)
+
+
+def _pieces(
+    program: Program, stack: Stack, at: Ints | None = None, lines: int | None = None
+) -> Pieces:
+    """The lines of these rows, or the first so many of them."""
+    tables = [line_table(program, s)[:lines] for s in range(len(program.rho))]
+    if len(tables) == 1 or not program.flips or lines is not None:
+        a, c, e = (tables[0][:, k : k + 1].copy() for k in range(3))
+    else:
+        client = stack.client if at is None else stack.client[at]
+        whole = np.array(tables)[client]
+        a, c, e = (np.ascontiguousarray(whole[:, :, k].T) for k in range(3))
+    return Pieces(a, c, e, curved(program), at)

@@ -13,10 +13,9 @@ from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.solvers.base import relative_gap
 from drfl.solvers.certificate.proof import weights_in
-from drfl.solvers.local.all_rows import AllRows, ExactModel
 from drfl.solvers.local.interior import Interior
 from drfl.solvers.local.iterate import Iterate
-from drfl.solvers.local.lower_bound import lower_bound
+from drfl.solvers.local.lower_bound import AllRows, ExactModel, lower_bound
 from drfl.solvers.local.program import make_program
 from drfl.solvers.local.samples import (
     Sample,

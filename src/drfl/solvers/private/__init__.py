@@ -11,7 +11,7 @@ from drfl.client import Checked, Handler
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver
 from drfl.solvers.private import client
-from drfl.solvers.private.messages import CLOSE, REPLIES, REQUESTS, SLOPE, START, TERMS
+from drfl.solvers.private.client import CLOSE, REPLIES, REQUESTS, SLOPE, START, TERMS
 from drfl.solvers.private.session import PrivateSession
 
 

@@ -7,6 +7,11 @@ region were chosen. For every v in the region
 .. math:: f(x+v)-f(x) \ge a^Tv+\tfrac12v^TJv, \qquad v^T\nabla f(x+v) \ge a^Tv+v^TJv,
 
 where a is the true slope, that of :math:`R\|w\|_*` included. docs/theory.md has the proof.
+
+The region is around the last point; it says where curvature is asked for and what its noise costs.
+
+A large region leaves room for the optimum, a small one leaves more curvature. Chosen from the
+expected curvature, before anything is told of the point.
 """
 
 from __future__ import annotations
@@ -20,6 +25,58 @@ from scipy.optimize import brentq
 from scipy.special import bdtr, chdtr, chndtr, ndtri
 
 from drfl.arrays import Array
+from drfl.solvers.private.surrogate import Surrogate
+
+REACHES = np.logspace(-1.5, 1.0, 16)
+"""How far scores may move, root mean square over the rows."""
+SPARE = 1.3
+"""A region should tolerate slopes longer than expected."""
+
+
+@dataclass(frozen=True)
+class Ellipsoid:
+    r"""All models x + v with :math:`v^TWv\le1`.
+
+    Attributes
+    ----------
+    inverse : (d, d)
+        The inverse of W.
+    price : (d, d)
+        D: what is subtracted from the noisy curvature.
+    """
+
+    inverse: Array
+    price: Array
+
+    @property
+    def matrix(self) -> Array:
+        """W."""
+        found = np.linalg.inv(self.inverse)
+        return np.asarray(0.5 * (found + found.T))
+
+
+def choose_region(surrogate: Surrogate, x: Array, noise: float, slope: float) -> Ellipsoid:
+    """The region in which the least excess is expected to be proved, for slopes so long.
+
+    If none is expected to hold the optimum, the one that tolerates the longest slope.
+    """
+    H = surrogate.curvature(x)
+    values, vectors = np.linalg.eigh(H)
+    # Where there is little curvature the optimum is far: by slope / curvature.
+    shape = (vectors / np.maximum(values, 1e-3 * values[-1]) ** 2) @ vectors.T
+    shape /= float(np.sum(shape * surrogate.moments))
+    price = curvature_price(H, noise)
+    best, rank = Ellipsoid(shape * REACHES[0] ** 2, price), (-1, -math.inf)
+    for reach in REACHES:
+        region = Ellipsoid(shape * reach**2, price)
+        M = surrogate.least(x, float(reach)) - price
+        room, least = tolerated(M, region.matrix), float(np.linalg.eigvalsh(M)[0])
+        holds = room >= SPARE * slope
+        new = (1, least) if holds else (0, room)
+        if new > rank:
+            best, rank = region, new
+    return best
+
 
 RISK = 0.01
 """That something of a certificate does not hold; shared out as follows."""

@@ -17,9 +17,15 @@ from drfl.arrays import Array
 from drfl.privacy.dp import ENOUGH, Sensitivity, deviation, require_known, row_length, unpacked
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Status, StatusKind, relative_gap
-from drfl.solvers.private.certificate import Proof, length_bound, prove, value_margin
-from drfl.solvers.private.messages import CLOSE, REPLIES, SLOPE, START, TERMS
-from drfl.solvers.private.region import Ellipsoid, choose_region
+from drfl.solvers.private.certificate import (
+    Ellipsoid,
+    Proof,
+    choose_region,
+    length_bound,
+    prove,
+    value_margin,
+)
+from drfl.solvers.private.client import CLOSE, REPLIES, SLOPE, START, TERMS
 from drfl.solvers.private.step import NoisySlope, newton
 from drfl.solvers.private.surrogate import Surrogate
 from drfl.wire import Failure, Message, WireError, reply_kind, validate
