@@ -29,7 +29,7 @@ import drfl
 from drfl import reference
 from drfl.datasets import load_heart, partition
 from drfl.engines import SerialEngine
-from drfl.estimators.table import ClientTable
+from drfl.estimators.client_table import ClientTable
 from drfl.selection.grid import candidate
 from drfl.selection.path import Fit, follow
 from drfl.solvers.local import Local

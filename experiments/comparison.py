@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.estimators.table import ClientTable
+from drfl.estimators.client_table import ClientTable
 from experiments.data import Sample, paper_sample
 from experiments.fits import Grid
 from experiments.methods import METHODS, Params, grid, untuned

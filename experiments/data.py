@@ -15,7 +15,7 @@ from drfl.datasets import (
     load_heart,
     partition,
 )
-from drfl.estimators.table import ClientTable
+from drfl.estimators.client_table import ClientTable
 from drfl.selection.clients import sorted_table
 from experiments.protocol import Protocol
 

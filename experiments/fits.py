@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from drfl.engines import SerialEngine
-from drfl.estimators.table import ClientTable
+from drfl.estimators.client_table import ClientTable
 from drfl.selection.clients import SelectionClients
 from drfl.selection.grid import Candidate, candidate
 from drfl.selection.path import Fit, follow

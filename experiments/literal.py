@@ -23,7 +23,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from drfl.arrays import Array
-from drfl.estimators.table import ClientTable
+from drfl.estimators.client_table import ClientTable
 from experiments.methods import COST, RADIUS, THETA, Params, center
 from experiments.protocol import Protocol
 from experiments.scoring import Models

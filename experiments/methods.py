@@ -12,7 +12,7 @@ import numpy as np
 from drfl import baselines, estimators
 from drfl.arrays import Array
 from drfl.estimators.base import RobustModel
-from drfl.estimators.table import ClientTable
+from drfl.estimators.client_table import ClientTable
 from drfl.supports import Box
 from experiments.protocol import Protocol
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.estimators.table import ClientTable
+from drfl.estimators.client_table import ClientTable
+from drfl.selection.choice import summarise
 from drfl.selection.cross_validation import Split, folds_of_everyone, one_client_out
 from drfl.selection.rules import RULES, GridEvidence
-from drfl.selection.table import summarise
 from experiments.data import some_rows
 from experiments.fits import Grid
 from experiments.methods import RADIUS, THETA

@@ -16,7 +16,7 @@ from drfl import reference
 from drfl.defaults import PURPOSES
 from drfl.engines import SerialEngine
 from drfl.estimators import DRFLClassifier, FewRowsWarning, NothingLearnedWarning
-from drfl.estimators.path import make_solver, solver_name
+from drfl.estimators.fitting import make_solver, solver_name
 from drfl.losses import Logistic
 from drfl.result import Result
 from drfl.solvers import Status
@@ -275,7 +275,7 @@ def test_a_run_without_a_model_raises(hospitals, monkeypatch):
     X, y, _, clients = hospitals
     failed = {"status": Status.failed("no usable answer from north")}
     dummy = dict.fromkeys(Result.__dataclass_fields__) | failed
-    monkeypatch.setattr("drfl.estimators.path.solve", lambda *args, **kwargs: Result(**dummy))
+    monkeypatch.setattr("drfl.estimators.fitting.solve", lambda *args, **kwargs: Result(**dummy))
     with pytest.raises(RuntimeError, match="could not go on: no usable answer from north"):
         DRFLClassifier().fit(X, y, clients)
 
@@ -327,7 +327,7 @@ def test_a_method_that_draws_gets_a_seed(monkeypatch, random_state, seed):
     class Drawing:
         seed: int = -1
 
-    monkeypatch.setattr("drfl.estimators.path.solver_class", lambda name: Drawing)
+    monkeypatch.setattr("drfl.estimators.fitting.solver_class", lambda name: Drawing)
     choices = DRFLClassifier(random_state=random_state).checked_parameters()
     expected = np.random.RandomState(3).randint(2**31 - 1) if seed is None else seed
     assert make_solver("bundle", choices).seed == expected

@@ -147,7 +147,7 @@ def test_a_method_without_curvature_says_so(monkeypatch):
     class Plain:
         name = "plain"
 
-    monkeypatch.setattr("drfl.estimators.path.solver_class", lambda name: Plain)
+    monkeypatch.setattr("drfl.estimators.fitting.solver_class", lambda name: Plain)
     with pytest.raises(ValueError, match="the solver 'bundle' uses no curvature: leave curvature="):
         DRFLClassifier(solver="bundle", curvature="never").fit(X, Y)
 

@@ -7,8 +7,8 @@ from scipy import sparse
 
 from drfl import baselines
 from drfl.estimators import DRFLClassifier, DRFLRegressor
-from drfl.estimators import table as tables
-from drfl.estimators.table import ClientTable
+from drfl.estimators import client_table as tables
+from drfl.estimators.client_table import ClientTable
 
 MODELS = [
     DRFLClassifier(),

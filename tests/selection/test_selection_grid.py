@@ -7,7 +7,7 @@ import pytest
 
 from drfl import Ball, Box, Mixture, Problem
 from drfl.baselines import WAFLClassifier
-from drfl.estimators.table import ClientTable
+from drfl.estimators.client_table import ClientTable
 from drfl.selection.clients import SelectionClients
 from drfl.selection.grid import anchor_params, candidate, default_grid, for_clients, grid_points
 from kit.paper import classifier, paper, regressor

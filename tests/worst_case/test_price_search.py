@@ -16,7 +16,7 @@ from drfl.worst_case.box_moves import BoxMoves
 from drfl.worst_case.gains import GainOracle
 from drfl.worst_case.l1_box import L1BoxOracle
 from drfl.worst_case.polyhedron_moves import Vertices
-from drfl.worst_case.search import Tangent, cut, minimise
+from drfl.worst_case.price_search import Tangent, cut, minimise
 from kit import problems
 from kit.checks import assert_subgradient
 

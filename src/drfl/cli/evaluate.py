@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     """Evaluate."""
     from drfl.cli.main import OK
     from drfl.models import read_model
-    from drfl.models.rows import read_rows
+    from drfl.models.file_rows import read_rows
     from drfl.problem import to_json
     from drfl.training.evaluation import scored
 

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     """Explain."""
     from drfl.cli.main import OK
     from drfl.models import read_model
-    from drfl.models.rows import read_rows
+    from drfl.models.file_rows import read_rows
     from drfl.problem import to_json
     from drfl.training.adversary import attack, worst_weights
 

@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     from drfl.cli.main import OK, say
     from drfl.files import replacing
     from drfl.models import read_model
-    from drfl.models.rows import read_rows
+    from drfl.models.file_rows import read_rows
     from drfl.tables.encode import unseen
     from drfl.tables.read import read_column
 

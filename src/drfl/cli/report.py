@@ -46,7 +46,7 @@ def _data(folder: Path) -> dict[str, Any]:
     import numpy as np
 
     from drfl.models import read_model
-    from drfl.models.rows import read_rows
+    from drfl.models.file_rows import read_rows
     from drfl.report import ClientSample
     from drfl.training.run_folder import RunFolder
 

@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.estimators.choices import Choices
-from drfl.estimators.path import find_model, make_solver, solver_name, warn_unless_optimal
+from drfl.estimators.client_table import ALL, ClientTable
+from drfl.estimators.fitting import find_model, make_solver, solver_name, warn_unless_optimal
 from drfl.estimators.scale import warn_of_few_rows, warn_of_scale
 from drfl.estimators.shared import client_losses, solvable
-from drfl.estimators.table import ALL, ClientTable
 from drfl.losses import Task
 from drfl.problem import Problem
 from drfl.result import Result

@@ -13,7 +13,7 @@ from drfl.ball import Ball
 from drfl.checks import flag, number, whole
 from drfl.defaults import THESE_CLIENTS, Purpose, purpose_of
 from drfl.engines import Engine
-from drfl.estimators import checks
+from drfl.estimators import parameters
 from drfl.losses import Loss, Task
 from drfl.mixture import Mixture
 from drfl.problem import Problem
@@ -45,7 +45,7 @@ class Choices:
 
     loss: Loss
     purpose: Purpose
-    radius: checks.Radius
+    radius: parameters.Radius
     ball: Ball
     mixture: Mixture
     fit_intercept: bool
@@ -63,23 +63,23 @@ class Choices:
         """Check the parameters of an estimator, before any work."""
         purpose = purpose_of(params.get("purpose", THESE_CLIENTS))
         return cls(
-            loss=checks.loss_of(params, task),
+            loss=parameters.loss_of(params, task),
             purpose=purpose,
-            radius=checks.radius_of(params["radius"]),
+            radius=parameters.radius_of(params["radius"]),
             ball=Ball(
                 norm=params["norm"],
                 label_cost=number("label_cost", params["label_cost"], infinite=True),
-                support=checks.support_of(params["support"]),
+                support=parameters.support_of(params["support"]),
             ),
-            mixture=checks.mixture_of(params, purpose),
+            mixture=parameters.mixture_of(params, purpose),
             fit_intercept=flag("fit_intercept", params["fit_intercept"]),
             solver=params["solver"],
-            curvature=checks.curvature_of(params["curvature"]),
+            curvature=parameters.curvature_of(params["curvature"]),
             tol=number("tol", params["tol"]),
             max_rounds=whole("max_rounds", params["max_rounds"]),
-            engine=checks.engine_of(params["engine"]),
-            verbose=checks.verbose_of(params["verbose"]),
-            seed=checks.seed_of(params["random_state"]),
+            engine=parameters.engine_of(params["engine"]),
+            verbose=parameters.verbose_of(params["verbose"]),
+            seed=parameters.seed_of(params["random_state"]),
             shared_ball=params["shared_ball"],
         )
 

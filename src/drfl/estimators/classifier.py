@@ -20,7 +20,7 @@ from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.engines import Engine
 from drfl.estimators.base import RobustModel
-from drfl.estimators.table import ClientTable
+from drfl.estimators.client_table import ClientTable
 from drfl.losses import Logistic, Loss, Task
 from drfl.norms import Norm
 from drfl.one_vs_rest import decided, is_nothing, margin_target, positives, probabilities

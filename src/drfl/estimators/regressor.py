@@ -13,7 +13,7 @@ from drfl import defaults
 from drfl.arrays import Array
 from drfl.engines import Engine
 from drfl.estimators.base import RobustModel
-from drfl.estimators.table import ClientTable
+from drfl.estimators.client_table import ClientTable
 from drfl.losses import Loss, Task
 from drfl.norms import Norm
 from drfl.result import Result

@@ -11,7 +11,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from drfl.arrays import Array
 from drfl.defaults import crowded
-from drfl.estimators.table import BLOCK, is_sparse
+from drfl.estimators.client_table import BLOCK, is_sparse
 
 LEAST, MOST = 0.1, 10.0
 

@@ -1,7 +1,6 @@
 """The model file: JSON that holds everything a prediction needs, and nothing that runs."""
 
-from drfl.models.document import ClientPart, Model, ProofRecord
-from drfl.models.errors import ModelError
+from drfl.models.document import ClientPart, Model, ModelError, ProofRecord
 from drfl.models.files import load, read_model, save, write_model
 from drfl.models.onnx import export_onnx
 

@@ -1,4 +1,7 @@
-"""A trained model: the linear part, how a file becomes rows, and what was proved."""
+"""A trained model: the linear part, how a file becomes rows, and what was proved.
+
+What is wrong with a model file, in one sentence.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,10 @@ from drfl.solvers.base import Status
 from drfl.tables import Column, Number, feature_names
 from drfl.tables.encoding import Encoding, Target
 from drfl.tables.moments import moments_of
+
+
+class ModelError(ValueError):
+    """A model file that cannot be used."""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drfl.files import write_json
-from drfl.models.document import Model
-from drfl.models.errors import ModelError
+from drfl.models.document import Model, ModelError
 from drfl.models.plain import from_plain, to_plain
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from drfl import defaults
 from drfl.arrays import Array
 from drfl.estimators.choices import Choices
 from drfl.estimators.classifier import RobustClassifier
+from drfl.estimators.client_table import ClientTable
 from drfl.estimators.constructor import constructor
-from drfl.estimators.path import find_model
+from drfl.estimators.fitting import find_model
 from drfl.estimators.regressor import RobustRegressor
 from drfl.estimators.scale import warn_of_scale
-from drfl.estimators.table import ClientTable
 from drfl.named_problems import NAMED_PROBLEMS
 from drfl.native.afl import AFL
 from drfl.native.drfa import DRFA

@@ -13,8 +13,8 @@ import numpy as np
 import scipy
 import sklearn
 
-from drfl.estimators.checks import seed_of
-from drfl.estimators.table import ALL, ClientTable
+from drfl.estimators.client_table import ALL, ClientTable
+from drfl.estimators.parameters import seed_of
 from drfl.models import Model
 from drfl.models.estimator import LoadedModel, model_of
 from drfl.models.frames import features_of

@@ -4,10 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from drfl.selection.choice import GridPoint, Selection
     from drfl.selection.cv import DRFLClassifierCV, DRFLRegressorCV
     from drfl.selection.rules import RULES
-    from drfl.selection.search import select
-    from drfl.selection.table import GridPoint, Selection
+    from drfl.selection.selecting import select
 
 __all__ = ["RULES", "DRFLClassifierCV", "DRFLRegressorCV", "GridPoint", "Selection", "select"]
 

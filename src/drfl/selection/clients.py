@@ -10,7 +10,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.client import Party
-from drfl.estimators.table import ClientTable
+from drfl.estimators.client_table import ClientTable
 from drfl.selection.folds import copy_name
 
 

@@ -1,11 +1,17 @@
-"""Train on parts of the clients' rows, let them score what was held out, and follow a rule."""
+"""Train on parts of the clients' rows, let them score what was held out, and follow a rule.
+
+What is seen while a selection runs: one line on the standard error stream.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,10 +20,11 @@ from drfl.arrays import Array
 from drfl.checks import number, whole
 from drfl.client import Party
 from drfl.engines import Engine, make_engine
-from drfl.estimators import checks
+from drfl.estimators import parameters
 from drfl.estimators.base import RobustModel
-from drfl.estimators.path import LOCAL, make_solver, solver_name
+from drfl.estimators.fitting import LOCAL, make_solver, solver_name
 from drfl.selection import scores
+from drfl.selection.choice import Choice, summarise
 from drfl.selection.clients import SelectionClients
 from drfl.selection.folds import FoldEngine, Part, on_parts
 from drfl.selection.grid import (
@@ -29,13 +36,61 @@ from drfl.selection.grid import (
     grid_points,
 )
 from drfl.selection.path import Fit, follow
-from drfl.selection.progress import Progress
 from drfl.selection.rules import RULES, GridEvidence
-from drfl.selection.table import Choice, summarise
 from drfl.selection.warm import WarmBundle
 from drfl.solvers import Solver
 from drfl.solvers.bundle import Bundle
 from drfl.wire import Failure, WireError
+
+
+class Progress:
+    """Counts fits, rounds and seconds; on a terminal the line is rewritten in place.
+
+    Parameters
+    ----------
+    verbose : int
+        0: nothing is shown.
+    splits : int
+        How many parts the work has.
+    word : str
+        What a part is called: "fold" or "client left out".
+    """
+
+    def __init__(self, verbose: int, splits: int, word: str) -> None:
+        self.verbose, self.splits, self.word = verbose, splits, word
+        self.fits = self.rounds = 0
+        self._start, self._rewrites = perf_counter(), sys.stderr.isatty()
+
+    def solved(self, split: int, rounds: int) -> None:
+        """A fit of a split is done."""
+        self.fits, self.rounds = self.fits + 1, self.rounds + rounds
+        if self._rewrites:
+            self._write(split, "\r")
+
+    def scored(self, split: int) -> None:
+        """All models of a split have their scores."""
+        if not self._rewrites:
+            self._write(split, "\n")
+
+    def _write(self, split: int, end: str) -> None:
+        if self.verbose:
+            line = (
+                f"select: {self.word} {split + 1} of {self.splits}, {self.fits} fits in "
+                f"{self.rounds} rounds, {perf_counter() - self._start:.1f} s"
+            )
+            print(line, end=end, file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.verbose and self._rewrites:
+            print(file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -200,8 +255,8 @@ def choose(
 ) -> Choice:
     """What `select` finds out, on clients wherever they are."""
     noise = checked_noise(rule, noise_scale)
-    folds, shown = whole("folds", folds), checks.verbose_of(verbose)
-    seed = checks.seed_of(random_state)
+    folds, shown = whole("folds", folds), parameters.verbose_of(verbose)
+    seed = parameters.seed_of(random_state)
     told = scores.score_of(scoring, estimator.checked_parameters().loss)
     tried = default_grid(clients, estimator.get_params(), rule) if grid is None else grid
     candidates = [candidate(estimator, point, clients) for point in grid_points(tried)]

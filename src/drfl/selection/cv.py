@@ -9,7 +9,7 @@ from drfl.estimators.base import RobustModel
 from drfl.estimators.classifier import DRFLClassifier, RobustClassifier
 from drfl.estimators.constructor import constructor, parameters_of
 from drfl.estimators.regressor import DRFLRegressor, RobustRegressor
-from drfl.selection.search import select
+from drfl.selection.selecting import select
 
 OWN: Mapping[str, Any] = {
     "rule": "mean",

@@ -1,6 +1,6 @@
 """One path over the grid on one part of the rows: every problem once, each from the last.
 
-A model that is proved to be optimal at another grid point as well, see `drfl.selection.carry`, is
+A model that is proved to be optimal at another grid point as well, see `drfl.selection.reuse`, is
 taken over and not computed again.
 """
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 from drfl.client import Party
 from drfl.engines import Engine
-from drfl.estimators.path import find_model
+from drfl.estimators.fitting import find_model
 from drfl.estimators.shared import solvable
 from drfl.problem import Problem
 from drfl.result import Result
-from drfl.selection.carry import Prices, carry, prices
 from drfl.selection.grid import Candidate
+from drfl.selection.reuse import Prices, prices, reused
 from drfl.solvers import Solver, StatusKind
 
 SAME_PROBLEM = "they state the same problem"
@@ -75,7 +75,7 @@ class Known:
             return None
         best: Fit | None = None
         for old, fit in self._fits.get(new.kind, []):
-            found = carry(old, fit.result, problem, new, tol)
+            found = reused(old, fit.result, problem, new, tol)
             if found is not None and (best is None or found.result.gap < best.result.gap):
                 best = Fit(found.result, 0, fit.source, found.reason)
         return best

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from drfl.selection.table import GridPoint
+from drfl.selection.choice import GridPoint
 
 
 @dataclass(frozen=True)

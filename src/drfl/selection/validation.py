@@ -26,8 +26,8 @@ from scipy import stats
 from drfl.arrays import Array
 from drfl.engines import Engine, make_engine
 from drfl.estimators.base import RobustModel
-from drfl.estimators.checks import seed_of
-from drfl.estimators.path import LOCAL, find_model, make_solver, solver_name
+from drfl.estimators.fitting import LOCAL, find_model, make_solver, solver_name
+from drfl.estimators.parameters import seed_of
 from drfl.estimators.shared import solvable
 from drfl.named_problems import restated
 from drfl.problem import Problem

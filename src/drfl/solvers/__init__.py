@@ -1,7 +1,9 @@
 """The solvers by name; a solver's module is imported when it is asked for."""
 
+from importlib import import_module
+
+from drfl._registry import lookup
 from drfl.solvers.base import Session, Solver, Status, StatusKind, crossed, relative_gap
-from drfl.solvers.registry import SOLVERS, make_solver, solver_class
 
 __all__ = [
     "SOLVERS",
@@ -14,3 +16,24 @@ __all__ = [
     "relative_gap",
     "solver_class",
 ]
+
+SOLVERS: dict[str, str] = {
+    "bundle": "drfl.solvers.bundle:Bundle",
+    "ad_lpmm": "drfl.solvers.admm:AdLpmm",
+    "admm": "drfl.solvers.admm:Admm",
+    "local": "drfl.solvers.local:Local",
+    "private": "drfl.solvers.private:Private",
+}
+"""Name to "module:class", so that `import drfl` need not import every method."""
+
+
+def solver_class(name: str) -> type[Solver]:
+    """The class of a registered solver."""
+    module, _, attribute = lookup("solver", name, SOLVERS).partition(":")
+    kind: type[Solver] = getattr(import_module(module), attribute)
+    return kind
+
+
+def make_solver(solver: str | Solver) -> Solver:
+    """Turn a name into a solver with its default settings; a Solver passes through."""
+    return solver if isinstance(solver, Solver) else solver_class(solver)()

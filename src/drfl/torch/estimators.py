@@ -17,7 +17,7 @@ from torch import nn
 from drfl._registry import lookup
 from drfl.arrays import Array
 from drfl.ball import Ball
-from drfl.estimators.table import ClientTable
+from drfl.estimators.client_table import ClientTable
 from drfl.mixture import Mixture
 from drfl.native import METHODS
 from drfl.native.settings import Native

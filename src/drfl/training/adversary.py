@@ -10,7 +10,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.models import Model
-from drfl.models.rows import FileRows
+from drfl.models.file_rows import FileRows
 from drfl.rows import Rows
 from drfl.worst_case import make_oracle
 

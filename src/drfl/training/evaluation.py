@@ -14,8 +14,8 @@ from drfl.arrays import Array
 from drfl.client import Client, RefusedError
 from drfl.metrics import METRICS, class_metrics, number_metrics
 from drfl.models import Model
+from drfl.models.file_rows import FileRows
 from drfl.models.plain import from_plain, to_plain
-from drfl.models.rows import FileRows
 from drfl.privacy import SpentError, meaning_of, release_metric
 from drfl.tables import Number
 from drfl.training.data_request import array_text, text_array

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.models import Model
-from drfl.models.rows import FileRows
+from drfl.models.file_rows import FileRows
 from drfl.training.adversary import Attack, attack, worst_weights
 from drfl.training.evaluation import model_array
 from drfl.training.federation import Federation

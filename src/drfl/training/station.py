@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.client import Client, Handler, Policy, RefusedError, Site, code_of
 from drfl.models import Model
-from drfl.models.rows import FileRows, read_rows
+from drfl.models.file_rows import FileRows, read_rows
 from drfl.privacy import Guard, Ledger, file_key, line_prints, release_sums
 from drfl.privacy.dp import DifferentialPrivacy
 from drfl.privacy.refusals import require_enough
@@ -252,7 +252,7 @@ class Station:
 def _sorted(name: str, X: Any, y: Array) -> tuple[Any, Array, Array | None]:
     """Rows in the order in which a selection divides them, equal ones as one with a weight."""
     # A site that takes part in no selection does without scikit-learn.
-    from drfl.estimators.table import ClientTable
+    from drfl.estimators.client_table import ClientTable
     from drfl.selection.clients import sorted_table
 
     ones, member = np.ones(len(y)), np.zeros(len(y), dtype=np.intp)

@@ -28,7 +28,7 @@ from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.losses import Loss
 from drfl.supports import Box
-from drfl.worst_case.search import Tangent
+from drfl.worst_case.price_search import Tangent
 
 Winners = NDArray[np.int8]
 

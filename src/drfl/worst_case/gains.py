@@ -27,7 +27,7 @@ from drfl.worst_case.escape import Atoms, Floor, describe, find_floor, let_escap
 from drfl.worst_case.moves import Moves
 from drfl.worst_case.oracle import Distribution, Oracle, WorstCase
 from drfl.worst_case.polyhedron_moves import ConeMoves, VertexMoves
-from drfl.worst_case.search import Bracket, Tangent, cut, minimise
+from drfl.worst_case.price_search import Bracket, Tangent, cut, minimise
 from drfl.worst_case.whole_space import WholeSpaceOracle
 
 

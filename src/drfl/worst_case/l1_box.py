@@ -14,7 +14,7 @@ from drfl.worst_case.escape import Floor, find_floor
 from drfl.worst_case.gains import GainOracle
 from drfl.worst_case.l1_search import BestPrice, WinnersAt, best_price
 from drfl.worst_case.oracle import Distribution, Oracle, WorstCase
-from drfl.worst_case.search import cut
+from drfl.worst_case.price_search import cut
 from drfl.worst_case.whole_space import WholeSpaceOracle
 
 

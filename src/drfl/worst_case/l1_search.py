@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.rows import Rows
 from drfl.worst_case.clipping import Clipping, Contender, Sums, Winners, compete
-from drfl.worst_case.search import Bracket, PricePoint, Tangent, balance, meeting
+from drfl.worst_case.price_search import Bracket, PricePoint, Tangent, balance, meeting
 
 # Rows that are undecided between two prices are kept, unless they are more than this share
 # (of many): they take memory.

@@ -11,7 +11,7 @@ from drfl.solvers.certificate.proof import aggregate, pay_by_gauge
 from drfl.solvers.local.cones import Orthant, SecondOrder, reach
 from drfl.solvers.local.lower_bound import RowMinorants
 from drfl.solvers.local.pieces import Entropy, Pieces
-from drfl.solvers.local.search import Search
+from drfl.solvers.local.stages import Search
 from kit.cases import Case
 from kit.problems import clients
 

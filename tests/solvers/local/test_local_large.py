@@ -8,7 +8,7 @@ import pytest
 import drfl
 from drfl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Pinball, SmoothHinge
 from drfl.rows import Rows
-from drfl.solvers.local import search
+from drfl.solvers.local import stages as solver_stages
 from drfl.worst_case import make_oracle
 
 LOSSES = [Hinge(), SmoothHinge(), Logistic(), Huber(0.5), EpsilonInsensitive(0.1), Pinball(0.3)]
@@ -26,12 +26,12 @@ def stages(monkeypatch):
     """How many rows the method sees, stage by stage."""
     seen = []
 
-    class Watched(search.Iterate):
+    class Watched(solver_stages.Iterate):
         def __init__(self, program, stack, *rest):
             super().__init__(program, stack, *rest)
             seen.append(len(stack.mass))
 
-    monkeypatch.setattr(search, "Iterate", Watched)
+    monkeypatch.setattr(solver_stages, "Iterate", Watched)
     return seen
 
 
@@ -80,7 +80,7 @@ def test_rows_sorted_by_label_and_far_from_the_kinks():
 
 def test_a_wrong_first_choice_of_rows_is_made_good(monkeypatch, stages):
     """With hardly any row left free the choice has to be repeated, until the proof succeeds."""
-    monkeypatch.setattr(search, "UNSURE", 0.1)
+    monkeypatch.setattr(solver_stages, "UNSURE", 0.1)
     X, y = rows(Hinge(), seed=2)
     problem = drfl.Problem("hinge", drfl.Ball(0.02, "l1"))
     result = drfl.solve(problem, [drfl.Client("a", X, y)], solver="local", tol=1e-6)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import drfl
-from drfl.solvers.local import Local, search
+from drfl.solvers.local import Local, stages
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 3))
@@ -78,7 +78,7 @@ def test_without_a_radius_the_bundle_method_picks_the_smallest_model():
 
 
 def test_the_bundle_method_takes_over_where_rounding_stops_the_other(monkeypatch):
-    monkeypatch.setattr(search.Interior, "step", lambda self: 0.0)
+    monkeypatch.setattr(stages.Interior, "step", lambda self: 0.0)
     result = drfl.solve(PROBLEM, two(), solver="local")
     assert result.status.kind == "certified"
     assert result.history[-1].info["method"] == "bundle"

@@ -18,9 +18,14 @@ from drfl.ball import Ball
 from drfl.losses import Loss
 from drfl.problem import Problem
 from drfl.solvers.base import Status, relative_gap
-from drfl.solvers.bundle.checks import Limits, read_reply, require_consistent, require_possible
 from drfl.solvers.bundle.master import Master
 from drfl.solvers.bundle.messages import KIND, Reply, Request
+from drfl.solvers.bundle.plausibility import (
+    Limits,
+    read_reply,
+    require_consistent,
+    require_possible,
+)
 from drfl.solvers.bundle.points import Point, Points
 from drfl.solvers.certificate.anchors import AnchorBox, Anchors, make_anchors
 from drfl.solvers.certificate.cuts import Pool

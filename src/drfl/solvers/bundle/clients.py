@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.checks import (
+from drfl.solvers.bundle.client_cache import CacheMirror
+from drfl.solvers.bundle.messages import Reply, Request
+from drfl.solvers.bundle.plausibility import (
     Limits,
     read_reply,
     require_consistent,
     require_facts,
     require_possible,
 )
-from drfl.solvers.bundle.client_cache import CacheMirror
-from drfl.solvers.bundle.messages import Reply, Request
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.certificate.anchors import AnchorBox
 from drfl.wire import Message, WireError

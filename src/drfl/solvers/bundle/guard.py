@@ -24,9 +24,9 @@ from drfl.privacy import NO_BOUND, Keeper, SpentError
 from drfl.privacy.rounding import power_of_two
 from drfl.privacy.tilt import best_constant
 from drfl.solvers.base import Status, StatusKind
-from drfl.solvers.bundle.checks import require_constants
 from drfl.solvers.bundle.messages import Request, dual_cut
 from drfl.solvers.bundle.planning import solve_for_bound
+from drfl.solvers.bundle.plausibility import require_constants
 from drfl.solvers.bundle.state import State, Trial
 from drfl.solvers.certificate.cuts import Cuts, sums
 from drfl.solvers.certificate.proof import bound_of_constants, payable_slopes, weights_in

@@ -11,11 +11,11 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.solvers.base import Status, relative_gap
-from drfl.solvers.bundle.checks import Limits
 from drfl.solvers.bundle.client_cache import CacheMirror
 from drfl.solvers.bundle.clients import Clients
 from drfl.solvers.bundle.master import Master
 from drfl.solvers.bundle.messages import Dual, Request, near_marks
+from drfl.solvers.bundle.plausibility import Limits
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.bundle.settings import BundleSettings
 from drfl.solvers.bundle.steps import Descent, Metric, Proposal

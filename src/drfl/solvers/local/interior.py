@@ -20,8 +20,8 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 from drfl.arrays import Array
 from drfl.solvers.local.cones import diagonal
 from drfl.solvers.local.iterate import Iterate, added
+from drfl.solvers.local.mixture_variables import Weights
 from drfl.solvers.local.pieces import Pieces
-from drfl.solvers.local.weights import Weights
 
 REGULAR = 1e-14  # what is added to the diagonal, relatively: columns may depend on each other
 

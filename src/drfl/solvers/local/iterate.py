@@ -13,11 +13,11 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.solvers.local.cones import Orthant, SecondOrder, diagonal
 from drfl.solvers.local.gauge_cones import make_cone
+from drfl.solvers.local.mixture_variables import Weights
 from drfl.solvers.local.pieces import Entropy, Kernel, make_kernels
 from drfl.solvers.local.program import Program
 from drfl.solvers.local.samples import Fixed
 from drfl.solvers.local.stack import Ints, Stack
-from drfl.solvers.local.weights import Weights
 from drfl.worst_case.whole_space import flip_gain
 
 Part = Orthant | SecondOrder | Kernel

@@ -20,7 +20,7 @@ from drfl.rows import Rows
 from drfl.solvers.base import Session, Status
 from drfl.solvers.local.lower_bound import ExactModel
 from drfl.solvers.local.program import make_program
-from drfl.solvers.local.search import Search
+from drfl.solvers.local.stages import Search
 from drfl.wire import Message
 
 KIND = "local_meet"

@@ -79,14 +79,14 @@ def prices(problem: Problem, names: Sequence[str]) -> Prices | None:
 
 
 @dataclass(frozen=True)
-class Carried:
+class Reused:
     """A model with what it proves of another problem, and why it serves there."""
 
     result: Result
     reason: str
 
 
-def carry(old: Prices, result: Result, problem: Problem, new: Prices, tol: float) -> Carried | None:
+def reused(old: Prices, result: Result, problem: Problem, new: Prices, tol: float) -> Reused | None:
     """The model of one problem for another of the same kind, if it is proved to be as good there.
 
     The objective and the clients' losses become upper bounds, exact where the ratio is the same
@@ -119,7 +119,7 @@ def carry(old: Prices, result: Result, problem: Problem, new: Prices, tol: float
         client_losses=dict(zip(result.client_losses, losses, strict=True)),
         client_multipliers=dict(zip(result.client_losses, shift.multipliers, strict=True)),
     )
-    return Carried(proved, shift.reason)
+    return Reused(proved, shift.reason)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from drfl.estimators.base import RobustModel
-from drfl.estimators.checks import seed_of
+from drfl.estimators.parameters import seed_of
+from drfl.selection.choice import Selection
 from drfl.selection.clients import SelectionClients, sorted_table
 from drfl.selection.cross_validation import checked_noise, choose
 from drfl.selection.grid import with_params
-from drfl.selection.table import Selection
 
 
 def select(
