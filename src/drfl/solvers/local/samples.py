@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.rows import Rows
-from drfl.solvers.local.lower_bound import AllRows
 from drfl.solvers.local.pieces import line_table
-from drfl.solvers.local.program import Program
+from drfl.solvers.local.program import AllRows, Program
 from drfl.solvers.local.stack import Ints
 from drfl.worst_case.whole_space import flip_gain
 

@@ -18,8 +18,7 @@ from drfl.client import Site
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.solvers.base import Session, Status
-from drfl.solvers.local.lower_bound import ExactModel
-from drfl.solvers.local.program import make_program
+from drfl.solvers.local.program import ExactModel, make_program
 from drfl.solvers.local.stages import Search
 from drfl.wire import Message
 

@@ -15,8 +15,8 @@ from drfl.solvers.base import relative_gap
 from drfl.solvers.certificate.proof import weights_in
 from drfl.solvers.local.interior import Interior
 from drfl.solvers.local.iterate import Iterate
-from drfl.solvers.local.lower_bound import AllRows, ExactModel, lower_bound
-from drfl.solvers.local.program import make_program
+from drfl.solvers.local.lower_bound import lower_bound
+from drfl.solvers.local.program import AllRows, ExactModel, make_program
 from drfl.solvers.local.samples import (
     Sample,
     everything,
