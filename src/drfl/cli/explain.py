@@ -30,29 +30,32 @@ def run(options: argparse.Namespace) -> int:
     """Explain."""
     from drfl.cli.main import OK
     from drfl.models import read_model
+    from drfl.models.adversary import changed_rows, worst_weights
     from drfl.models.file_rows import read_rows
     from drfl.problem import to_json
-    from drfl.training.adversary import attack, worst_weights
+    from drfl.training.explanation import attack
 
     model = read_model(options.model)
     read = {
         name: read_rows(model, path, target=True) for name, path in _named(options.files).items()
     }
     for k in range(len(model.coef)):
-        attacks = {name: attack(model, k, name, rows) for name, rows in read.items()}
+        found = {name: attack(model, k, name, rows) for name, rows in read.items()}
+        attacks = {name: facts for name, (facts, _, _) in found.items()}
         weights = worst_weights(model, k, attacks)
         if options.json:
-            for name, found in attacks.items():
+            for name, one in attacks.items():
                 facts = {"model": k, "client": name, "weight": weights.get(name)}
-                print(json.dumps(to_json(facts | found.facts()), allow_nan=False))
+                print(json.dumps(to_json(facts | one.facts()), allow_nan=False))
             continue
         if len(model.coef) > 1:
             assert model.target.classes is not None
             print(f"class {model.target.classes[k]} against the rest")
         print("\n".join(_lines(model, attacks, weights)))
-        for name, found in attacks.items():
+        for name, (_, rows, distribution) in found.items():
             if options.rows is not None:
-                print("\n".join(_rows(model, name, read[name], found, options.rows)))
+                changes = list(changed_rows(model, rows, distribution, options.rows))
+                print("\n".join(_rows(name, read[name], changes)))
     return OK
 
 
@@ -87,10 +90,11 @@ def _lines(model: Any, attacks: dict[str, Any], weights: dict[str, float]) -> li
     return lines
 
 
-def _rows(model: Any, name: str, rows: Any, found: Any, shown: int) -> list[str]:
-    lines = [f"{name}: rows that the adversary changes most"]
-    lines += [
-        f"  {rows.table.path}, line {change.line}: {change.text}"
-        for change in found.changes(model, rows, shown)
+def _rows(name: str, file: Any, changes: list[tuple[int, str]]) -> list[str]:
+    if not changes:
+        return [f"{name}: no row is changed"]
+    lines = file.lines([row for row, _ in changes])
+    return [f"{name}: rows that the adversary changes most"] + [
+        f"  {file.table.path}, line {line}: {text}"
+        for line, (_, text) in zip(lines, changes, strict=True)
     ]
-    return lines if len(lines) > 1 else [f"{name}: no row is changed"]

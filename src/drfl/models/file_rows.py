@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,10 @@ class FileRows:
     X: Any
     keep: NDArray[np.bool_]
     y: Array | None
+
+    def lines(self, rows: Sequence[int]) -> Sequence[int]:
+        """Where some of these rows are in the file."""
+        return self.table.lines(np.flatnonzero(self.keep)[rows].tolist())
 
 
 def read_rows(

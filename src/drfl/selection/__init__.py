@@ -15,9 +15,9 @@ _HOMES = {
     "RULES": "rules",
     "DRFLClassifierCV": "cv",
     "DRFLRegressorCV": "cv",
-    "GridPoint": "table",
-    "Selection": "table",
-    "select": "search",
+    "GridPoint": "choice",
+    "Selection": "choice",
+    "select": "selecting",
 }
 
 

@@ -9,11 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.models import Model
+from drfl.models.adversary import Attack, attack_of, worst_weights
 from drfl.models.file_rows import FileRows
-from drfl.training.adversary import Attack, attack, worst_weights
+from drfl.rows import Rows
 from drfl.training.evaluation import model_array
 from drfl.training.federation import Federation
 from drfl.wire import Field, Message, WireError, reply_kind, validate
+from drfl.worst_case import make_oracle
+from drfl.worst_case.oracle import Distribution
 
 EXPLAIN = "explain"
 REQUEST = {"model": Field("uint8", (None,))}
@@ -32,9 +35,20 @@ def explain_message(model: Model) -> Message:
     return Message(EXPLAIN, 0, {"model": model_array(model)})
 
 
+def attack(model: Model, k: int, name: str, file: FileRows) -> tuple[Attack, Rows, Distribution]:
+    """What the adversary does to a client's file at the k-th linear model, and to which rows."""
+    shift, scale = model.scaling(file.X)
+    assert file.y is not None
+    rows = Rows(file.X, model.target_of(k, file.y), shift=shift, scale=scale)
+    oracle = make_oracle(rows, model.problem.loss, model.problem.ball_of(name))
+    worst = oracle.evaluate(model.coef[k], float(model.intercept[k]))
+    d = worst.distribution()
+    return attack_of(model, k, rows, worst.value, worst.multiplier, d), rows, d
+
+
 def answer(name: str, model: Model, rows: FileRows) -> Mapping[str, NDArray[Any]]:
     """The client's half; sums over all rows, for each of the K linear models."""
-    found = [attack(model, k, name, rows) for k in range(len(model.coef))]
+    found = [attack(model, k, name, rows)[0] for k in range(len(model.coef))]
     return {
         "rows": np.array(found[0].n_rows),
         **{key: np.array([getattr(a, key) for a in found], dtype=np.float64) for key in NUMBERS},

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from drfl.models import Model
-from drfl.report.measure.adversary import adversary
 from drfl.report.measure.refits import METHODS, bootstrap, comparisons, left_out, noises, radii
 from drfl.report.measure.sample import ClientSample
+from drfl.report.measure.worst_case import adversary
 
 Json = dict[str, Any]
 

@@ -11,15 +11,13 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.client import Client
 from drfl.models import Model
+from drfl.models.adversary import attack_of, changed_rows
 from drfl.report.measure.sample import ClientSample, clients_of
 from drfl.rows import Rows
 from drfl.worst_case import make_oracle
 from drfl.worst_case.oracle import Distribution
 
 Json = dict[str, Any]
-
-SMALL = 1e-9
-"""Relative to a column's scale, a smaller move is rounding."""
 
 
 def adversary(model: Model, data: Mapping[str, ClientSample], shown: int) -> Iterator[Json]:
@@ -32,7 +30,10 @@ def adversary(model: Model, data: Mapping[str, ClientSample], shown: int) -> Ite
         clients = clients_of(model, k, data)
         for client, choice in zip(clients, choose(model, k, clients), strict=True):
             yield {"kind": "adversary", "model": k} | _facts(model, k, client, choice)
-            yield from _rows(model, client, choice.distribution, data[client.name].lines, shown)
+            lines = data[client.name].lines
+            for row, change in changed_rows(model, client.rows, choice.distribution, shown):
+                where = row + 1 if lines is None else int(lines[row])
+                yield {"kind": "row", "client": client.name, "row": where, "change": change}
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,56 +99,18 @@ def _linear(model: Model, k: int) -> tuple[Array, float]:
     return model.coef[k], float(model.intercept[k])
 
 
-def _facts(model: Model, k: int, client: Client, choice: ClientMove) -> Json:
-    rows, d, problem = client.rows, choice.distribution, model.problem
-    z, step = rows.scores(*_linear(model, k)), d.x - rows.take(d.source)
-    arguments = rows.y * z if problem.loss.task == "classification" else z - rows.y
-    moves: Array = np.asarray(d.mass @ np.abs(step))
+def _facts(model: Model, k: int, client: Client, move: ClientMove) -> Json:
+    rows, d = client.rows, move.distribution
+    found = attack_of(model, k, rows, move.worst_loss, move.price, d)
+    moves = np.asarray(d.mass @ np.abs(d.x - rows.take(d.source)))
     return {
         "client": client.name,
-        "weight": choice.weight,
-        "loss": rows.mean(problem.loss.value(arguments)),
-        "worst_loss": choice.worst_loss,
-        "price": choice.price,
-        "labels_changed": float(d.mass[d.y != rows.y[d.source]].sum()),
-        "features_moved": float(d.mass @ problem.norm(step)),
+        "weight": move.weight,
+        "loss": found.loss,
+        "worst_loss": found.worst_loss,
+        "price": found.price,
+        "labels_changed": found.flipped,
+        "features_moved": found.moved,
         "scaled_moves": dict(zip(model.features, moves.tolist(), strict=True)),
-        "attained": bool(d.attained),
+        "attained": found.attained,
     }
-
-
-def _rows(
-    model: Model, client: Client, d: Distribution, lines: Sequence[int] | None, shown: int
-) -> Iterator[Json]:
-    """The rows of which most is changed, in the units of the file."""
-    rows = client.rows
-    step = d.x - rows.take(d.source)
-    changed = np.abs(step).sum(axis=1) + np.abs(d.y - rows.y[d.source])
-    order = np.argsort(-changed * d.mass, kind="stable")[:shown]
-    for atom in order[changed[order] > SMALL].tolist():
-        row = int(d.source[atom])
-        change = ", ".join(_changes(model, rows, d, atom, step[atom]))
-        where = row + 1 if lines is None else int(lines[row])
-        yield {"kind": "row", "client": client.name, "row": where, "change": change}
-
-
-def _changes(model: Model, rows: Rows, d: Distribution, atom: int, step: Array) -> Iterator[str]:
-    before, after = float(rows.y[d.source[atom]]), float(d.y[atom])
-    if before != after:
-        yield f"{model.target.name} {_target(model, before)} → {_target(model, after)}"
-    n = len(step)
-    shift = np.zeros(n) if rows.shift is None else rows.shift
-    scale = np.ones(n) if rows.scale is None else rows.scale
-    for j in np.argsort(-np.abs(step), kind="stable").tolist():
-        if abs(step[j]) > SMALL:
-            new = float(d.x[atom, j] * scale[j] + shift[j])
-            yield f"{model.features[j]} {new - float(step[j] * scale[j]):.5g} → {new:.5g}"
-
-
-def _target(model: Model, value: float) -> str:
-    target = model.target
-    if target.classes is None:
-        return f"{target.shift + target.scale * value:.5g}"
-    if len(target.classes) == 2:
-        return str(target.classes[int(value > 0.0)])
-    return "this class" if value > 0.0 else "another class"

@@ -1,29 +1,20 @@
-"""What the adversary does to the rows of a file at a trained model."""
+"""What the adversary does to the rows of clients at a trained model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.models import Model
-from drfl.models.file_rows import FileRows
+from drfl.models.document import Model
 from drfl.rows import Rows
-from drfl.worst_case import make_oracle
+from drfl.worst_case.oracle import Distribution
 
 SMALL = 1e-9
 """Relative to a feature's scale, a smaller move is rounding."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """What happens to one row."""
-
-    line: int
-    text: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,82 +77,65 @@ class Attack:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class AttackHere(Attack):
-    """The same where the rows are, with what happens to each of them."""
-
-    distribution: Any
-    rows: Rows
-
-    def changes(self, model: Model, file: FileRows, shown: int) -> list[Change]:
-        """The rows of which most is changed, in the units of the file."""
-        d, rows = self.distribution, self.rows
-        step = d.x - rows.take(d.source)
-        changed = np.abs(step).sum(axis=1) + np.abs(d.y - rows.y[d.source])
-        order = np.argsort(-changed * d.mass, kind="stable")[:shown]
-        order = order[changed[order] > SMALL]
-        kept = np.flatnonzero(file.keep)
-        lines = file.table.lines(kept[d.source[order]].tolist())
-        return [
-            Change(line, self._change(model, int(k), step[k]))
-            for line, k in zip(lines, order, strict=True)
-        ]
-
-    def _change(self, model: Model, k: int, step: Array) -> str:
-        d, rows = self.distribution, self.rows
-        shift, scale = rows.shift, rows.scale
-        assert shift is not None
-        assert scale is not None
-        parts = []
-        before, after = float(rows.y[d.source[k]]), float(d.y[k])
-        if before != after:
-            one, other = (_target(model, value) for value in (before, after))
-            parts.append(f"{model.target.name} {one} -> {other}")
-        for j in np.argsort(-np.abs(step), kind="stable"):
-            if abs(step[j]) > SMALL:
-                new = float(d.x[k, j] * scale[j] + shift[j])
-                old = new - float(step[j] * scale[j])
-                parts.append(f"{self.features[j]} {old:.5g} -> {new:.5g}")
-        share = float(d.mass[k] * rows.n_rows)
-        return ", ".join(parts) + (f" ({share:.0%} of the row)" if share < 0.995 else "")
-
-
-def attack(model: Model, k: int, name: str, file: FileRows) -> AttackHere:
-    """What the adversary does to a client's file at the k-th linear model."""
-    shift, scale = model.scaling(file.X)
-    assert file.y is not None
-    rows = Rows(file.X, model.target_of(k, file.y), shift=shift, scale=scale)
-    ball = model.problem.ball_of(name)
-    oracle = make_oracle(rows, model.problem.loss, ball)
+def attack_of(
+    model: Model, k: int, rows: Rows, worst_loss: float, price: float, d: Distribution
+) -> Attack:
+    """What a worst-case distribution does to a client's rows at the k-th linear model."""
     w, b = model.coef[k], float(model.intercept[k])
-    worst = oracle.evaluate(w, b)
-    d = worst.distribution()
-    step = d.x - rows.take(d.source)
-    z = oracle.arguments(rows.scores(w, b), rows.y)
-    return AttackHere(
-        loss=rows.mean(model.problem.loss.value(z)),
-        worst_loss=worst.value,
-        price=worst.multiplier,
+    step, z = d.x - rows.take(d.source), rows.scores(w, b)
+    arguments = z - rows.y if model.target.classes is None else rows.y * z
+    return Attack(
+        loss=rows.mean(model.problem.loss.value(arguments)),
+        worst_loss=worst_loss,
+        price=price,
         flipped=float(d.mass[d.y != rows.y[d.source]].sum()),
         target_moved=_target_moved(model, rows, d),
-        moved=float(d.mass @ ball.norm(step)),
+        moved=float(d.mass @ model.problem.norm(step)),
         carried=np.asarray(d.mass @ np.abs(_effects(model, rows, d) * w)),
         features=tuple(model.features),
-        feature_moves=np.asarray(d.mass @ np.abs(step)) * scale,
-        attained=d.attained,
+        feature_moves=np.asarray(d.mass @ np.abs(step)) * _units(rows)[1],
+        attained=bool(d.attained),
         n_rows=rows.n_rows,
-        distribution=d,
-        rows=rows,
     )
 
 
-def _target_moved(model: Model, rows: Rows, d: Any) -> float:
+def changed_rows(
+    model: Model, rows: Rows, d: Distribution, shown: int
+) -> Iterator[tuple[int, str]]:
+    """The rows of which most is changed: their positions, and the changes in the file's units."""
+    step = d.x - rows.take(d.source)
+    changed = np.abs(step).sum(axis=1) + np.abs(d.y - rows.y[d.source])
+    order = np.argsort(-changed * d.mass, kind="stable")[:shown]
+    for atom in order[changed[order] > SMALL].tolist():
+        text = ", ".join(_changes(model, rows, d, atom, step[atom]))
+        share = float(d.mass[atom] * rows.n_rows)
+        part = f" ({share:.0%} of the row)" if share < 0.995 else ""
+        yield int(d.source[atom]), text + part
+
+
+def _changes(model: Model, rows: Rows, d: Distribution, atom: int, step: Array) -> Iterator[str]:
+    before, after = float(rows.y[d.source[atom]]), float(d.y[atom])
+    if before != after:
+        yield f"{model.target.name} {_target(model, before)} -> {_target(model, after)}"
+    shift, scale = _units(rows)
+    for j in np.argsort(-np.abs(step), kind="stable").tolist():
+        if abs(step[j]) > SMALL:
+            new = float(d.x[atom, j] * scale[j] + shift[j])
+            yield f"{model.features[j]} {new - float(step[j] * scale[j]):.5g} -> {new:.5g}"
+
+
+def _units(rows: Rows) -> tuple[Array, Array]:
+    shift = np.zeros(rows.n_features) if rows.shift is None else rows.shift
+    return shift, np.ones(rows.n_features) if rows.scale is None else rows.scale
+
+
+def _target_moved(model: Model, rows: Rows, d: Distribution) -> float:
     if model.target.classes is not None:
         return 0.0
     return float(d.mass @ np.abs(d.y - rows.y[d.source])) * model.target.scale
 
 
-def _effects(model: Model, rows: Rows, d: Any) -> Array:
+def _effects(model: Model, rows: Rows, d: Distribution) -> Array:
     """By how much the adversary changes each feature in the argument of the loss (K, n)."""
     before = rows.take(d.source)
     if model.target.classes is None:
