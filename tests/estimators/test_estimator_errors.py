@@ -11,6 +11,9 @@ from drfl.estimators import DRFLClassifier, DRFLRegressor
 from drfl.losses import Hinge, Huber
 from drfl.supports import Box, Polyhedron
 
+# Four rows are enough for a wrong word.
+pytestmark = pytest.mark.filterwarnings("ignore::drfl.estimators.FewRowsWarning")
+
 X = np.array([[-1.0, 0.5], [-0.5, -1.0], [1.0, 0.2], [0.6, 1.0]])
 Y = [0, 0, 1, 1]
 CLIENTS = ["a", "b", "a", "b"]
@@ -33,7 +36,11 @@ PARAMETERS = [
     ({"label_cost": "inf"}, TypeError, "label_cost must be a number, got 'inf'"),
     ({"norm": "l3"}, ValueError, "unknown norm 'l3'"),
     ({"support": (0, 1)}, TypeError, r"support must be None, a Box or a Polyhedron, got \(0, 1\)"),
-    ({"support": Box(0.0, 1.0)}, ValueError, "client 'a': 1 row lies outside the box"),
+    (
+        {"support": Box(0.0, 1.0), "norm": "l1"},
+        ValueError,
+        "client 'a': 1 row lies outside the box",
+    ),
     (
         {"support": Polyhedron([[1.0, 1.0]], [9.0]), "loss": "logistic"},
         ValueError,
