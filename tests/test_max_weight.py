@@ -156,3 +156,35 @@ def test_it_is_written_down_only_where_there_is_one():
     assert to_json(capped.to_dict())["mixture"]["max_weight"] == 0.4
     assert Problem.from_dict(capped.to_dict()) == capped
     assert Problem.from_dict(plain.to_dict()) == plain
+
+
+@pytest.mark.parametrize("center", ["uniform", "proportional", [0.1, 0.2, 0.3, 0.4]])
+def test_some_of_the_clients_hold_all_of_the_weight(center):
+    """One left out, as in a report or a validation: proportions stay, the cap makes room."""
+    mixture = Mixture(center, radius=1.0, max_weight=0.45)
+    sizes = [10, 20, 30, 40]
+    for sizes_known in (True, False):
+        if not sizes_known and center == "proportional":
+            continue
+        part = mixture.among([2, 3], sizes if sizes_known else None)
+        resolved = part.resolve(sizes[2:])
+        whole = mixture.resolve(sizes).weights[2:]
+        np.testing.assert_allclose(resolved.weights, whole / whole.sum())
+        assert resolved.max_weight == max(0.45, resolved.weights.max())
+    assert mixture.among([0, 1, 2, 3], sizes).resolve(sizes).max_weight == 0.45
+
+
+@pytest.mark.parametrize("kind", [drfl.DRFLClassifier, drfl.DRFLRegressor])
+def test_estimators_take_it(kind):
+    X, y = rows(liar=1)
+    clients = np.repeat([f"c{s}" for s in range(4)], 30)
+    flat = X.reshape(-1, 3), y.reshape(-1)
+    model = kind(radius=0.02, mixture_radius=1.0, max_weight=0.3).fit(*flat, clients)
+    assert model.problem_.mixture.max_weight == 0.3
+    assert model.client_weights_.max() <= 0.3 + 1e-9
+    with pytest.raises(ValueError, match="max_weight must be"):
+        kind(max_weight=-1.0).fit(*flat, clients)
+    with pytest.raises(ValueError, match="at least the largest weight"):
+        kind(max_weight=0.2).fit(*flat, clients)
+    with pytest.raises(ValueError, match="take solver='bundle'"):
+        kind(max_weight=0.3, solver="local").fit(*flat, clients)

@@ -97,6 +97,31 @@ class Mixture:
             return replace(self, center=sizes / sizes.sum())
         return replace(self, center=self._weights_of(len(sizes)))
 
+    def among(self, kept: Sequence[int], sizes: Vector | None) -> Mixture:
+        """Return the mixture of some of the clients, of whom one may have to weigh more.
+
+        Given weights keep their proportions, and max_weight is raised where those who are kept
+        could not hold all of the weight otherwise.
+
+        Parameters
+        ----------
+        kept : sequence of int
+            Which clients.
+        sizes : (S,) or None
+            As of `resolve`, of all clients; None: they are not known yet.
+        """
+        kept = list(kept)
+        center: str | Array = self.center if isinstance(self.center, str) else self.weights[kept]
+        if not isinstance(center, str):
+            center = center / center.sum() if center.any() else "uniform"
+        loose = replace(self, center=center, max_weight=math.inf)
+        if not self.is_capped:
+            return loose
+        if sizes is None and isinstance(center, str):
+            return replace(loose, max_weight=max(self.max_weight, 1.0 / len(kept)))
+        loose = loose if sizes is None else loose.resolve(np.asarray(sizes)[kept])
+        return replace(loose, max_weight=max(self.max_weight, float(loose.weights.max())))
+
     @property
     def weights(self) -> Array:
         r"""The centre :math:`\hat q` as an array (S,); a named centre has to be resolved first."""

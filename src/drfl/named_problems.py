@@ -26,7 +26,12 @@ TRUST_ROWS: Mapping[str, Any] = {
     "shared_ball": False,
 }
 """Balls of radius 0."""
-TRUST_WEIGHTS: Mapping[str, Any] = {"mixture_radius": 0.0, "mixture_norm": 1}
+TRUST_WEIGHTS: Mapping[str, Any] = {
+    "mixture_radius": 0.0,
+    "mixture_norm": 1,
+    "max_weight": math.inf,
+}
+"""The weights of the centre, or all there are."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,7 @@ def restated(problem: Problem, name: str, rows: Sequence[float]) -> Problem:
         problem.mixture,
         radius=fixed.get("mixture_radius", problem.mixture.radius),
         center=fixed.get("mixture_center", problem.mixture.center),
+        max_weight=fixed.get("max_weight", problem.mixture.max_weight),
     )
     if not fixed["shared_ball"]:
         return replace(with_radius(problem, fixed["radius"]), mixture=mixture, shared_ball=False)

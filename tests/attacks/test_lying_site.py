@@ -7,6 +7,7 @@ import pytest
 
 import drfl
 from drfl import Ball, Box, Client, Mixture, Problem
+from drfl.datasets import load_heart
 from drfl.privacy import Guard
 from drfl.solvers import StatusKind
 from drfl.solvers.bundle import Bundle
@@ -233,6 +234,36 @@ def test_false_constants_at_the_end_of_a_guarded_run_are_refused(by):
     result = drfl.solve(problem(), guarded, engine=ChangingEngine(lie), tol=1e-6)
     assert "its constants are above its own values" in reasons(result)
     assert result.lower_bound <= best.objective * (1.0 + 1e-9)
+
+
+# ---------------------------------------------------------------------------- poisoned rows
+def poisoned(**settings):
+    """Accuracy at the others, and the largest weight, with all labels of a third of heart turned.
+
+    Nothing of it can be seen in an answer.
+    """
+    heart = load_heart()
+    rows = (heart.data - heart.data.mean(axis=0)) / heart.data.std(axis=0)
+    y = np.where(heart.target == heart.target.max(), 1, -1)
+    names = np.array(["liar", "north", "south"])[np.random.default_rng(0).permutation(len(y)) % 3]
+    model = drfl.DRFLClassifier(radius=0.05, mixture_center="uniform", **settings)
+    model.fit(rows, np.where(names == "liar", -y, y), names)
+    assert model.status_.kind is StatusKind.CERTIFIED  # of the rows as they are
+    others = names != "liar"
+    return (model.predict(rows[others]) == y[others]).mean(), model.client_weights_.max()
+
+
+def test_poisoned_rows_do_as_much_as_their_weight_allows():
+    """The defence is a weight that is known or capped."""
+    free, weight = poisoned(mixture_radius=math.inf)
+    assert weight > 0.8
+    assert free < 0.65
+    capped, most = poisoned(mixture_radius=math.inf, max_weight=0.4)
+    assert most <= 0.4 + 1e-9
+    assert capped > free + 0.08
+    known, share = poisoned(mixture_radius=0.0)
+    assert share == pytest.approx(1 / 3)
+    assert known > 0.78
 
 
 # ---------------------------------------------------------------------------- the truth passes

@@ -142,6 +142,7 @@ BAD_SETTINGS = {
     "label cost": (("--label-cost", "0"), ("label_cost must be",)),
     "mixture norm": (("--mixture-norm", "3"), ("3",)),
     "center": (("--mixture-center", "0.5,0.5"), ("2 weights", "3 clients")),
+    "weight": (("--max-weight", "0.2"), ("max_weight must be at least",)),
     "epsilon": (("--epsilon", "1"), ("no epsilon",)),
     "outside": (("--support", "age=40:50"), ("line", "'age'", "outside its support")),
     "support of nothing": (("--support", "agee=40:50"), ("'agee'",)),

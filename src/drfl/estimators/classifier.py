@@ -193,11 +193,14 @@ class DRFLClassifier(RobustClassifier):
     mixture_center : {"proportional", "uniform"} or array of shape (S,)
         The centre of Q: in proportion to the weight :math:`N_s` of a client's rows, equal weights,
         or given in the sorted order of the names.
+    max_weight : float
+        No client weighs more in Q, whatever its loss, which bounds what one that lies can do; at
+        least the largest weight of the centre. inf: no such bound. It needs the solver "bundle".
     fit_intercept : bool
         Whether there is an intercept b.
     solver : {"auto", "bundle", "ad_lpmm", "admm", "local"}
-        "auto" is "local" if neither clients, nor an engine, nor a support are named, otherwise
-        "bundle".
+        "auto" is "local" if neither clients, nor an engine, nor a support, nor a `max_weight` are
+        named, otherwise "bundle".
     curvature : {"auto", "never"}
         Whether clients are asked for second-order information.
     tol : float
@@ -258,6 +261,7 @@ class DRFLClassifier(RobustClassifier):
         mixture_radius: str | float = "auto",
         mixture_norm: float = 1,
         mixture_center: Any = defaults.MIXTURE_CENTER,
+        max_weight: float = math.inf,
         fit_intercept: bool = True,
         solver: str = "auto",
         curvature: str = "auto",
@@ -277,6 +281,7 @@ class DRFLClassifier(RobustClassifier):
         self.mixture_radius = mixture_radius
         self.mixture_norm = mixture_norm
         self.mixture_center = mixture_center
+        self.max_weight = max_weight
         self.fit_intercept = fit_intercept
         self.solver = solver
         self.curvature = curvature

@@ -24,7 +24,7 @@ LOCAL = "local"
 
 
 def solver_name(choices: Choices, *, named: bool) -> str:
-    """The solver that runs: "auto" is local if neither clients, an engine nor a support are named.
+    """The solver that runs: "auto" is local if no clients, engine, support or cap are named.
 
     Parameters
     ----------
@@ -39,7 +39,8 @@ def solver_name(choices: Choices, *, named: bool) -> str:
     if name != "auto":
         return name
     alone = not named and choices.engine is None
-    return LOCAL if alone and isinstance(choices.ball.support, WholeSpace) else "bundle"
+    alone &= isinstance(choices.ball.support, WholeSpace) and not choices.mixture.is_capped
+    return LOCAL if alone else "bundle"
 
 
 def make_solver(name: str, choices: Choices) -> Solver:

@@ -55,7 +55,8 @@ def mixture_of(params: Mapping[str, Any], purpose: Purpose) -> Mixture:
     p = number("mixture_norm", params["mixture_norm"], infinite=True)
     if p not in (1.0, 2.0, math.inf):
         raise ValueError(f"mixture_norm must be 1, 2 or math.inf, got {p!r}")
-    return Mixture(params["mixture_center"], radius, p)
+    most = number("max_weight", params.get("max_weight", math.inf), above=0.0, infinite=True)
+    return Mixture(params["mixture_center"], radius, p, most)
 
 
 def support_of(support: Any) -> Support | None:

@@ -99,7 +99,7 @@ class DRFLRegressor(RobustRegressor):
         Where "huber" becomes linear (1.35), or what "epsilon_insensitive" forgives (0.1).
     quantile : float, optional
         The quantile that "pinball" estimates (0.5).
-    purpose, radius, norm, support, mixture_norm, mixture_center
+    purpose, radius, norm, support, mixture_norm, mixture_center, max_weight
         As of `drfl.DRFLClassifier`.
     label_cost : float
         :math:`\kappa`, what it costs to change a target by 1; inf: targets never change.
@@ -142,6 +142,7 @@ class DRFLRegressor(RobustRegressor):
         mixture_radius: str | float = "auto",
         mixture_norm: float = 1,
         mixture_center: Any = defaults.MIXTURE_CENTER,
+        max_weight: float = math.inf,
         fit_intercept: bool = True,
         solver: str = "auto",
         curvature: str = "auto",
@@ -162,6 +163,7 @@ class DRFLRegressor(RobustRegressor):
         self.mixture_radius = mixture_radius
         self.mixture_norm = mixture_norm
         self.mixture_center = mixture_center
+        self.max_weight = max_weight
         self.fit_intercept = fit_intercept
         self.solver = solver
         self.curvature = curvature

@@ -68,7 +68,8 @@ class DRFLClassifierCV(SelectingModel, RobustClassifier):
 
     Parameters
     ----------
-    loss, radius, label_cost, norm, support, mixture_radius, mixture_norm, mixture_center
+    loss, radius, label_cost, norm, support, mixture_radius, mixture_norm, mixture_center,
+    max_weight
         As of `drfl.DRFLClassifier`; what the grid names is taken from there.
     rule : {"mean", "one_se", "worst_client", "noise", "new_client"}
         How to choose.
@@ -114,7 +115,7 @@ class DRFLRegressorCV(SelectingModel, RobustRegressor):
     ----------
     loss, epsilon, quantile, radius, label_cost, norm, support
         As of `drfl.DRFLRegressor`; what the grid names is taken from there.
-    mixture_radius, mixture_norm, mixture_center
+    mixture_radius, mixture_norm, mixture_center, max_weight
         As of `drfl.DRFLRegressor`.
     rule, grid, folds, noise_scale, scoring, random_state, verbose
         As of `drfl.DRFLClassifierCV`.

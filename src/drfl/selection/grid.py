@@ -143,11 +143,7 @@ def for_clients(
     problem: Problem, clients: SelectionClients, kept: Sequence[int], names: Sequence[str]
 ) -> Problem:
     """The problem of some of the clients, under other names; weights keep their proportions."""
-    mixture, ball = problem.mixture, problem.ball
-    if not isinstance(mixture.center, str):
-        weights = np.array(mixture.center)[list(kept)]
-        uniform = np.full(len(kept), 1.0 / len(kept))
-        mixture = replace(mixture, center=weights / weights.sum() if weights.any() else uniform)
+    mixture, ball = problem.mixture.among(kept, clients.totals), problem.ball
     if not isinstance(ball, Ball):
         ball = {name: ball[clients.labels[s]] for s, name in zip(kept, names, strict=True)}
     return replace(problem, ball=ball, mixture=mixture)

@@ -72,10 +72,12 @@ def make_problem(settings: Settings, agreement: Agreement) -> Problem:
     )
     balls = [replace(ball, radius=radius) for radius in radii]
     one = len(set(radii)) == 1
+    mixture = _mixture(settings, len(names))
+    mixture.resolve(list(agreement.rows.values()))  # so that too small a max_weight is told now
     return Problem(
         _loss(settings, task),
         balls[0] if one else dict(zip(names, balls, strict=True)),
-        _mixture(settings, len(names)),
+        mixture,
         fit_intercept=settings["fit_intercept"],
     )
 
@@ -121,7 +123,7 @@ def _mixture(settings: Settings, clients: int) -> Mixture:
         raise ValueError(
             f"mixture_center has {len(center)} weights, but there are {clients} clients"
         )
-    return Mixture(center, radius, settings["mixture_norm"])
+    return Mixture(center, radius, settings["mixture_norm"], settings["max_weight"])
 
 
 def _support(bounds: Mapping[str, tuple[float, float]], agreement: Agreement) -> Any:

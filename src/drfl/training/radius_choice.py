@@ -88,6 +88,7 @@ def _estimator(training: Training) -> Any:
         mixture_radius=problem.mixture.radius,
         mixture_norm=problem.mixture.p,
         mixture_center=problem.mixture.center,
+        max_weight=problem.mixture.max_weight,
         fit_intercept=problem.fit_intercept,
         engine=training.federation.engine,
         tol=training.settings["tol"],

@@ -57,6 +57,9 @@ FIELDS: dict[str, Setting] = {
     ),
     "mixture_norm": Setting(1.0, read.number, "in which that is measured: 1, 2, inf"),
     "mixture_center": Setting("proportional", read.center, "proportional, uniform, or weights"),
+    "max_weight": Setting(
+        math.inf, read.number, "no client weighs more, whatever its loss; inf: no such bound"
+    ),
     "fit_intercept": Setting(True, read.flag, "whether there is an intercept: true, false"),
     "solver": Setting("bundle", read.text, "the method, see `drfl list`"),
     "engine": Setting("serial", read.text, "how messages travel: serial, processes"),

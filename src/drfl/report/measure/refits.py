@@ -70,7 +70,7 @@ def left_out(model: Model, data: Mapping[str, ClientSample]) -> Iterator[Json]:
         return
     for name in data:
         others = {other: sample for other, sample in data.items() if other != name}
-        fit = refit(model, _without(model.problem, list(data), name), others)
+        fit = refit(model, _without(model.problem, data, name), others)
         yield {
             "kind": "left_out",
             "client": name,
@@ -80,15 +80,13 @@ def left_out(model: Model, data: Mapping[str, ClientSample]) -> Iterator[Json]:
         }
 
 
-def _without(problem: Problem, names: Sequence[str], name: str) -> Problem:
-    center = problem.mixture.center
-    if not isinstance(center, str):
-        kept = [q for q, other in zip(center, names, strict=True) if other != name]
-        center = [q / sum(kept) for q in kept] if sum(kept) > 0.0 else "uniform"
+def _without(problem: Problem, data: Mapping[str, Sample], name: str) -> Problem:
+    kept = [s for s, other in enumerate(data) if other != name]
+    mixture = problem.mixture.among(kept, [len(sample.y) for sample in data.values()])
     ball = problem.ball
     if not isinstance(ball, Ball):
         ball = {other: each for other, each in ball.items() if other != name}
-    return replace(problem, ball=ball, mixture=replace(problem.mixture, center=center))
+    return replace(problem, ball=ball, mixture=mixture)
 
 
 def _mean_loss(

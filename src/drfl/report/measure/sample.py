@@ -77,7 +77,8 @@ def refit(
 ) -> Refit:
     """Solve a problem on these rows, for every linear model."""
     # The rows are at hand, so the solver that needs them in one process may have them.
-    fast = problem.support_kind is WholeSpace and not problem.shared_ball
+    plain = not problem.shared_ball and not problem.mixture.is_capped
+    fast = problem.support_kind is WholeSpace and plain
     solver = "local" if fast else "bundle"
     results = [
         solve(problem, clients_of(model, k, data), solver=solver, tol=tol, max_rounds=1000)

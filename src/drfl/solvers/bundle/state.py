@@ -267,16 +267,10 @@ def _clients(task: Task, names: Sequence[str]) -> Clients:
 def without(state: State, lost: Sequence[str]) -> State:
     """Begin again without some clients; given weights keep their proportions."""
     problem, names = state.task.problem, state.clients.names
-    mixture = problem.mixture
-    if not isinstance(mixture.center, str):
-        pairs = zip(names, mixture.center, strict=True)
-        kept = np.array([weight for name, weight in pairs if name not in lost])
-        center = kept / kept.sum() if kept.sum() > 0.0 else "uniform"
-        most = 1.0 / len(kept) if isinstance(center, str) else float(center.max())
-        mixture = replace(mixture, center=center, max_weight=max(mixture.max_weight, most))
-    else:  # who is left has to hold all of the weight
-        most = 1.0 / max(len(names) - len(lost), 1)
-        mixture = replace(mixture, max_weight=max(mixture.max_weight, most))
+    kept = [s for s, name in enumerate(names) if name not in lost]
+    told = {s: r.about for s, r in state.clients.introductions.items() if r.about is not None}
+    sizes = [float(told[s][0]) if s in told else 1.0 for s in range(len(names))]
+    mixture = problem.mixture.among(kept, sizes if set(kept) <= set(told) else None)
     task = replace(state.task, problem=replace(problem, mixture=mixture))
     return begin(task, [name for name in names if name not in lost], state.round)
 
