@@ -81,6 +81,12 @@ FIELDS: dict[str, Setting] = {
     ),
     "ranges": Setting({}, read.bounds, "with guard = dp: public ranges of all columns: AGE=0:120"),
     "classes": Setting((), read.texts, "with guard = dp: the public labels of the target: no,yes"),
+    "leave_out": Setting(
+        None,
+        read.flag,
+        "train without each client too, to see what it does to the others: true, false; by default "
+        "at sites without a guard",
+    ),
     "keep_cuts": Setting(
         False, read.flag, "whether a certified run keeps the clients' answers: true, false"
     ),
@@ -88,7 +94,7 @@ FIELDS: dict[str, Setting] = {
 }
 """Every setting but the clients."""
 
-FREE = ("max_rounds", "engine", "compare", "keep_cuts")
+FREE = ("max_rounds", "engine", "compare", "leave_out", "keep_cuts")
 """What may change when a run is resumed."""
 
 

@@ -22,6 +22,8 @@ from drfl.solvers import Solver, StatusKind, solver_class
 from drfl.training.agreement import Agreement, preflight
 from drfl.training.evaluation import evaluate
 from drfl.training.federation import Federation
+from drfl.training.left_out import FEWEST, unexplained, without
+from drfl.training.left_out import KIND as LEFT_OUT
 from drfl.training.local_files import guards_line
 from drfl.training.problems import make_problem, stated
 from drfl.training.progress import Listener, warnings_as_sentences
@@ -44,6 +46,8 @@ NOT_EXACT = (
     "the solver is 'private': clients tell noisy means only, and what is proved holds with "
     "probability 99 %; the means and deviations above are the middles and halves of public ranges"
 )
+CLOSE_ENOUGH = 1e-3
+"""A gap at which the losses of others are known well enough to be compared."""
 DONE = (StatusKind.CERTIFIED, StatusKind.LOCAL, StatusKind.PRIVATE)
 
 
@@ -121,6 +125,7 @@ def train(
         return Trained(None, results, training.records)
     model = training.finish(results)
     training.compare(settings["compare"])
+    training.leave_out(results)
     outcome = Trained(model, results, training.records)
     noisy = settings["solver"] == "private"  # such answers may stay, and make a resumed run free
     if outcome.proved and not settings["keep_cuts"] and not noisy:
@@ -211,6 +216,44 @@ class Training:
                 for positive in self.targets
             ]
             self.record("comparison", **self.outcome(name, results, problem))
+
+    def leave_out(self, results: Sequence[Result]) -> None:
+        """Train without each client in turn: what does it do to the worst-case losses of others?
+
+        A report of rows at hand does the same with these. Under a guard it costs the ledgers about
+        as much again per client, so that it has to be asked for.
+        """
+        rows, wanted = self.agreement.rows, self.settings["leave_out"]
+        if wanted is None:
+            elsewhere = all(path is None for path in self.settings.clients.values())
+            wanted = elsewhere and not self._private and not any(self.agreement.guards.values())
+        for name in rows if wanted and len(rows) >= FEWEST else ():
+            others = [other for other in rows if other != name]
+            fits = [self._without(name, positive) for positive in self.targets]
+            if any(fit.status.kind is StatusKind.FAILED for fit in fits):
+                continue
+            before, after = (
+                float(np.mean([fit.client_losses[other] for fit in found for other in others]))
+                for found in (results, fits)
+            )
+            if not (before > 0.0 and np.isfinite(after)):
+                continue  # somebody was lost on the way
+            weight = max(result.weights[name] for result in results)
+            facts = {"client": name, "weight": weight, "with": before, "without": after}
+            self.record(LEFT_OUT, **facts)
+            if sentence := unexplained(name, weight, before, after):
+                self.listener.warn(sentence)
+
+    def _without(self, name: str, positive: int | None) -> Result:
+        parties = self.federation.place(self.agreement, positive)
+        return solve(
+            without(self.problem, self.agreement.rows, name),
+            [party for party in parties if party.name != name],
+            solver=self._told(_solver(self.settings)),
+            engine=self.federation.engine,
+            tol=max(self.settings["tol"], CLOSE_ENOUGH),
+            max_rounds=self.settings["max_rounds"],
+        )
 
     def _told(self, solver: Solver) -> Solver:
         """With what the preflight says of the clients' columns, if the solver makes use of it."""

@@ -17,6 +17,7 @@ from drfl.named_problems import NAMED_PROBLEMS, restated
 from drfl.problem import Problem
 from drfl.report.measure.sample import ClientSample, Refit, clients_of, metrics, refit
 from drfl.tables import Number
+from drfl.training.left_out import FEWEST, KIND, without
 
 Json = dict[str, Any]
 
@@ -62,31 +63,21 @@ def comparisons(
 def left_out(model: Model, data: Mapping[str, ClientSample]) -> Iterator[Json]:
     """What every client does to the others: their losses with it and without it.
 
-    The losses are means over the other clients, of their rows as they are. With weight q of a
-    client, a model that gives it up entirely cannot have less than about (1 - q) of them where the
-    clients speak of the same thing: a larger change is not explained by the weight.
+    The losses are means over the other clients, of their rows as they are.
     """
-    if len(data) < 3:
+    rows = {name: len(sample.y) for name, sample in data.items()}
+    if len(data) < FEWEST:
         return
     for name in data:
         others = {other: sample for other, sample in data.items() if other != name}
-        fit = refit(model, _without(model.problem, data, name), others)
+        fit = refit(model, without(model.problem, rows, name), others)
         yield {
-            "kind": "left_out",
+            "kind": KIND,
             "client": name,
             "weight": max(part.weights[0] for part in model.clients if part.name == name),
             "with": _mean_loss(model, model.coef, model.intercept, others),
             "without": _mean_loss(model, fit.coef, fit.intercept, others),
         }
-
-
-def _without(problem: Problem, data: Mapping[str, Sample], name: str) -> Problem:
-    kept = [s for s, other in enumerate(data) if other != name]
-    mixture = problem.mixture.among(kept, [len(sample.y) for sample in data.values()])
-    ball = problem.ball
-    if not isinstance(ball, Ball):
-        ball = {other: each for other, each in ball.items() if other != name}
-    return replace(problem, ball=ball, mixture=mixture)
 
 
 def _mean_loss(

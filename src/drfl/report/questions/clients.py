@@ -7,10 +7,9 @@ from drfl.report.evidence import Evidence, name, number, numbers, objects_of
 from drfl.report.figures import ABSENT, LOWER_IS_BETTER, count, metric, plain, share, title, worst
 from drfl.report.questions.proof import model_name
 from drfl.report.suppression import FEW, SMALLEST, Groups
+from drfl.training.left_out import unexplained
 
 QUESTION = "Whom does it serve?"
-LITTLE = 0.1
-"""A smaller change of losses is never warned of."""
 HERE = "Without rounds and kB: solved where all rows are at hand, nothing was sent."
 JUDGED = "Judged on the clients' own rows, those of the training: new rows may fare worse."
 
@@ -156,18 +155,12 @@ def _left_out(evidence: Evidence, groups: Groups) -> list[Block]:
             continue
         client, change = name(record.get("client")), (after - before) / before
         rows.append([client, share(weight), plain(before), plain(after), f"{change:+.1%}"])
-        if abs(change) > max(weight, LITTLE):
-            warnings.append(
-                f"Without {client} the model would have {share(abs(change))} "
-                f"{'less' if change < 0 else 'more'} loss at the others, while its weight is "
-                f"{share(weight)}: its rows say something else than theirs, or are wrong. Look at "
-                "them before you use the model."
-            )
+        warnings.append(unexplained(client, weight, before, after))
     if not rows:
         return []
     head = ["without", "its worst weight", "loss of the others with it", "without it", "change"]
-    caption = "One client left out in turn; mean losses of the other clients' rows."
-    return [*(Text(text, "warning") for text in warnings), TableBlock(caption, head, rows)]
+    caption = "One client left out in turn; mean losses of the other clients."
+    return [*(Text(text, "warning") for text in warnings if text), TableBlock(caption, head, rows)]
 
 
 def _demo(evidence: Evidence) -> list[Block]:

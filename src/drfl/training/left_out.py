@@ -1,0 +1,60 @@
+"""What every client does to the others: their losses with it and without it.
+
+With weight q of a client, a model that gives it up entirely cannot have less than about (1 - q) of
+the others' losses where all speak of the same thing: a larger change is not explained by the
+weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from drfl.ball import Ball
+from drfl.problem import Problem
+
+KIND = "left_out"
+LITTLE = 0.1
+"""A relative change that says nothing, whatever the weight."""
+FEWEST = 3
+"""Clients: of two the other one alone would be left."""
+
+
+def without(problem: Problem, rows: Mapping[str, int], name: str) -> Problem:
+    """The problem of all clients but one.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of all.
+    rows : mapping of str to int
+        How many rows the clients have, in their order.
+    name : str
+        Who is left out.
+    """
+    kept = [s for s, other in enumerate(rows) if other != name]
+    mixture, ball = problem.mixture.among(kept, list(rows.values())), problem.ball
+    if not isinstance(ball, Ball):
+        ball = {other: each for other, each in ball.items() if other != name}
+    return replace(problem, ball=ball, mixture=mixture)
+
+
+def unexplained(client: str, weight: float, before: float, after: float) -> str | None:
+    """A sentence where the others' loss changes by more than a client's weight explains.
+
+    Examples
+    --------
+    >>> unexplained("south", 0.4, 0.50, 0.45) is None
+    True
+    >>> unexplained("south", 0.4, 0.50, 0.25)[:68]
+    'Without south the model would have 50 % less loss at the others, whi'
+    """
+    change = (after - before) / before
+    if abs(change) <= max(weight, LITTLE):
+        return None
+    return (
+        f"Without {client} the model would have {100.0 * abs(change):.0f} % "
+        f"{'less' if change < 0 else 'more'} loss at the others, while its weight is "
+        f"{100.0 * weight:.0f} %: its rows say something else than theirs, or are wrong. Look at "
+        "them before you use the model."
+    )
