@@ -152,3 +152,31 @@ def test_changed_files_are_refused(file, tmp_path):
     path.write_text("".join(lines[:50] + lines[51:]))
     with pytest.raises(ValueError, match="not those of the ledger"):
         Station("a", path, guard).look(request)
+
+
+ENDINGS = [".csv", ".csv.gz", ".xlsx", ".parquet"]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("few", [1, K - 1])
+def test_another_extract_with_a_few_rows_less_begins_no_ledger(file, tmp_path, ending, few):
+    """In any format, in another order, with the columns in another order."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_csv(file[0]).drop(columns=["lab", "dose"])
+
+    def station(rows, name):
+        path = tmp_path / f"{name}{ending}"
+        if ending == ".parquet":
+            rows.to_parquet(path, index=False)
+        elif ending == ".xlsx":
+            rows.to_excel(path, index=False)
+        else:
+            rows.to_csv(path, index=False)
+        return Station("a", path, Guard(K, ledger=tmp_path / f"{name}.ledger"))
+
+    request = DataRequest("ill")
+    station(frame, "old").look(request)
+    less = frame.iloc[few:].sample(frac=1.0, random_state=0)[["old", "ill", "age"]]
+    with pytest.raises(ValueError, match="but for fewer than k = 5"):
+        station(less, "new").look(request)
+    station(frame.iloc[K:], "other").look(request)

@@ -28,6 +28,7 @@ from nvflare.private.fed.server.server_json_config import ServerJsonConfigurator
 
 from drfl.sites.carrier import CallError, Question
 from drfl.sites.flare import app as flare
+from drfl.sites.flare import doors
 from drfl.sites.flare.job import CLIENT_CONFIG, server_config
 from drfl.wire import Failure, Message, decode, encode
 
@@ -231,3 +232,29 @@ def test_results_have_a_folder_of_their_own():
 
 def test_order_and_configuration_are_json():
     json.dumps([server_config("{}"), CLIENT_CONFIG])
+
+
+# ---------------------------------------------------------------------------- what would answer
+def handlers():
+    """Every topic that FLARE's client listens to, as channel:topic."""
+    from nvflare.fuel.f3.cellnet import net_agent
+    from nvflare.private.fed.client.admin_commands import AdminCommands
+    from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
+
+    asked = ClientRequestProcessors.request_processors
+    found = {f"admin:{topic}" for one in asked for topic in one.get_topics()}
+    found |= {f"client_command:{one.get_command_name()}" for one in AdminCommands.commands}
+    names = [name for name in vars(net_agent) if name.startswith("_TOPIC_")]
+    return found | {f"_net_manager:{getattr(net_agent, name)}" for name in names}
+
+
+def test_every_handler_of_a_client_is_let_in_on_purpose_or_listed_as_refused():
+    """A version of FLARE with a new one is not taken over unseen."""
+    needed = {f"admin:{topic}" for topic in doors.REQUESTS}
+    needed |= doors.FROM_OWN_JOB | doors.TO_OWN_JOB
+    page = (Path(__file__).parents[2] / "docs" / "sites.md").read_text("utf-8")
+    refused = handlers() - needed
+    missing = {what for what in refused if f"`{what.split(':')[1]}`" not in page}
+    assert missing == set()
+    assert {f"admin:{topic}" for topic in doors.REQUESTS} <= handlers()
+    assert "admin:sys.shell" in refused

@@ -3,7 +3,7 @@
 from drfl.privacy.errors import SpentError
 from drfl.privacy.guard import Guard, guard_line
 from drfl.privacy.keeper import NO_BOUND, GuardedAnswer, Keeper
-from drfl.privacy.keys import file_key, line_prints, meaning_of
+from drfl.privacy.keys import file_key, file_prints, meaning_of
 from drfl.privacy.ledger import Ledger
 from drfl.privacy.leverage import Leverage
 from drfl.privacy.refusals import merge_categories, require_answerable
@@ -21,8 +21,8 @@ __all__ = [
     "audit",
     "audit_ledger",
     "file_key",
+    "file_prints",
     "guard_line",
-    "line_prints",
     "meaning_of",
     "merge_categories",
     "release_metric",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.rows import Rows
 from drfl.rows.parts import is_sparse
+from drfl.tables import TableError, read_table
 
 
 def rows_key(rows: Rows) -> bytes:
@@ -35,7 +36,33 @@ def row_prints(rows: Rows) -> NDArray[np.uint8]:
     return np.frombuffer(b"".join(found), np.uint8).reshape(len(found), 32)
 
 
-def line_prints(path: Path) -> NDArray[np.uint8] | None:
+def file_prints(path: Path) -> NDArray[np.uint8] | None:
+    """A fingerprint of every row of a file by its values, (N, 32), whatever its format.
+
+    All columns count, also those that a training leaves out. A file that cannot be read as a whole,
+    or has too many columns to be kept densely, is known by its lines.
+    """
+    try:
+        table = read_table(path)
+    except TableError:
+        return _line_prints(path)
+    if table.sparse:
+        return _line_prints(path)
+    parts = []
+    for name in sorted(table.columns):
+        if table.is_text(name):
+            digests = [hashlib.sha256(level.encode()).digest() for level in table.levels[name]]
+            known = np.frombuffer(b"".join([*digests, bytes(32)]), np.uint8).reshape(-1, 32)
+            parts.append(known[table.text(name)])  # a missing one is -1, the last
+        else:
+            values = np.asarray(table.number(name), dtype=np.float64) + 0.0
+            values = np.where(np.isnan(values), np.nan, values)
+            parts.append(np.ascontiguousarray(values).view(np.uint8).reshape(-1, 8))
+    found = [hashlib.sha256(row.tobytes()).digest() for row in np.hstack(parts)]
+    return np.frombuffer(b"".join(found), np.uint8).reshape(len(found), 32)
+
+
+def _line_prints(path: Path) -> NDArray[np.uint8] | None:
     """A fingerprint of every line of a file of text, (lines, 32); None for other files."""
     with path.open("rb") as file:
         if b"\0" in file.read(4096):

@@ -7,10 +7,10 @@ bounds, with
 .. math:: \frac1N\sum_i\nu_i'x_i=g',\qquad g'_j\in\delta_j\mathbb Z,
 
 so that g' is a slope of the mean loss's own dual, and the cut made of :math:`\nu'` a minorant
-everywhere. The grid is what one row adds to a sum, or 12 bits where there are few rows,
-:math:`\delta_j\approx s_j\sigma_j\mathrm{Lip}\min(1/N,2^{-11})`, with :math:`s_j` the size of
-column j and :math:`\sigma_j` the part of it that the columns before it do not explain: another unit
-of a column or of the loss changes nothing.
+everywhere. The grid is what one row adds to a sum, within 12 to 16 bits,
+:math:`\delta_j\approx s_j\sigma_j\mathrm{Lip}\,2^{1-B}` with B the bits of 2N, :math:`s_j` the size
+of column j and :math:`\sigma_j` the part of it that the columns before it do not explain: another
+unit of a column or of the loss changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.rows import Rows
 
-FEWEST = 12  # bits of a coefficient, also where there are few rows
+FEWEST, MOST = 12, 16  # bits of a coefficient, also where there are few rows, or very many
 ATTEMPTS = 40
 SMALL, SHORTEST = 1e-8, 1e-6
 ROOM = 4.0
@@ -34,7 +34,7 @@ SINGULAR = 1e-13
 
 def bits_of(n_rows: int) -> int:
     """How many bits a coefficient has, from minus the size of its column to plus it."""
-    return max(math.ceil(math.log2(2.0 * n_rows)), FEWEST)
+    return min(max(math.ceil(math.log2(2.0 * n_rows)), FEWEST), MOST)
 
 
 @dataclass(frozen=True)

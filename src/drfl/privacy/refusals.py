@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -18,6 +19,8 @@ PARAMETERS = {
     "epsilon_insensitive": {"epsilon": (0.0, 10.0)},
     "pinball": {"quantile": (0.01, 0.99)},
 }
+LABEL_COSTS = 1e-3, 1e6
+"""Between which a finite label cost may be, where labels flip; it is a price in units of rows."""
 
 
 def require_enough(rows: Rows, k: int) -> None:
@@ -71,16 +74,22 @@ def require_answerable(problem: Problem, name: str, rows: Rows) -> None:
             f"a guard does not know the support {kind}: take the whole space, or guard=None"
         )
     loss = problem.loss
+    low, high = LABEL_COSTS
+    flips = loss.task == "classification" and ball.radius > 0.0 and math.isfinite(ball.label_cost)
+    if flips and not low <= ball.label_cost <= high:
+        raise ValueError(
+            f"a guard knows label costs from {low:g} to {high:g}, or inf, not {ball.label_cost:g}"
+        )
     if type(loss) not in LOSSES.values():
         raise ValueError(f"a guard knows the losses {', '.join(LOSSES)}, not {loss.name!r}")
     size = float(np.sqrt(np.mean(np.square(rows.y))))
-    for key, (low, high) in PARAMETERS.get(loss.name, {}).items():
+    for key, (least, most) in PARAMETERS.get(loss.name, {}).items():
         unit = 1.0 if key == "quantile" else size
         value = getattr(loss, key)
-        if not low * unit <= value <= high * unit:
+        if not least * unit <= value <= most * unit:
             relative = "" if key == "quantile" else " times the size of the target"
             raise ValueError(
-                f"a guard knows {loss.name} with {key} from {low:g} to {high:g}{relative}, "
+                f"a guard knows {loss.name} with {key} from {least:g} to {most:g}{relative}, "
                 f"not {value:g}"
             )
 

@@ -15,7 +15,7 @@ from drfl.arrays import Array
 from drfl.client import Client, Handler, Policy, RefusedError, Site, code_of
 from drfl.models import Model
 from drfl.models.file_rows import FileRows, read_rows
-from drfl.privacy import Guard, Ledger, file_key, line_prints, release_sums
+from drfl.privacy import Guard, Ledger, file_key, file_prints, release_sums
 from drfl.privacy.dp import DifferentialPrivacy
 from drfl.privacy.refusals import require_enough
 from drfl.rows import Rows
@@ -141,7 +141,7 @@ class Station:
             return told
         require_sizes(self.path, facts, m, self.guard.k)
         self.ledger = self.guard.begin(
-            file_key(self.path, file.keep), file.n_rows, line_prints(self.path)
+            file_key(self.path, file.keep), file.n_rows, file_prints(self.path)
         )
         for name in (*file.names, request.target):
             self.ledger.read_as(name, "text" if file.table.is_text(name) else "number")
