@@ -1,14 +1,16 @@
 """What a guard costs, and what goes without one.
 
     python benchmarks/privacy.py [--rows N ...] [--features n ...] [--guards k ...] [--seeds 5]
-                                 [--records FILE] [--check]
+                                 [--records FILE] [--check] [--losses]
 
 Three clients with N rows each, synthetic, hinge, l1, radius 0.01, label cost inf, mixture radius
 0.1, with an intercept. One row per N, n and k, medians over the seeds: the certified relative gap,
 the rounds, how many rows of the three clients some linear combination of their cuts isolates, and
 how many lower bounds were above the optimum, which a run without a guard gives to 1e-8. Without a
 guard (k = 0) the clients send cuts of all rows and nothing else, up to a certified 1e-6. A file of
-records gets a line of JSON per run; a run that is in it already is not made again.
+records gets a line of JSON per run; a run that is in it already is not made again. With
+``--losses``: two clients of N = 200 rows, n = 4, k = 5, radius 0.05, every loss that a guard knows,
+with and without labels (targets) that move: the least and the largest gap, and invalid bounds.
 """
 
 from __future__ import annotations
@@ -52,13 +54,14 @@ class Recording(SerialEngine):
         return super().map(messages, deadline)
 
 
-def make_data(N, n, seed):
+def make_data(N, n, seed, clients=CLIENTS, regression=False):
     rng = np.random.default_rng(seed)
     direction = rng.normal(size=n)
     direction /= np.linalg.norm(direction)
-    for _ in range(CLIENTS):
+    for _ in range(clients):
         X = rng.normal(size=(N, n))
-        yield X, np.where(X @ direction + 0.5 * rng.normal(size=N) > 0.0, 1.0, -1.0)
+        score = X @ direction + 0.5 * rng.normal(size=N)
+        yield X, score if regression else np.where(score > 0.0, 1.0, -1.0)
 
 
 def isolated(client, points):
@@ -77,7 +80,18 @@ def measure(N, n, k, seed):
     """Certified gap, rounds, rows isolated, whether the lower bound is false, processor seconds."""
     ball, mixture = drfl.Ball(0.01, "l1"), drfl.Mixture(radius=0.1, p=1)
     problem = drfl.Problem("hinge", ball, mixture, fit_intercept=True)
-    data = list(make_data(N, n, seed))
+    return _measured(problem, list(make_data(N, n, seed)), k, seed)
+
+
+def measure_loss(loss, label_cost, seed):
+    """The same of a loss, on few rows."""
+    ball, mixture = drfl.Ball(0.05, "l1", label_cost), drfl.Mixture(radius=0.1, p=1)
+    problem = drfl.Problem(loss, ball, mixture, fit_intercept=True)
+    regression = problem.loss.task == "regression"
+    return _measured(problem, list(make_data(200, 4, seed, 2, regression)), 5, seed)
+
+
+def _measured(problem, data, k, seed):
     plain = [drfl.Client(f"c{s}", X, y) for s, (X, y) in enumerate(data)]
     optimum = drfl.solve(problem, plain, tol=1e-8).objective
     policy = drfl.Policy(curvature=False, groups=False, dual_cuts=False)
@@ -100,7 +114,11 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--records", type=Path)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--losses", action="store_true")
     options, missed = parser.parse_args(), []
+    if options.losses:
+        wrong = losses(options.seeds, options.records)
+        sys.exit(bool(wrong and options.check))
     print(HEAD, "|---" * (HEAD.count("|") - 1) + "|", sep="\n")
     for n in options.features:
         for N in options.rows:
@@ -110,15 +128,30 @@ def main():
         sys.exit(1)
 
 
-def runs_of(N, n, k, seeds, records):
-    """Measure every seed, or take it from the records."""
+def losses(seeds, records):
+    """Print a row per loss; how many lower bounds were false."""
+    print("| Loss | label cost inf | label cost 1 | runs | invalid |", "|---" * 5 + "|", sep="\n")
+    wrong = 0
+    for loss in drfl.losses.LOSSES:
+        cells, invalid = [], 0
+        for cost in (np.inf, 1.0):
+            runs = list(runs_of(measure_loss, (loss, cost), seeds, records))
+            cells.append(f"{min(run[0] for run in runs):.1e} to {max(run[0] for run in runs):.1e}")
+            invalid += sum(run[3] for run in runs)
+        print(f"| {loss} | {' | '.join(cells)} | {2 * seeds} | {invalid} |", flush=True)
+        wrong += invalid
+    return wrong
+
+
+def runs_of(measure, case, seeds, records):
+    """Measure every seed of a case, or take it from the records."""
     kept = {}
     if records is not None and records.exists():
         for text in records.read_text(encoding="utf-8").splitlines():
             key, run = json.loads(text)
             kept[tuple(key)] = tuple(run)
     for seed in range(seeds):
-        key = (N, n, k, seed)
+        key = (*case, seed)
         if key not in kept:
             kept[key] = measure(*key)
             if records is not None:
@@ -131,7 +164,7 @@ def line(N, n, k, seeds, records):
     """Print a row; what it misses."""
     name = f"| {N:6} | {n:3} | {k or 'none':>4} |"
     try:
-        runs = list(runs_of(N, n, k, seeds, records))
+        runs = list(runs_of(measure, (N, n, k), seeds, records))
     except ValueError as error:
         print(f"{name} refused: {str(error).split(': ', 1)[1]} |", flush=True)
         return []
