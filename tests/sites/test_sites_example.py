@@ -44,7 +44,7 @@ def require_a_run(run):
     """It is what a training on files at hand would have written."""
     (proof,) = read_model(run / "model.json").certificates
     assert proof.status.kind == "certified"
-    assert 0.0 <= proof.gap <= 0.05
+    assert 0.0 <= proof.gap <= 0.1  # its tol; what a guard costs depends on its secret
     kinds = [json.loads(line)["kind"] for line in (run / "records.jsonl").read_text().splitlines()]
     parts = ["start", "settings", "preflight", "problem", "result"]
     assert [kind for kind in dict.fromkeys(kinds) if kind != "round"] == parts

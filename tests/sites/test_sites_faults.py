@@ -24,6 +24,7 @@ TRAINING = {
     "mixture_radius": 0.2,
     "tol": 1e-9,
     "label_cost": 1.0,
+    "leave_out": "false",  # rounds are counted
     "radius": 0.05,
 }
 LIMITS = {"deadline": 60.0, "rejoin": 40.0, "quorum": 2}
