@@ -16,7 +16,16 @@ PROVE = {
     "local": "all rows at hand, without a support",
     "private": "noisy slopes of clients with differential privacy",
 }
-WHAT = ("losses", "norms", "solvers", "methods", "rules")
+LIVE = {
+    "whole_space": "rows may be anywhere, the default",
+    "box": "every column between two bounds (--support)",
+    "polyhedron": "linear inequalities (Python only)",
+}
+CARRY = {
+    "serial": "one client after the other, in this process",
+    "processes": "each client in a process of its own",
+}
+WHAT = ("losses", "norms", "supports", "solvers", "methods", "engines", "rules")
 EXAMPLE = """\
 example:
   drfl list losses
@@ -47,8 +56,10 @@ def run(options: argparse.Namespace) -> int:
 
 def known() -> dict[str, dict[str, str]]:
     """Names with a line each, by what they are."""
+    from drfl.engines import ENGINES
     from drfl.losses import LOSSES
     from drfl.norms import NORMS
+    from drfl.problem import SUPPORTS
     from drfl.solvers import SOLVERS, solver_class
     from drfl.training.problems import EXACT, native_methods
     from drfl.training.settings import RULES
@@ -57,6 +68,9 @@ def known() -> dict[str, dict[str, str]]:
     return {
         "losses": {name: tasks[loss.task] for name, loss in LOSSES.items()},
         "norms": {name: MOVES.get(name) or _first_line(NORMS[name]) for name in NORMS},
+        "supports": {
+            name: LIVE.get(name) or _first_line(kind) for name, (kind, _) in SUPPORTS.items()
+        },
         "solvers": {name: PROVE.get(name) or _first_line(solver_class(name)) for name in SOLVERS},
         "methods": {
             **{name: f"{text} (exact, with a proof)" for name, text in EXACT.items()},
@@ -65,10 +79,11 @@ def known() -> dict[str, dict[str, str]]:
                 for name, kind in native_methods().items()
             },
         },
+        "engines": {name: CARRY.get(name) or _first_line(ENGINES[name]) for name in ENGINES},
         "rules": RULES,
     }
 
 
 def _first_line(added: object) -> str:
-    """What somebody else's norm or solver says of itself."""
+    """What an addition says of itself."""
     return (added.__doc__ or "").strip().split("\n")[0].rstrip(".")

@@ -25,7 +25,7 @@ COMMANDS = {
     "report": "write the report of a run",
     "audit": "what has left a client, by the ledger of its guard",
     "sites": "train over real sites, each with its own data on its own machine",
-    "list": "losses, norms, solvers, methods and rules",
+    "list": "losses, norms, supports, solvers, methods, engines and rules",
 }
 
 
