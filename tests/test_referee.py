@@ -59,6 +59,39 @@ def test_every_solver_is_judged_right(seed):
         assert referee.judge(result, TOLERANCE[solver], best) == [], solver
 
 
+def drawn_on_a_support(seed):
+    """A loss made of lines, rows in a box or a polyhedron; targets stay."""
+    rng = np.random.default_rng(seed)
+    loss = (Hinge(), EpsilonInsensitive(0.2), Pinball(0.8))[rng.integers(3)]
+    S, n = int(rng.integers(1, 3)), int(rng.integers(1, 4))
+    data = problems.clients(loss.task, rng, S=S, n=n, N=int(rng.integers(4, 9)))
+    X = np.vstack([rows for rows, _ in data])
+    low, high = X.min(axis=0) - 0.1 * rng.random(n), X.max(axis=0) + 0.1 * rng.random(n)
+    support = drfl.Box(low, high)
+    if loss.task == "classification" and rng.random() < 0.5:
+        faces = rng.normal(size=(2, n))
+        C = np.vstack([np.eye(n), -np.eye(n), faces])
+        support = drfl.Polyhedron(C, np.concatenate([high, -low, (X @ faces.T).max(axis=0) + 0.1]))
+    cost = float(rng.choice([0.3, 2.0, np.inf])) if loss.task == "classification" else np.inf
+    norm = str(rng.choice(["l1", "l1", "l2", "linf"]))
+    ball = drfl.Ball(float(rng.choice([0.02, 0.1, 0.5])), norm, cost, support)
+    mixture = drfl.Mixture(
+        "uniform", float(rng.choice([0.0, 0.3])), [1, 2, np.inf][rng.integers(3)]
+    )
+    problem = drfl.Problem(loss, ball, mixture, fit_intercept=bool(rng.random() < 0.7))
+    return problem, {f"c{s}": rows for s, rows in enumerate(data)}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_solver_is_judged_right_on_supports(seed):
+    problem, data = drawn_on_a_support(seed)
+    referee = Referee.of(problem, data)
+    best = referee.optimum()
+    for solver in ("bundle", "admm", "ad_lpmm") if seed % 3 == 0 else ("bundle",):
+        result = solved(problem, data, solver)
+        assert referee.judge(result, TOLERANCE[solver], best) == [], solver
+
+
 # ---------------------------------------------------------------------------- planted in results
 def _scaled(field, factor):
     def change(result):

@@ -12,7 +12,10 @@ program for cvxpy, in which the mixture is replaced by its dual,
 
 .. math:: \max_{q\in Q}q^\top z = \min_{\mu,\,y\ge z-\mu}\ \mu+\hat q^\top y+\theta\|y\|_* .
 
-The whole space only: the other supports are judged row by row in `kit.brute`.
+On a support, losses that are made of lines have a program for every row, flip and line: moves cost
+:math:`\lambda\|d\|` and end in :math:`\{Cx\le e\}`, so the dual of what they gain is
+
+.. math:: \min_{\nu\ge0}\ \nu^\top(e-Cx_i)\quad\text{s.t.}\quad\|av-C^\top\nu\|_*\le\lambda .
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import drfl
+from drfl.supports import WholeSpace
 
 Array = NDArray[np.float64]
 
@@ -42,6 +46,7 @@ class Known:
     value: Callable[[Array], Array]
     expression: Callable[[Any], Any]
     lipschitz: float = 1.0
+    lines: tuple[tuple[float, float], ...] = ()
 
 
 def known(loss: Any) -> Known:
@@ -49,7 +54,11 @@ def known(loss: Any) -> Known:
     e = getattr(loss, "epsilon", 0.0)
     tau = getattr(loss, "quantile", 0.5)
     return {
-        "hinge": Known(lambda z: np.maximum(1 - z, 0), lambda z: cp.pos(1 - z)),
+        "hinge": Known(
+            lambda z: np.maximum(1 - z, 0),
+            lambda z: cp.pos(1 - z),
+            lines=((0.0, 0.0), (-1.0, 1.0)),
+        ),
         "smooth_hinge": Known(
             lambda z: np.where(z <= 0, 0.5 - z, 0.5 * np.maximum(1 - z, 0) ** 2),
             lambda z: cp.huber(cp.pos(1 - z), 1.0) / 2,
@@ -61,12 +70,15 @@ def known(loss: Any) -> Known:
             e,
         ),
         "epsilon_insensitive": Known(
-            lambda z: np.maximum(np.abs(z) - e, 0), lambda z: cp.pos(cp.abs(z) - e)
+            lambda z: np.maximum(np.abs(z) - e, 0),
+            lambda z: cp.pos(cp.abs(z) - e),
+            lines=((0.0, 0.0), (1.0, -e), (-1.0, -e)),
         ),
         "pinball": Known(
             lambda z: np.maximum(-tau * z, (1 - tau) * z),
             lambda z: cp.maximum(-tau * z, (1 - tau) * z),
             max(tau, 1 - tau),
+            lines=((-tau, 0.0), (1.0 - tau, 0.0)),
         ),
     }[loss.name]
 
@@ -106,6 +118,9 @@ class Referee:
     def dual_function(self, s: int, w: Array, b: float, lam: float) -> float:
         """What client s can lose at most if transport costs lam; inf if it may go on for ever."""
         (X, y, p), ball = self.data[s], self.problem.ball_of(self.names[s])
+        if self.bounded:
+            total, rules = self._moved(s, cp.Constant(w), cp.Constant(b), cp.Constant(lam))
+            return _least(total, rules)
         loss, length = known(self.problem.loss), float(np.linalg.norm(w, DUAL[ball.norm.name]))
         z = X @ w + b
         least = loss.lipschitz * (length if self.margin else max(length, 1.0 / ball.label_cost))
@@ -124,6 +139,9 @@ class Referee:
         z = X @ w + b
         if ball.radius == 0.0:
             return float(p @ loss.value(y * z if self.margin else z - y))
+        if self.bounded:
+            lam = cp.Variable(nonneg=True)
+            return _least(*self._moved(s, cp.Constant(w), cp.Constant(b), lam))
         least = loss.lipschitz * (length if self.margin else max(length, 1.0 / ball.label_cost))
         places = [least]
         if self.margin and math.isfinite(ball.label_cost):
@@ -144,6 +162,34 @@ class Referee:
         program = cp.Problem(cp.Maximize(q @ (losses / scale)), near)
         return float(scale * program.solve(solver=cp.CLARABEL))
 
+    # ------------------------------------------------------------------ on a support
+    @property
+    def bounded(self) -> bool:
+        return self.problem.support_kind is not WholeSpace
+
+    def _moved(self, s: int, w: Any, b: Any, lam: Any) -> tuple[Any, list[Any]]:
+        """What client s loses at the price lam, rows in their support; targets do not move."""
+        (X, y, p), ball = self.data[s], self.problem.ball_of(self.names[s])
+        assert self.margin or math.isinf(ball.label_cost)
+        C, e = _inequalities(ball.support, X.shape[1])
+        rules, alpha, n = [], cp.Variable(len(y)), X.shape[1]
+        sides = [(y if self.margin else np.ones(len(y)), 0.0)]
+        if self.margin and math.isfinite(ball.label_cost):
+            sides.append((-y, ball.label_cost))
+        for sign, price in sides:
+            z = cp.multiply(sign, X @ w + b) - (0.0 if self.margin else y)
+            for slope, constant in known(self.problem.loss).lines:
+                nu = cp.Variable((len(y), len(e)), nonneg=True)
+                pull = (slope * sign)[:, None] @ cp.reshape(w, (1, n), order="C") - nu @ C
+                lengths = {
+                    "l1": cp.max(cp.abs(pull), axis=1),
+                    "l2": cp.norm(pull, 2, axis=1),
+                    "linf": cp.sum(cp.abs(pull), axis=1),
+                }[ball.norm.name]
+                room = cp.sum(cp.multiply(nu, e - X @ C.T), axis=1)
+                rules += [lengths <= lam, alpha >= slope * z + constant + room - price * lam]
+        return ball.radius * lam + p @ alpha, rules
+
     # ------------------------------------------------------------------ the optimum
     def optimum(self) -> float:
         """The least objective of all models."""
@@ -154,7 +200,11 @@ class Referee:
         rules = []
         for s, (X, target, p) in enumerate(self.data):
             ball, z = self.problem.ball_of(self.names[s]), X @ w + b
-            lam = cp.Variable()
+            lam = cp.Variable(nonneg=True)
+            if self.bounded and ball.radius > 0.0:
+                total, moves = self._moved(s, w, b, lam)
+                rules += [y[s] >= total - mu, *moves]
+                continue
             rules.append(lam >= loss.lipschitz * length)
             if not self.margin:
                 value = p @ loss.expression(z - target)
@@ -176,12 +226,7 @@ class Referee:
         else:
             total = mu
             rules.append(y <= 0)
-        program = cp.Problem(cp.Minimize(total), rules)
-        with warnings.catch_warnings():  # what is inaccurate for cvxpy is accurate enough here
-            warnings.simplefilter("ignore", UserWarning)
-            program.solve(solver=cp.CLARABEL)
-        assert program.status in ("optimal", "optimal_inaccurate"), program.status
-        return float(program.value)
+        return _least(total, rules)
 
     # ------------------------------------------------------------------ the judgement
     def judge(self, result: drfl.Result, tol: float, optimum: float | None = None) -> list[str]:
@@ -191,13 +236,13 @@ class Referee:
         F = np.array([self.worst_case(s, w, b) for s in range(len(self.names))])
         value, zero = self.support(F), self._at_zero()
         scale = max(abs(best), 1e-3 * zero)
-        room = EXACT * max(abs(value), zero)
+        room = self._exact * max(abs(value), zero)
         q = np.array([result.weights[name] for name in self.names])
         told = np.array([result.client_losses[name] for name in self.names])
         wrong = {
             f"the run failed: {result.status.message}": result.status.kind == "failed",
             f"the objective is {value}, not {result.objective}": abs(value - result.objective)
-            > room + EXACT * abs(value),
+            > room + self._exact * abs(value),
             f"the losses are {F}, not {told}": bool((np.abs(F - told) > room).any()),
             f"the weights {q} are not in Q": not self._in_mixture(q),
             f"the weights {q} are not the worst": value - float(q @ F) > room + 1e-6 * abs(value),
@@ -221,9 +266,13 @@ class Referee:
             if self.problem.ball_of(name).radius > 0.0:
                 lam = result.client_multipliers[name]
                 there = self.dual_function(s, w, b, lam)
-                off = not there <= F[s] + 1e-6 * max(abs(F[s]), zero)
+                off = not there <= F[s] + max(1e-6, self._exact) * max(abs(F[s]), zero)
                 wrong[f"the multiplier {lam} of {name} gives {there}, not {F[s]}"] = off
         return [sentence for sentence, holds in wrong.items() if holds]
+
+    @property
+    def _exact(self) -> float:
+        return PROGRAM if self.bounded else EXACT  # on supports both are programs
 
     def _at_zero(self) -> float:
         w = np.zeros(self.data[0][0].shape[1])
@@ -239,3 +288,24 @@ class Referee:
         scale = max(abs(result.objective), 1e-3 * zero)
         gap = max(result.objective - result.lower_bound, 0.0) / scale if scale > 0.0 else 0.0
         return abs(gap - result.gap) <= 1e-6 * (1.0 + gap)
+
+
+def _least(total: Any, rules: list[Any]) -> float:
+    """The least value; infinite where nothing satisfies the rules."""
+    program = cp.Problem(cp.Minimize(total), rules)
+    with warnings.catch_warnings():  # what is inaccurate for cvxpy is accurate enough here
+        warnings.simplefilter("ignore", UserWarning)
+        program.solve(solver=cp.CLARABEL)
+    if program.status in ("infeasible", "infeasible_inaccurate"):
+        return math.inf
+    assert program.status in ("optimal", "optimal_inaccurate"), program.status
+    return float(program.value)
+
+
+def _inequalities(support: Any, n: int) -> tuple[Array, Array]:
+    """A bounded support as C x <= e."""
+    if hasattr(support, "C"):
+        return support.C, support.d
+    low, high = np.broadcast_to(support.low, n), np.broadcast_to(support.high, n)
+    C, e = np.vstack([np.eye(n), -np.eye(n)]), np.concatenate([high, -low])
+    return C[np.isfinite(e)], e[np.isfinite(e)]

@@ -43,6 +43,7 @@ class WarmBundle(Solver):
     name: ClassVar[str] = "bundle"
     handlers: ClassVar[Mapping[str, Handler]] = Bundle.handlers
     shared_ball: ClassVar[bool] = Bundle.shared_ball
+    max_weight: ClassVar[bool] = Bundle.max_weight
 
     def __init__(self, settings: Bundle) -> None:
         self.settings = settings
