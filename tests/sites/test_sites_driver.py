@@ -72,30 +72,30 @@ def test_an_order_that_is_no_json_is_refused():
         read_order(json.dumps(short))
 
 
-# ---------------------------------------------------------------------------- the bulletin
+# ---------------------------------------------------------------------------- the log
 def test_events_are_told_once_and_in_plain_types():
-    bulletin = ProgressLog()
-    bulletin.say("one", "two")
+    log = ProgressLog()
+    log.say("one", "two")
     record = Record(1, np.inf, -np.inf, np.nan, None, {}, {}, 0.0, 0.0, {}, {})
-    bulletin.progress(replace(record, failures={"west": Failure.DEADLINE}), "class 1 of 2: ")
-    bulletin.missing("west", "silent")
-    first = bulletin.since({"since": 0})
+    log.progress(replace(record, failures={"west": Failure.DEADLINE}), "class 1 of 2: ")
+    log.missing("west", "silent")
+    first = log.since({"since": 0})
     assert (first["phase"], first["next"]) == ("starting", 3)
     assert first["events"][0] == {"say": ["one", "two"]}
     told = first["events"][1]["progress"]
     assert type(told["failures"]["west"]) is str
     assert (told["objective"], first["events"][1]["prefix"]) == ("inf", "class 1 of 2: ")
-    assert bulletin.since({"since": 3})["events"] == []
-    assert bulletin.since({"since": "x"})["next"] == 3
+    assert log.since({"since": 3})["events"] == []
+    assert log.since({"since": "x"})["next"] == 3
 
 
 def test_the_end_is_told_when_everything_else_has_been():
-    bulletin = ProgressLog()
+    log = ProgressLog()
     for k in range(AT_ONCE + 1):
-        bulletin.note(str(k))
-    bulletin.end("done", 0.0)
-    assert bulletin.since({})["phase"] == "working"
-    last = bulletin.since({"since": AT_ONCE})
+        log.note(str(k))
+    log.end("done", 0.0)
+    assert log.since({})["phase"] == "working"
+    last = log.since({"since": AT_ONCE})
     assert (last["phase"], len(last["events"])) == ("done", 1)
 
 

@@ -45,7 +45,7 @@ class Loopback(Engine):
 
 
 class Silent:
-    """A voice that nobody hears."""
+    """A listener that hears nothing."""
 
     live = False
 

@@ -151,7 +151,7 @@ def watched(watch: Any, resumable: bool = False) -> tuple[dict[str, Any], Path]:
     try:
         ended = watch.go()
     except KeyboardInterrupt:
-        watch.voice.clear()
+        watch.listener.clear()
         with suppress(ValueError):
             watch.abort()
         if not resumable:
@@ -160,5 +160,5 @@ def watched(watch: Any, resumable: bool = False) -> tuple[dict[str, Any], Path]:
             "interrupted; the rounds done are kept at the server: continue with "
             f"`drfl sites run --resume {watch.run}`"
         ) from None
-    watch.voice.clear()
+    watch.listener.clear()
     return ended.outcome, ended.folder

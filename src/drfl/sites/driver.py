@@ -60,8 +60,8 @@ def drive(
     publish : callable
         Makes a function an application command.
     """
-    bulletin, missing, run = ProgressLog(), dict[str, str](), results / "RUN"
-    publish(PROGRESS, bulletin.since)
+    log, missing, run = ProgressLog(), dict[str, str](), results / "RUN"
+    publish(PROGRESS, log.since)
     facts: dict[str, Any] = {"status": "failed", "exit": FAILED}
     try:
         order = read_order(text)
@@ -70,21 +70,21 @@ def drive(
 
         def lose(site: str, why: str) -> None:
             missing[site] = why
-            bulletin.missing(site, why)
+            log.missing(site, why)
             if why == SILENT:
                 note_silent(state, site)
 
         engine = _engine(order, present, carrier, lose)
-        bulletin.phase = "working"
-        facts |= Work(order, engine, bulletin, run, state).done()
+        log.phase = "working"
+        facts |= Work(order, engine, log, run, state).done()
     except QuorumError as error:
-        bulletin.warn(str(error))
+        log.warn(str(error))
         facts |= {"status": "quorum", "sentence": str(error)}
     except (ValueError, RuntimeError) as error:
         facts |= {"sentence": str(error)}
     outcome = {"schema": SCHEMA, **facts, "missing": missing, "resubmit": bool(missing)}
     write_json(run / "outcome.json", to_json(outcome))
-    bulletin.end("failed" if facts["exit"] == FAILED else "done", LAST_WORDS)
+    log.end("failed" if facts["exit"] == FAILED else "done", LAST_WORDS)
 
 
 def _engine(
@@ -114,7 +114,7 @@ class Work:
         What is to be done.
     engine : SitesEngine
         Who is there.
-    bulletin : ProgressLog
+    log : ProgressLog
         Where it is told.
     run : Path
         The folder that the coordinator gets.
@@ -124,7 +124,7 @@ class Work:
 
     order: Order
     engine: SitesEngine
-    bulletin: ProgressLog
+    log: ProgressLog
     run: Path
     state: Path
 
@@ -160,7 +160,7 @@ class Work:
         checkpoint = self.state / hashlib.sha256(names).hexdigest()[:16]
         self._take_up(checkpoint)
         folder = RunFolder(self.run, checkpoint=checkpoint)
-        found = train(settings, folder, self.sites, self.bulletin, fresh=True)
+        found = train(settings, folder, self.sites, self.log, fresh=True)
         if found.model is None:
             return {"sentence": found.failure}
         worst = max(found.results, key=lambda result: result.gap).status

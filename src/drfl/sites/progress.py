@@ -89,7 +89,7 @@ ENDING, SILENT = 30.0, 90.0
 """Seconds for the server to end a job whose work is done, and to say anything of one that runs."""
 
 
-def follow(session: FlareSession, job: str, voice: Listener) -> dict[str, Any]:
+def follow(session: FlareSession, job: str, listener: Listener) -> dict[str, Any]:
     """Tell what happens until the job has ended; the server's facts about it."""
     since, born, heard, done = 0, session.born(), time.monotonic(), False
     while True:
@@ -104,7 +104,7 @@ def follow(session: FlareSession, job: str, voice: Listener) -> dict[str, Any]:
             since, heard = reply["next"], time.monotonic()
             done = reply["phase"] in ("done", "failed")
             for event in reply["events"]:
-                tell(voice, event)
+                tell(listener, event)
         if time.monotonic() > heard + (ENDING if done else SILENT):
             session.abort(job)
             heard = time.monotonic()
@@ -112,21 +112,21 @@ def follow(session: FlareSession, job: str, voice: Listener) -> dict[str, Any]:
         time.sleep(PAUSE if since else 4 * PAUSE)
 
 
-def tell(voice: Listener, event: dict[str, Any]) -> None:
+def tell(listener: Listener, event: dict[str, Any]) -> None:
     """Say here what the driver has said there."""
     if "say" in event:
-        voice.say(*event["say"])
+        listener.say(*event["say"])
     elif "warn" in event:
-        voice.warn(event["warn"])
+        listener.warn(event["warn"])
     elif "record" in event:
-        voice.record(event["record"])
+        listener.record(event["record"])
     elif "progress" in event:
-        voice.progress(_record(event["progress"]), event.get("prefix", ""))
+        listener.progress(_record(event["progress"]), event.get("prefix", ""))
     elif "clear" in event:
-        voice.clear()
+        listener.clear()
     elif "missing" in event:
         for site, code in event["missing"].items():
-            voice.warn(f"site {site!r} is missing from now on: {MISSING.get(code, code)}")
+            listener.warn(f"site {site!r} is missing from now on: {MISSING.get(code, code)}")
 
 
 MISSING = {

@@ -46,7 +46,7 @@ class Watch:
         Of the project.
     kind : str
         Of the order.
-    voice : Listener
+    listener : Listener
         Who hears of it.
     run : str, optional
         The run that is continued; by default a new one.
@@ -55,9 +55,14 @@ class Watch:
     """
 
     def __init__(
-        self, layout: ProjectFolder, kind: str, voice: Listener, run: str | None = None, **more: Any
+        self,
+        layout: ProjectFolder,
+        kind: str,
+        listener: Listener,
+        run: str | None = None,
+        **more: Any,
     ) -> None:
-        self.layout, self.project, self.kind, self.voice = layout, layout.project, kind, voice
+        self.layout, self.project, self.kind, self.listener = layout, layout.project, kind, listener
         self.run, self.more = run or uuid.uuid4().hex, more
         self.results = layout.folder / "results" / self.run
         self._job: str | None = None
@@ -68,7 +73,7 @@ class Watch:
         why = ""
         for attempt in range(self.project["attempts"]):
             if attempt:
-                self.voice.warn(f"{why}: attempt {attempt + 1}, from the checkpoint")
+                self.listener.warn(f"{why}: attempt {attempt + 1}, from the checkpoint")
             try:
                 with connect(self.layout) as session:
                     self._abandon(session)
@@ -132,7 +137,7 @@ class Watch:
         order = make_order(self.project, self.kind, self.run, attempt, **self.more)
         folder = write_job(self.layout.job, f"{self.kind}-{self.run[:8]}", order)
         self._job = session.submit(folder)
-        facts = follow(session, self._job, self.voice)
+        facts = follow(session, self._job, self.listener)
         folder = session.result(self._job, self.results)
         self._job = None
         found = folder / "workspace" / "RUN"
@@ -152,7 +157,7 @@ class Watch:
             return set(missing) <= set(session.connected())
 
         if not back():
-            self.voice.warn(
+            self.listener.warn(
                 f"waiting {self.project['rejoin']:g} s for {listed(missing)} to come back"
             )
         if not wait_until(back, self.project["rejoin"], 1.0):
@@ -160,7 +165,7 @@ class Watch:
         return f"{listed(missing)} came back" if missing else "the job could not be ended"
 
     def _await_server(self, why: str) -> None:
-        self.voice.warn(f"{why}: waiting {self.project['rejoin']:g} s for it")
+        self.listener.warn(f"{why}: waiting {self.project['rejoin']:g} s for it")
 
         def back() -> bool:
             try:

@@ -27,7 +27,7 @@ STARTING = 60.0
 Ask = Callable[[dict[str, Any]], bool]
 
 
-def serve(layout: ProjectFolder, voice: Listener) -> bool:
+def serve(layout: ProjectFolder, listener: Listener) -> bool:
     """Run the server; whether it ended because it was told to."""
     project = layout.project
     lock = Lock(layout.folder / "server.lock", f"the server of {layout.folder}")
@@ -48,11 +48,11 @@ def serve(layout: ProjectFolder, voice: Listener) -> bool:
 
         wait_until(up, STARTING)
         if flare.running():
-            voice.say(f"serving {project['project']} at {project['host']}:{project['port']}")
+            listener.say(f"serving {project['project']} at {project['host']}:{project['port']}")
         refusals = Tail(layout.refused)
         while flare.running():
             for line in refusals.lines():
-                voice.warn(refusal_line(json.loads(line)))
+                listener.warn(refusal_line(json.loads(line)))
             time.sleep(0.5)
         return (layout.server / SHUT_DOWN).exists()
     finally:
@@ -81,7 +81,7 @@ def _answers(startup: Path, host: str, port: int) -> bool:
 def join(
     kit: Kit,
     data: Path | None,
-    voice: Listener,
+    listener: Listener,
     ask: Ask,
     *,
     wait: float = 60.0,
@@ -95,7 +95,7 @@ def join(
         Of the site.
     data : Path or None
         The file with the rows; None: as in the site's settings.
-    voice : Listener
+    listener : Listener
         Who hears of it.
     ask : callable
         Shows a message to a person, who says whether such messages may leave.
@@ -116,7 +116,7 @@ def join(
     kit.harden()
     days = check_own(kit.startup)
     kit.check()
-    _greet(kit, voice, wait)
+    _greet(kit, listener, wait)
     _forget(settings.approvals)
     environment = {
         "DRFL_SITE_SETTINGS": str(path),
@@ -128,15 +128,15 @@ def join(
         registered = f"Successfully registered client:{kit.name}"
         wait_until(lambda: not flare.running() or flare.said(registered), STARTING)
         if not flare.said(registered):
-            voice.warn(f"the server has not let this site in yet: see {flare.log}")
+            listener.warn(f"the server has not let this site in yet: see {flare.log}")
         else:
-            voice.say(
+            listener.say(
                 f"{kit.name} has joined {kit.project} at {kit.host}:{kit.port}; its certificate "
                 f"lasts {days:.0f} days",
                 *settings.describe(),
                 f"what leaves is written to {settings.ledger}; Ctrl-C ends it",
             )
-        _attend(flare, settings, voice, ask)
+        _attend(flare, settings, listener, ask)
         return (kit.flare / SHUT_DOWN).exists()
     finally:
         flare.stop()
@@ -172,7 +172,7 @@ def _template() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _greet(kit: Kit, voice: Listener, wait: float) -> None:
+def _greet(kit: Kit, listener: Listener, wait: float) -> None:
     """Shake hands with a server that may still be starting."""
     last, said = time.monotonic() + wait, False
     while True:
@@ -182,21 +182,21 @@ def _greet(kit: Kit, voice: Listener, wait: float) -> None:
             if time.monotonic() > last:
                 raise
             if not said:
-                voice.say(f"{error} Trying for {wait:g} s.")
+                listener.say(f"{error} Trying for {wait:g} s.")
                 said = True
             time.sleep(min(1.0, wait))
 
 
-def _attend(flare: FlareProcess, settings: SiteSettings, voice: Listener, ask: Ask) -> None:
+def _attend(flare: FlareProcess, settings: SiteSettings, listener: Listener, ask: Ask) -> None:
     """Show the people here what concerns them, until it ends."""
     troubles, refusals = Tail(settings.state / "errors.log"), Tail(settings.refused)
     while flare.running():
         for line in troubles.lines():
             # A traceback is for the file; its first line is a sentence.
             if line[:2] == "20":
-                voice.warn(line)
+                listener.warn(line)
         for line in refusals.lines():
-            voice.warn(refusal_line(json.loads(line)))
+            listener.warn(refusal_line(json.loads(line)))
         for question in sorted(settings.approvals.glob("*.asked.json")):
             answer = question.with_name(question.name.removesuffix(".asked.json") + ".answer")
             if not answer.exists():
