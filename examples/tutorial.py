@@ -60,7 +60,7 @@ def main() -> None:
         y,
         clients,
         grid={"radius": [0.0, 0.05, 0.1]},
-        rule="one_se",
+        rule="mean",
         folds=3,
         random_state=0,
         verbose=0,

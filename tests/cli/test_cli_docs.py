@@ -30,7 +30,7 @@ def test_the_commands_of_a_page_run_in_their_order(page, tmp_path, monkeypatch):
             continue
         for (program, *arguments), shown in block.commands:
             assert program == "drfl"
-            require_same(shown, drfl(*arguments, cwd=tmp_path).out)
+            require_same(shown, drfl(*arguments, cwd=tmp_path, validation=True).out)
 
 
 def test_the_pages_with_commands_are_found():

@@ -27,7 +27,10 @@ class Said:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-def command(*arguments):
+def command(*arguments, validation=False):
+    """The program; trainings are not validated unless that is what a test is about."""
+    if arguments[:1] == ("train",) and not validation:
+        arguments = (*arguments, "--no-validation")
     return [sys.executable, "-m", "drfl", *map(str, arguments)]
 
 
@@ -35,10 +38,10 @@ def environment():
     return os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
 
 
-def drfl(*arguments, cwd, code=0):
+def drfl(*arguments, cwd, code=0, validation=False):
     """Run the program; an exit code that was not expected fails the test."""
     done = subprocess.run(
-        command(*arguments),
+        command(*arguments, validation=validation),
         cwd=cwd,
         env=environment(),
         capture_output=True,

@@ -50,7 +50,7 @@ def write_project(folder, sites, *, training=None, **settings):
     settings = {"project": "trial", "port": free_port(), "sites": list(sites), **settings}
     lines = [f"{name} = {toml_value(value)}" for name, value in settings.items()]
     lines += ["", "[training]"]
-    values = {"target": "disease", **(training or {})}
+    values = {"target": "disease", "validation": False, **(training or {})}
     lines += [f"{name} = {toml_value(value)}" for name, value in values.items()]
     path = folder / "sites.toml"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -107,7 +107,7 @@ def test_selection_does_not_pass_the_guard_by():
     site = Site(clients(guard=Guard(5))[0], problem())
     part = Part(0, 5, 0)
     coef, intercept = np.zeros((1, 1, n)), np.zeros((1, 1))
-    asked = scores.request(part, coef, intercept, scores.EVERY_CLASS, 0.0, "accuracy")
+    asked = scores.request(part, coef, intercept, scores.EVERY_CLASS, 0.0, ["accuracy"])
     assert site.answer(asked, scores.HANDLERS).kind == "failure/refused"
     request = Request(np.zeros((1, n + 1)), (0,), (False,), introduction=True).message(0)
     fold = {PART: part.array, BALL: np.array([0.05, np.inf])}

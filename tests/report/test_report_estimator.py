@@ -68,7 +68,7 @@ def test_with_its_rows_it_tells_everything(tmp_path):
 def test_rows_come_with_a_warning(fitted, tmp_path):
     X, y, who = rows()
     X = (X - X.mean(0)) / X.std(0)
-    plan = Plan(bootstrap=0, noise=(), radii=False, methods=(), rows=2)
+    plan = Plan(bootstrap=0, noise=(), radii=False, methods=(), validation=False, rows=2)
     found = made(fitted, tmp_path / "page.html", X, y, who, plan=plan)
     assert found.sections == [*ORDER, "rows"]
     assert "must stay where the data lie" in found.words
@@ -86,7 +86,7 @@ def test_a_selection_brings_its_table(tmp_path):
     assert "By the rule mean: of 3 grid points" in page.words
     facts = dict(cells_of(page, "Settings"))
     assert (facts["selection folds"], facts["selection seed"]) == ("2", "0")
-    with_rows = made(found, tmp_path / "page.html", X, y, who, plan=Plan(0, (), 1, False, ()))
+    with_rows = made(found, tmp_path / "page.html", X, y, who, plan=Plan(0, (), 1, False, (), validation=False))
     (chart,) = [c for c in with_rows.charts if "held-out rows" in c["title"]]
     means = [point.mean for point in sorted(found.table, key=lambda p: p.params["radius"])]
     assert [y for _, y in chart["series"][0]["points"]] == pytest.approx(means)
@@ -97,7 +97,7 @@ def test_loaded_models_sparse_rows_and_regressors(tmp_path):
     X = (X - X.mean(0)) / X.std(0)
     y = X @ [1.0, 0.0, -2.0]
     regressor = drfl.DRFLRegressor(radius=0.01).fit(sparse.csr_array(X), y, clients=who)
-    plan = Plan(2, (0.0, 1.0), 1, True, ("pooled",))
+    plan = Plan(2, (0.0, 1.0), 1, True, ("pooled",), validation=False)
     found = made(regressor, tmp_path / "page.html", sparse.csr_array(X), y, who, plan=plan)
     assert "mean squared error" in found.words
     drfl.save(regressor, tmp_path / "model.json")
@@ -134,7 +134,7 @@ def test_every_class_is_shown_with_its_adversary(tmp_path):
     X = (X - X.mean(0)) / X.std(0)
     y = np.array(["low", "mid", "high"])[np.digitize(X[:, 0], [-0.5, 0.5])]
     robust = drfl.DRFLClassifier(radius=0.1, label_cost=2.0).fit(X, y, clients=who)
-    plan = Plan(bootstrap=0, noise=(), radii=False, methods=())
+    plan = Plan(bootstrap=0, noise=(), radii=False, methods=(), validation=False)
     found = made(robust, tmp_path / "page.html", X, y, who, plan=plan)
     for label in ("high", "low", "mid"):
         cells = cells_of(found, f"The adversary&#x27;s choice, class {label}")
@@ -146,7 +146,7 @@ def test_a_shared_ball_is_explained(tmp_path):
     X, y, who = rows()
     X = (X - X.mean(0)) / X.std(0)
     shared = WAFLClassifier(radius=0.1, label_cost=1.0).fit(X, y, clients=who)
-    plan = Plan(bootstrap=0, noise=(), radii=False, methods=())
+    plan = Plan(bootstrap=0, noise=(), radii=False, methods=(), validation=False)
     found = made(shared, tmp_path / "page.html", X, y, who, plan=plan)
     assert "the adversary has one budget" in found.words
     cells = cells_of(found, "The adversary&#x27;s choice")
@@ -159,7 +159,7 @@ def test_radii_of_their_own_are_told(tmp_path):
     X, y, who = ((X - X.mean(0)) / X.std(0))[:100], y[:100], who[:100]
     radii = {"a": 0.01581, "b": 0.01581, "c": 0.02236}
     robust = classifier(radius=radii, label_cost=3.0).fit(X, y, clients=who)
-    found = made(robust, tmp_path / "page.html", X, y, who, plan=Plan(0, (), 1, False, ()))
+    found = made(robust, tmp_path / "page.html", X, y, who, plan=Plan(0, (), 1, False, (), validation=False))
     assert (
         "Against rows that move by 0.01581 to 0.02236 on average, every client's by its own "
         "radius, in the norm l1 (a label changes at the cost 3), and against weights"

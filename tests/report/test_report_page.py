@@ -17,6 +17,7 @@ from drfl.report.suppression import Groups
 
 ORDER = [
     "proof",
+    "unseen",
     "clients",
     "coefficients",
     "protection",

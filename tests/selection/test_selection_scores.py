@@ -26,8 +26,8 @@ W, B = np.array([0.9, -0.2, 0.4]), 0.1
 def ask(problem, y, coef, intercept, own=scores.EVERY_CLASS, noise=0.0, weight=WEIGHT, score=None):
     site = Site(Client("a", X, y, sample_weight=weight), problem, debug=True)
     name = scores.score_of(score, problem.loss)
-    message = scores.request(PART, np.array(coef), np.array(intercept), own, noise, name)
-    return scores.read(site.answer(message, scores.HANDLERS), len(coef))
+    message = scores.request(PART, np.array(coef), np.array(intercept), own, noise, [name])
+    return scores.read(site.answer(message, scores.HANDLERS), [name], len(coef))[0]
 
 
 def test_the_share_of_rows_whose_class_is_predicted():
@@ -95,8 +95,8 @@ def test_a_score_that_does_not_fit_is_refused(score, loss, sentence):
 
 @pytest.mark.parametrize("number", [-1, 3, 8])
 def test_a_client_refuses_a_score_that_does_not_fit(number):
-    message = scores.request(PART, W[None, None], np.zeros((1, 1)), -1, 0.0, "accuracy")
-    message = Message(message.kind, 0, {**message.arrays, "score": np.array(number)})
+    message = scores.request(PART, W[None, None], np.zeros((1, 1)), -1, 0.0, ["accuracy"])
+    message = Message(message.kind, 0, {**message.arrays, "score": np.array([number])})
     reply = Site(Client("a", X, SIGN), Problem("hinge")).answer(message, scores.HANDLERS)
     assert Failure.of(reply) is not None
 
@@ -143,14 +143,14 @@ def test_noise_on_three_classes():
 
 def test_a_client_may_refuse_to_score_few_rows():
     strict = Client("a", X, SIGN, policy=Policy(min_rows=20))
-    message = scores.request(PART, W[None, None], np.zeros((1, 1)), -1, 0.0, "accuracy")
+    message = scores.request(PART, W[None, None], np.zeros((1, 1)), -1, 0.0, ["accuracy"])
     reply = Site(strict, Problem("hinge")).answer(message, scores.HANDLERS)
     assert Failure.of(reply) is Failure.REFUSED
 
 
 def test_a_reply_is_one_number_per_grid_point():
-    message = scores.request(PART, W[None, None], np.zeros((1, 1)), -1, 0.0, "accuracy")
+    message = scores.request(PART, W[None, None], np.zeros((1, 1)), -1, 0.0, ["accuracy"])
     reply = Site(Client("a", X, SIGN), Problem("hinge")).answer(message, scores.HANDLERS)
-    assert {name: array.shape for name, array in reply.arrays.items()} == {"score": (1,)}
+    assert {name: array.shape for name, array in reply.arrays.items()} == {"score": (1, 1)}
     with pytest.raises(WireError, match="'score' must have shape"):
-        scores.read(reply, 2)
+        scores.read(reply, ["accuracy"], 2)

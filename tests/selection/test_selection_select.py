@@ -294,7 +294,7 @@ def test_only_scores_cross(hospitals):
     scores = [reply for reply in spy.answered if reply.kind == "select_score/reply"]
     assert len(scores) == 2 * 3
     for reply in scores:
-        assert {name: array.shape for name, array in reply.arrays.items()} == {"score": (2,)}
+        assert {name: array.shape for name, array in reply.arrays.items()} == {"score": (1, 2)}
 
 
 def test_more_than_two_classes():

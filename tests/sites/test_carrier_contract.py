@@ -23,7 +23,7 @@ from kit.pages import ROOT, blocks
 
 NAMES = ["north", "south"]
 SILENCE = 6.0
-VALUES = {"target": "stage", "radius": "0.05", "tol": "1e-3"}
+VALUES = {"target": "stage", "radius": "0.05", "tol": "1e-3", "validation": False}
 
 
 def prepared(folder):

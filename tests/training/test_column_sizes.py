@@ -60,7 +60,7 @@ class Lying(Loopback):
 
 def trained(files, folder, engine, **values):
     usual = {"target": "ill", "exclude": "score", "radius": "0.02", "mixture_radius": "0.5"}
-    settings = from_values(usual | values, dict.fromkeys(files))
+    settings = from_values({"validation": False} | usual | values, dict.fromkeys(files))
     run = RunFolder(folder / "RUN", folder / "kept")
     return train(settings, run, Remote(engine, list(files)), Silent(), fresh=True)
 

@@ -19,6 +19,9 @@ def summary(model: Model, records: Sequence[dict[str, Any]]) -> list[str]:
     lines = [*_proofs(model), "", *_clients(model, result), "", *_coefficients(model)]
     if others:
         lines += ["", *comparison([result, *others])]
+    for record in records:
+        if record["kind"] == "validation" and "text" in record:
+            lines += ["", *record["text"].splitlines()]
     return lines
 
 

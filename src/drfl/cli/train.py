@@ -19,6 +19,8 @@ example:
 
 FLAGS = {"purpose": "for"}
 """Flags that are not called as their settings."""
+UNLESS = {"validation": "do not judge the model on rows and clients it has not seen (saves time)"}
+"""Settings that are true unless a flag says no."""
 
 
 def fill(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +42,12 @@ def fill(parser: argparse.ArgumentParser) -> None:
 def add_setting(group: Any, name: str) -> None:
     """The option of a setting; one that is false unless it is given needs no value."""
     field = FIELDS[name]
+    if name in UNLESS:
+        no = f"--no-{name}"
+        group.add_argument(
+            no, dest=f"set_{name}", action="store_const", const="false", help=UNLESS[name]
+        )
+        return
     alone: dict[str, Any] = {"nargs": "?", "const": "true"} if field.default is False else {}
     option = f"--{FLAGS.get(name, name.replace('_', '-'))}"
     group.add_argument(option, dest=f"set_{name}", metavar=name.upper(), help=field.help, **alone)

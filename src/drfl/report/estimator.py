@@ -13,6 +13,7 @@ import numpy as np
 import scipy
 import sklearn
 
+from drfl.estimators.base import RobustModel
 from drfl.estimators.client_table import ALL, ClientTable
 from drfl.estimators.parameters import seed_of
 from drfl.models import Model
@@ -46,6 +47,8 @@ def records_of(estimator: Any, X: Any, y: Any, clients: Any, plan: Plan) -> list
     ]
     records += [{"kind": "problem", **model.problem.to_dict()}, *units_of(model)]
     records += [] if selection is None else [_selection(selection)]
+    if data and plan.validation and isinstance(fitted, RobustModel):
+        records += [_validation(estimator, fitted, X, y, clients, plan.seed)]
     records += [*_rounds(fitted), _result(model, fitted, data), *_messages(fitted), *found]
     told: list[Json] = to_json(records)
     return told
@@ -125,6 +128,18 @@ def _selection(selection: Selection) -> Json:
     table = [asdict(point) for point in selection.table]
     rule = selection.settings.get("rule", "that was asked for")
     return {"kind": "selection", "rule": rule, "reason": selection.reason, "table": table}
+
+
+def _validation(
+    estimator: Any, fitted: RobustModel, X: Any, y: Any, clients: Any, seed: int
+) -> Json:
+    """How good it is on what it has not seen; a failure is told, the rest of the report stands."""
+    rows = estimator[:-1].transform(X) if hasattr(estimator, "steps") else X
+    try:
+        found = fitted.validate(rows, y, clients, random_state=seed)
+    except (ValueError, RuntimeError) as error:
+        return {"kind": "validation", "failure": str(error)}
+    return {"kind": "validation", **found.facts(), "remarks": found.sentences()}
 
 
 def _results(fitted: Any) -> list[Result]:

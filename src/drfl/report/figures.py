@@ -4,13 +4,16 @@ from __future__ import annotations
 
 ABSENT = "–"
 LOWER_IS_BETTER = ("mse", "mae")
-_SHARES = ("accuracy", "balanced_accuracy")
+_SHARES = ("accuracy", "balanced_accuracy", "sensitivity", "specificity")
 _TITLES = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy",
     "auc": "area under the ROC curve",
     "mse": "mean squared error",
     "mae": "mean absolute error",
+    "squared_error": "mean squared error",
+    "absolute_error": "mean absolute error",
+    "log_loss": "log loss",
 }
 
 

@@ -216,7 +216,7 @@ class Stage:
                 intercept,
                 k if several else scores.EVERY_CLASS,
                 self.noise,
-                self.score,
+                [self.score],
             )
             for k, group in enumerate(placed)
             for s in split.scored
@@ -228,7 +228,8 @@ class Stage:
         for s in split.scored:
             replies = [answers.replies[group[s].name] for group in placed]
             try:
-                found[:, s] = sum(scores.read(reply, len(found)) for reply in replies)
+                told = [scores.read(reply, [self.score], len(found)) for reply in replies]
+                found[:, s] = np.sum(told, axis=0)[0]
                 if np.isnan(found[:, s]).any():
                     raise WireError("it is no number")
             except WireError as error:

@@ -10,7 +10,7 @@ row instead of n.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,9 +50,10 @@ REQUEST = {
     "intercept": Field("float64", ("P", "K")),
     "own": Field("int64"),  # the class that +1 means here; -1: there are two classes, or none
     "noise": Field("float64"),
-    "score": Field("int64"),  # a position in SCORES
+    "score": Field("int64", ("M",)),  # positions in SCORES
 }
-REPLY = {"score": Field("float64", ("P",), finite=False)}  # NaN: there is no row of a class
+# NaN: there is no row of a class.
+REPLY = {"score": Field("float64", ("M", "P"), finite=False)}
 
 
 def score_of(name: str | None, loss: Loss) -> str:
@@ -75,23 +76,23 @@ def score_of(name: str | None, loss: Loss) -> str:
 
 
 def request(
-    part: Part, coef: Array, intercept: Array, own: int, noise: float, score: str
+    part: Part, coef: Array, intercept: Array, own: int, noise: float, names: Sequence[str]
 ) -> Message:
-    """Ask for the scores of P grid points, coef (P, K, n), on the rows that a part holds out."""
+    """Ask for M scores of P grid points, coef (P, K, n), on the rows that a part holds out."""
     arrays: dict[str, NDArray[Any]] = {
         PART: part.array,
         "coef": coef,
         "intercept": intercept,
         "own": np.array(own),
         "noise": np.array(noise),
-        "score": np.array(list(SCORES).index(score)),
+        "score": np.array([list(SCORES).index(name) for name in names], dtype=np.int64),
     }
     return Message(KIND, 0, arrays)
 
 
-def read(message: Message, points: int) -> Array:
-    """The scores (P,) of an answer."""
-    validate(message, f"{KIND}/reply", 0, REPLY, {"P": points})
+def read(message: Message, names: Sequence[str], points: int) -> Array:
+    """The scores (M, P) of an answer."""
+    validate(message, f"{KIND}/reply", 0, REPLY, {"M": len(names), "P": points})
     found = np.array(message.arrays["score"])
     if np.isinf(found).any():
         raise WireError("a score is infinite")
@@ -106,26 +107,34 @@ def score(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         raise RefusedError
     rows = Rows(**some_rows(site.rows, at), weights=weights_of(site.rows, at))
     own, noise = int(arrays["own"]), float(arrays["noise"])
-    number = int(arrays["score"])
+    loss = site.oracle.loss
+    measures = [Measure(_name(int(k), loss), loss, rows, own) for k in arrays["score"]]
+    models = zip(arrays["coef"], arrays["intercept"], strict=True)
+    told = [_scores(measures, W, b, noise) for W, b in models]
+    return {"score": np.array(told).reshape(-1, len(measures)).T.copy()}
+
+
+def _name(number: int, loss: Loss) -> str:
     if not 0 <= number < len(SCORES):
         raise WireError(f"there is no score number {number}")
     name = list(SCORES)[number]
-    if site.oracle.loss.task not in SCORES[name]:
+    if loss.task not in SCORES[name]:
         raise WireError(f"the score {name!r} is not for this task")
-    measure = Measure(name, site.oracle.loss, rows, own)
-    models = zip(arrays["coef"], arrays["intercept"], strict=True)
-    return {"score": np.array([_score(measure, W, b, noise) for W, b in models])}
+    return name
 
 
 HANDLERS: Mapping[str, Handler] = {KIND: Checked(score, REQUEST, REPLY)}
 
 
-def _score(measure: Measure, W: Array, b: Array, noise: float) -> float:
-    """The mean over the rows, and over the noise if there is any."""
-    rows = measure.rows
+def _scores(measures: Sequence[Measure], W: Array, b: Array, noise: float) -> list[float]:
+    """The means over the rows, and over the noise if there is any."""
+    if not measures:
+        return []
+    rows = measures[0].rows
     z = np.array([rows.scores(w, float(bias)) for w, bias in zip(W, b, strict=True)])  # (K, N)
     steps = _spread(noise * W) if noise > 0.0 else np.zeros((1, len(W)))
-    return float(np.mean([measure.of(z + step[:, None]) for step in steps]))
+    moved = [z + step[:, None] for step in steps]
+    return [float(np.mean([measure.of(at) for at in moved])) for measure in measures]
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ import numpy as np
 from scipy import stats
 
 from drfl.arrays import Array
+from drfl.client import Party
 from drfl.engines import Engine, make_engine
 from drfl.estimators.base import RobustModel
 from drfl.estimators.fitting import LOCAL, find_model, make_solver, solver_name
@@ -37,11 +38,13 @@ from drfl.selection.clients import SelectionClients, sorted_table
 from drfl.selection.cross_validation import Split, folds_of_everyone, one_client_out
 from drfl.selection.folds import FoldEngine, Part, on_parts
 from drfl.selection.grid import candidate, for_clients
+from drfl.selection.warm import WarmBundle
 from drfl.solvers import Solver
 from drfl.solvers.bundle import Bundle
+from drfl.wire import Failure
 
 NEW_ROWS, NEW_CLIENT = "new rows", "a new client"
-MAJORITY, LOCALS, ERM, MODEL = "majority", "local", "erm", "model"
+METHODS = MAJORITY, LOCALS, ERM, MODEL = "majority", "local", "erm", "model"
 TOL = 1e-3
 """Of the fits: measures do not see more digits."""
 LEVEL = 0.95
@@ -176,7 +179,11 @@ def validate_clients(
     wish = choices.engine
     with make_engine("serial" if wish is None else wish) as engine:
         alone = solver_name(choices, named=clients.named) == LOCAL
-        solver = make_solver(LOCAL, choices) if alone else Bundle(curvature=choices.curvature)
+        solver = (
+            make_solver(LOCAL, choices)
+            if alone
+            else WarmBundle(Bundle(curvature=choices.curvature, warm_start=False))
+        )
         handlers = {**on_parts(solver.handlers), **scores.HANDLERS}
         engine.start([c for group in clients.groups for c in group], point.shell, handlers)
         work = _Work(clients, point.problem, choices, solver, engine)
@@ -210,14 +217,14 @@ class _Work:
     def answer(self, splits: Sequence[Split]) -> dict[str, dict[str, Measured]]:
         """The measures of every method over these splits."""
         q = self.clients.totals / self.clients.totals.sum()
-        found: dict[str, dict[str, Measured]] = {}
-        for method in (MAJORITY, LOCALS, ERM, MODEL):
-            models = [self._models(method, split) for split in splits]
-            found[method] = {
-                name: _measured(self._told(splits, models, name), q, self.clients.labels, name)
-                for name in self.names
+        told = np.array([self._told(split) for split in splits])  # (splits, methods, M, S)
+        return {
+            method: {
+                name: _measured(told[:, k, m], q, self.clients.labels, name)
+                for m, name in enumerate(self.names)
             }
-        return found
+            for k, method in enumerate(METHODS)
+        }
 
     def needed_radii(self, splits: Sequence[Split]) -> dict[str, float]:
         """Of every client that a split leaves out; see the module."""
@@ -226,9 +233,9 @@ class _Work:
         found = {}
         for split in splits:
             (out,) = split.scored
-            (result,) = self._models(MODEL, split)[0]
+            (result,) = self._fit(MODEL, split)
             everyone = replace(split, scored=tuple(range(len(self.clients.names))))
-            losses = -self._told([everyone], [[[result]]], "loss")[0]
+            losses = -self._ask(everyone, [[result]], ["loss"])[:, 0, 0]
             kept = list(split.trained)
             q = self.problem.mixture.resolve(self.clients.totals).weights[kept]
             price = self.problem.loss.lipschitz * self.problem.norm.dual(result.coef)
@@ -237,13 +244,21 @@ class _Work:
             found[label] = max(0.0, excess / price) if price > 0.0 else math.inf
         return found
 
-    def _models(self, method: str, split: Split) -> list[list[Any]]:
-        """The models of a split, each of K linear ones; of local ones one for every client."""
-        if method == MAJORITY:
-            return [self._constant(split)]
-        if method != LOCALS:
-            return [self._fit(method, split)]
-        return [self._fit(MODEL, replace(split, trained=(s,))) for s in split.trained]
+    def _told(self, split: Split) -> Array:
+        """Measures (methods, M, S) on what a split holds out, NaN for clients that hold nothing."""
+        # ERM begins where the model ended: the rows are the same.
+        model, erm = self._fit(MODEL, split), self._fit(ERM, split)
+        alone = [self._fit(MODEL, replace(split, trained=(s,))) for s in split.trained]
+        told = self._ask(split, [self._constant(split), erm, model, *alone], self.names)
+        found = np.full((len(METHODS), len(self.names), len(self.clients.names)), np.nan)
+        for s, scored in zip(split.scored, told, strict=True):  # (M, P)
+            # A client that was there has its own local model, a new one any of them.
+            own = [split.trained.index(s)] if s in split.trained else range(len(alone))
+            locals_ = scored[:, [3 + k for k in own]].mean(axis=1)
+            by_method = {MAJORITY: scored[:, 0], ERM: scored[:, 1], MODEL: scored[:, 2]}
+            by_method[LOCALS] = locals_
+            found[:, :, s] = [by_method[method] for method in METHODS]
+        return found
 
     def _fit(self, method: str, split: Split) -> list[Result]:
         key = method, replace(split, scored=())
@@ -251,12 +266,14 @@ class _Work:
             self.fits[key] = [self._solve(method, split, group) for group in self.clients.groups]
         return self.fits[key]
 
-    def _solve(self, method: str, split: Split, group: Sequence[Any]) -> Result:
+    def _solve(self, method: str, split: Split, group: Sequence[Party]) -> Result:
         some = [group[s] for s in split.trained]
         names = [client.name for client in some]
         problem = for_clients(self.problem, self.clients, split.trained, names)
         if method == ERM:
             problem = restated(problem, "erm", [self.clients.totals[s] for s in split.trained])
+        elif isinstance(self.solver, WarmBundle):
+            self.solver.forget()  # cuts of other rows
         parts = {group[s].name: split.parts[s] for s in split.trained}
         engine = FoldEngine(self.engine, parts)
         choices = replace(self.choices, engine=engine)
@@ -264,49 +281,40 @@ class _Work:
         self.rounds += result.rounds
         return result
 
-    def _told(
-        self, splits: Sequence[Split], models: Sequence[Sequence[Sequence[Any]]], name: str
-    ) -> Array:
-        """Scores (splits, clients), NaN where there is none; of several models their mean."""
-        found = np.full((len(splits), len(self.clients.names)), np.nan)
-        for number, (split, several) in enumerate(zip(splits, models, strict=True)):
-            coef = np.array([[model.coef for model in ones] for ones in several])
-            bias = np.array([[model.intercept for model in ones] for ones in several])
-            for s in split.scored:
-                own = coef, bias
-                if len(several) == len(split.trained) > 1 and s in split.trained:
-                    at = split.trained.index(s)  # a client has its own local model
-                    own = coef[at : at + 1], bias[at : at + 1]
-                found[number, s] = self._ask(split.parts[s], s, *own, name).mean()
-        return found
-
-    def _ask(self, part: Part, s: int, coef: Array, bias: Array, name: str) -> Array:
+    def _ask(self, split: Split, models: Sequence[Sequence[Any]], names: Sequence[str]) -> Array:
+        """Scores (clients, M, P) of P models at the clients that a split names."""
+        coef = np.array([[model.coef for model in ones] for ones in models])
+        bias = np.array([[model.intercept for model in ones] for ones in models])
         groups = self.clients.groups
-        several = len(groups) > 1
+        own = range(len(groups)) if len(groups) > 1 else [scores.EVERY_CLASS]
         messages = {
-            group[s].name: scores.request(
-                part, coef, bias, k if several else scores.EVERY_CLASS, 0.0, name
-            )
-            for k, group in enumerate(groups)
+            group[s].name: scores.request(split.parts[s], coef, bias, k, 0.0, names)
+            for k, group in zip(own, groups, strict=True)
+            for s in split.scored
         }
         answers = self.engine.map(messages, None)
-        if answers.failures:
-            raise RuntimeError(f"client {self.clients.labels[s]!r} told nothing of the model")
-        return np.asarray(sum(scores.read(reply, len(coef)) for reply in answers.replies.values()))
+        for name, failure in answers.failures.items():
+            why = Failure(failure).sentence
+            raise RuntimeError(f"client {name!r} told nothing of the models: {why}")
+        found = [
+            [scores.read(answers.replies[group[s].name], names, len(coef)) for group in groups]
+            for s in split.scored
+        ]
+        return np.asarray(np.sum(found, axis=1))
 
     def _shares(self) -> Array:
         """The share of every class at every client (S, K'), or its mean target (S, 1)."""
-        S, n = len(self.clients.names), self.clients.n_features
-        K, whole = len(self.clients.groups), Part(0, 1, 0)
+        S, n, K = len(self.clients.names), self.clients.n_features, len(self.clients.groups)
+        whole = Split((), tuple(range(S)), (Part(0, 1, 0),) * S)
+        zero = np.zeros(n)
         if self.problem.loss.task == "regression":
-            at = np.array([[0.0], [1.0]])
-            pairs = [
-                self._ask(whole, s, np.zeros((2, 1, n)), at, "squared_error") for s in range(S)
-            ]
-            return np.array([[(b - a + 1.0) / 2.0] for a, b in pairs])  # E(y-1)^2 - E y^2 = 1 - 2Ey
+            guesses = [[_Constant(zero, 0.0)], [_Constant(zero, 1.0)]]
+            at_zero, at_one = self._ask(whole, guesses, ["squared_error"])[:, 0].T
+            # E(y - 1)^2 - E y^2 = 1 - 2 E y, and scores have a minus.
+            return np.asarray((at_one - at_zero + 1.0) / 2.0)[:, None]
         at = np.array([[1.0]]) if K == 1 else np.eye(K)
-        zero = np.zeros((len(at), K, n))
-        return np.array([self._ask(whole, s, zero, at, "accuracy") for s in range(S)])
+        constants = [[_Constant(zero, float(b)) for b in row] for row in at]
+        return np.asarray(self._ask(whole, constants, ["accuracy"])[:, 0])
 
     def _constant(self, split: Split) -> list[Any]:
         """The class shares of the training clients as a model, or their mean target."""

@@ -66,9 +66,12 @@ FIELDS: dict[str, Setting] = {
     "tol": Setting(1e-6, read.number, "stop when the proved relative gap is at most this"),
     "max_rounds": Setting(200, read.whole, "stop after so many rounds"),
     "select": Setting(None, read.text, "choose the radius by this rule, see `drfl list`"),
-    "folds": Setting(5, read.whole, "of the selection"),
+    "folds": Setting(5, read.whole, "of the selection and the validation"),
     "noise_scale": Setting(None, read.number, "of the selection by the rule noise"),
     "compare": Setting((), read.texts, "other methods to train beside: erm,afl,drfa,wafl,..."),
+    "validation": Setting(
+        True, read.flag, "whether the model is judged on rows and clients it has not seen"
+    ),
     "guard": Setting(
         None,
         read.whole_or("dp"),
@@ -94,7 +97,7 @@ FIELDS: dict[str, Setting] = {
 }
 """Every setting but the clients."""
 
-FREE = ("max_rounds", "engine", "compare", "leave_out", "keep_cuts")
+FREE = ("max_rounds", "engine", "compare", "leave_out", "keep_cuts", "validation")
 """What may change when a run is resumed."""
 
 

@@ -25,7 +25,7 @@ from drfl.training.federation import Federation
 from drfl.training.left_out import FEWEST, unexplained, without
 from drfl.training.left_out import KIND as LEFT_OUT
 from drfl.training.local_files import guards_line
-from drfl.training.problems import make_problem, stated
+from drfl.training.problems import advice, make_problem, stated
 from drfl.training.progress import Listener, warnings_as_sentences
 from drfl.training.run_folder import (
     Records,
@@ -115,7 +115,7 @@ def train(
         folder.write_table(training.agreement.table.lines())
     training.records.open(folder.records)
     if settings["select"]:
-        from drfl.training.radius_choice import chosen_radii  # and with it scikit-learn
+        from drfl.training.held_out import chosen_radii  # and with it scikit-learn
 
         training.settings = settings.with_values(**chosen_radii(training))
         training.problem = make_problem(training.settings, training.agreement)
@@ -126,6 +126,11 @@ def train(
     model = training.finish(results)
     training.compare(settings["compare"])
     training.leave_out(results)
+    if settings["validation"]:
+        from drfl.training.held_out import validated
+
+        with warnings_as_sentences(listener):
+            validated(training)
     outcome = Trained(model, results, training.records)
     noisy = settings["solver"] == "private"  # such answers may stay, and make a resumed run free
     if outcome.proved and not settings["keep_cuts"] and not noisy:
@@ -164,7 +169,7 @@ class Training:
             self.settings.data_request(), federation.names, federation.ask
         )
         self.listener.say(*agreement.describe())
-        for sentence in agreement.warnings:
+        for sentence in [*agreement.warnings, *advice(self.settings, agreement)]:
             self.listener.warn(sentence)
         self.problem = make_problem(self.settings, agreement)
         line = guards_line(agreement.guards, self.settings, self.folder)

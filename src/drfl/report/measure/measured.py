@@ -37,6 +37,8 @@ class Plan:
         Whether the adversary's choice is shown.
     left_out : bool
         Whether a model is fitted without each client in turn.
+    validation : bool
+        Whether an estimator is judged on rows and clients that it has not seen.
     rows : int
         How many rows of every client are shown one by one. The page then holds single rows, and
         must stay where the data lie.
@@ -51,6 +53,7 @@ class Plan:
     methods: Sequence[str] = METHODS
     adversary: bool = True
     left_out: bool = True
+    validation: bool = True
     rows: int = 0
     seed: int = 0
 

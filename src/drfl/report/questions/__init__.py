@@ -17,11 +17,13 @@ from drfl.report.questions import (
     repeat,
     rows,
     table_one,
+    unseen,
 )
 from drfl.report.suppression import Groups
 
 QUESTIONS: tuple[Callable[[Evidence, Groups], Section | None], ...] = (
     proof.section,
+    unseen.section,
     table_one.section,
     clients.section,
     coefficients.section,

@@ -1,4 +1,4 @@
-"""How good is the model, and is that proved?"""
+"""Is the optimisation proved?"""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from drfl.report.evidence import Evidence, Json, name, number, objects_of, sente
 from drfl.report.figures import count, plain
 from drfl.report.suppression import Groups
 
+QUESTION = "Is the optimisation proved?"
 MEANING = (
     "The worst-case loss is what the model loses on average against the worst distributions and "
     "the worst weights that its radii allow. The lower bound holds for every model of this kind; "
@@ -25,7 +26,7 @@ def section(evidence: Evidence, groups: Groups) -> Section:
     """The first section: objective, bound, gap, status."""
     models = evidence.models
     if not models:
-        return Section("proof", "How good is the model, and is that proved?", "Nothing was proved.")
+        return Section("proof", QUESTION, "Nothing was proved.")
     worst = max(models, key=lambda model: number(model.get("gap")) or 0.0)
     kind = str(objects_of(worst.get("status")).get("kind"))
     answer = SAID.get(kind, "The status below says how the run ended.")
@@ -52,7 +53,7 @@ def section(evidence: Evidence, groups: Groups) -> Section:
         blocks.append(_by_class(models, groups.classes))
     else:
         blocks.append(Text(_message(worst), "note"))
-    return Section("proof", "How good is the model, and is that proved?", answer, blocks)
+    return Section("proof", QUESTION, answer, blocks)
 
 
 def _message(model: Json) -> str:

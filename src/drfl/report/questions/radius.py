@@ -11,7 +11,10 @@ from drfl.report.suppression import Groups
 QUESTION = "How was the radius chosen?"
 GIVEN = "It was given, not chosen from the data."
 UNTOLD = "its reason rests on a client of which nothing is told."
-AUTO = "It is the default: 0.1 over the root of the client's number of rows."
+AUTO = (
+    "It is that of the purpose, by default 0.1 times the root of columns over rows; it was not "
+    "chosen from the data."
+)
 
 
 def section(evidence: Evidence, groups: Groups) -> Section:
@@ -45,8 +48,8 @@ def _table(points: list[Json], groups: Groups) -> TableBlock:
         rows.append([*cells, client, plain(low, 4), count(number(point.get("rounds")))])
     head = ["tried", "remark", "mean score", "standard error", "worst client", "its score"]
     caption = (
-        "Scores of rows that the clients had held out: the share of right classes, or minus the "
-        "mean loss."
+        "Scores of rows that the clients had held out: minus the log loss or the mean loss, or the "
+        "share of right classes."
     )
     return TableBlock(caption, [*head, "rounds"], rows, texts=2)
 

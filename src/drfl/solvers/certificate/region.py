@@ -19,6 +19,7 @@ from drfl.arrays import Array
 
 LARGEST = 60  # more coefficients would need too many linear programs
 SAFETY = 2.0  # the linear programs are solved to a tolerance; the region is twice what they say
+FARTHEST = (-1e6, 1e6)  # in units of typical features; beyond it there is no region to speak of
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,17 @@ def proved_region(level_set: LevelSet, centre: Array) -> Region | None:
     if len(centre) > LARGEST:
         return None
     A, b, lower, at, scale = level_set
-    bounds = [(low if low > -1e29 else None, None) for low in lower]
+    bounds: list[tuple[float | None, float | None]]
+    bounds = [(float(low) if low > -1e29 else None, None) for low in lower]
     extent = np.zeros(len(centre))
     for j in range(len(centre)):
         for sign in (1.0, -1.0):
             cost = np.zeros(A.shape[1])
             cost[at[j]] = -sign
-            answer = linprog(cost, A_ub=A, b_ub=b, bounds=bounds, method="highs")
-            if answer.x is None:
+            within = [*bounds]
+            within[at[j]] = FARTHEST
+            answer = linprog(cost, A_ub=A, b_ub=b, bounds=within, method="highs")
+            if answer.x is None or abs(answer.x[at[j]]) >= 0.99 * FARTHEST[1]:
                 return None
             reached = answer.x[at[j]] * scale[j]
             extent[j] = max(extent[j], abs(reached - centre[j]))

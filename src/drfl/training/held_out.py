@@ -1,4 +1,4 @@
-"""`drfl train --select`: radii by what clients report of rows they held out."""
+"""What clients report of rows they held out: the choice of radii, and validation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import numpy as np
 
 from drfl.selection.clients import SelectionClients
 from drfl.selection.cross_validation import choose
+from drfl.selection.validation import validate_clients
 from drfl.training.train import Training
+
+NEEDS = "judge the model with `drfl evaluate` on rows that were not there"
 
 
 def chosen_radii(training: Training) -> dict[str, float]:
@@ -27,25 +30,76 @@ def chosen_radii(training: Training) -> dict[str, float]:
     return {name: float(known[name]) for name in names if name in known}
 
 
-def _selection(training: Training) -> dict[str, Any]:
-    settings, agreement = training.settings, training.agreement
-    targets = training.targets
+def validated(training: Training) -> None:
+    """Say how good the model is on rows and at clients it has not seen, and write it down.
+
+    A model that cannot be validated is a model all the same: the reason is a warning.
+    """
+    known = training.folder.remembered("validation")
+    if known is None:
+        why = _no_folds(training)
+        known = {"failure": why} if why else _validation(training)
+        training.folder.remember("validation", known)
+    training.record("validation", **known)
+    if "failure" in known:
+        training.listener.warn(f"not validated: {known['failure']}; {NEEDS}")
+
+
+def _validation(training: Training) -> dict[str, Any]:
+    settings = training.settings
+    try:
+        found = validate_clients(
+            _estimator(training),
+            _clients(training),
+            folds=settings["folds"],
+            seed=settings["seed"],
+        )
+    except (ValueError, RuntimeError) as error:
+        return {"failure": str(error)}
+    remarks = []
+    if settings["select"]:
+        remarks.append(
+            "The radii were chosen on the same held-out rows, so that these figures flatter the "
+            "model a little."
+        )
+    return {**found.facts(), "remarks": [*found.sentences(), *remarks], "text": str(found)}
+
+
+def _no_folds(training: Training) -> str:
+    """Why no client will hold out rows; empty if all would."""
+    if training.settings["solver"] == "private":
+        return "every answer would cost a part of the privacy budget"
+    if any(training.agreement.guards.values()):
+        return (
+            "under a guard every fold would need answers of its own out of the ledger, and folds "
+            "that differ in few rows would give those away"
+        )
+    return ""
+
+
+def _clients(training: Training) -> SelectionClients:
+    """The clients of every linear model, who will divide their rows."""
+    agreement, targets = training.agreement, training.targets
     copies: Sequence[int | None] = [None] if len(targets) == 1 else range(len(targets))
     rows = list(agreement.rows.values())
     groups = [
         training.federation.place(agreement, positive, folds=True, copy=copy)
         for positive, copy in zip(targets, copies, strict=True)
     ]
-    clients = SelectionClients(
+    return SelectionClients(
         training.federation.names,
         rows,
         np.array(rows, dtype=np.float64),
         len(agreement.features),
         groups,
     )
+
+
+def _selection(training: Training) -> dict[str, Any]:
+    settings = training.settings
     found = choose(
         _estimator(training),
-        clients,
+        _clients(training),
         rule=settings["select"],
         folds=settings["folds"],
         noise_scale=settings["noise_scale"],
@@ -77,11 +131,12 @@ def _selection(training: Training) -> dict[str, Any]:
 def _estimator(training: Training) -> Any:
     from drfl.estimators import DRFLClassifier, DRFLRegressor
 
-    problem = training.problem
+    problem, names = training.problem, list(training.agreement.rows)
     kind = DRFLRegressor if training.agreement.target.classes is None else DRFLClassifier
-    ball = problem.ball_of(next(iter(training.agreement.rows)))
+    ball = problem.ball_of(names[0])
     return kind(
         problem.loss,
+        radius={name: problem.ball_of(name).radius for name in names},
         label_cost=ball.label_cost,
         norm=ball.norm.name,
         support=ball.support if ball.support.name != "whole space" else None,
