@@ -20,6 +20,7 @@ from drfl.report import ClientSample, Plan
 from drfl.training.run_folder import message_facts
 from kit.paper import classifier
 
+BARE = Plan(0, (), 1, False, (), validation=False)
 FEW = Plan(bootstrap=3, noise=(0.0, 1.0), draws=2, methods=("local", "erm"))
 
 
@@ -86,7 +87,7 @@ def test_a_selection_brings_its_table(tmp_path):
     assert "By the rule mean: of 3 grid points" in page.words
     facts = dict(cells_of(page, "Settings"))
     assert (facts["selection folds"], facts["selection seed"]) == ("2", "0")
-    with_rows = made(found, tmp_path / "page.html", X, y, who, plan=Plan(0, (), 1, False, (), validation=False))
+    with_rows = made(found, tmp_path / "page.html", X, y, who, plan=BARE)
     (chart,) = [c for c in with_rows.charts if "held-out rows" in c["title"]]
     means = [point.mean for point in sorted(found.table, key=lambda p: p.params["radius"])]
     assert [y for _, y in chart["series"][0]["points"]] == pytest.approx(means)
@@ -159,7 +160,7 @@ def test_radii_of_their_own_are_told(tmp_path):
     X, y, who = ((X - X.mean(0)) / X.std(0))[:100], y[:100], who[:100]
     radii = {"a": 0.01581, "b": 0.01581, "c": 0.02236}
     robust = classifier(radius=radii, label_cost=3.0).fit(X, y, clients=who)
-    found = made(robust, tmp_path / "page.html", X, y, who, plan=Plan(0, (), 1, False, (), validation=False))
+    found = made(robust, tmp_path / "page.html", X, y, who, plan=BARE)
     assert (
         "Against rows that move by 0.01581 to 0.02236 on average, every client's by its own "
         "radius, in the norm l1 (a label changes at the cost 3), and against weights"

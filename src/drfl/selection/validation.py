@@ -3,7 +3,7 @@ r"""How good a model is on rows and at clients it has not seen, beside simple al
 Two questions: new rows of the same clients (every client holds out a fold of its own rows in turn),
 and a new client (every client is left out of the training in turn). Four answers to each: the
 majority class (or the mean), models of single clients, federated empirical risk minimisation, and
-the model. SelectionClients answer with one number per model and measure; no row leaves them.
+the model. Clients answer with one number per model and measure; no row leaves them.
 
 The radius that a client would have needed when it was left out,
 

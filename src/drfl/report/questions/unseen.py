@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drfl.report.blocks import Block, Mark, Marks, Section, Table, Text
+from drfl.report.blocks import Block, Mark, Marks, Section, TableBlock, Text
 from drfl.report.evidence import Evidence, Json, name, names, number, objects_of, sentence
 from drfl.report.figures import ABSENT, metric, plain, title
 from drfl.report.suppression import Groups
@@ -77,7 +77,7 @@ def _question(question: str, methods: Json, groups: Groups) -> list[Block]:
     head = ["method", *(title(kind) for kind in kinds)]
     return [
         Marks(f"{title(kinds[0])} on {question}", kinds[0], marks, zero=False, note=note),
-        Table(caption, head, rows),
+        TableBlock(caption, head, rows),
     ]
 
 
@@ -105,4 +105,4 @@ def _radii(record: Json, groups: Groups) -> list[Block]:
         f"that of the others by, over the size of the model. The model was trained with "
         f"{plain(radius, 3)}; training with the needed radii made models worse."
     )
-    return [Table(caption, ["client", "needed radius"], rows)]
+    return [TableBlock(caption, ["client", "needed radius"], rows)]
