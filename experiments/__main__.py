@@ -12,6 +12,7 @@ from pathlib import Path
 from drfl.cli.console import Console
 from drfl.cli.main import OK, Parser, exit_code
 from experiments import NAMES
+from experiments.names import NETWORKS
 from experiments.registry import find
 from experiments.settings import Settings
 
@@ -53,7 +54,8 @@ def _main(arguments: Sequence[str]) -> int:
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     width = max(map(len, NAMES))
-    names = "\n".join(f"  {name:{width}}  {text}" for name, text in NAMES.items())
+    every = {**NAMES, **NETWORKS}.items()
+    names = "\n".join(f"  {name:{width}}  {text}" for name, text in every)
     parser.epilog = f"experiments:\n{names}\n\n{EXAMPLE}"
     parser.add_argument("name", metavar="NAME", help="an experiment, all, demo or usefulness")
     parser.add_argument("--quick", action="store_true", help="two seeds and a thin grid")

@@ -13,3 +13,6 @@ NAMES = {
     "heterogeneity": "where robustness for every client should pay",
 }
 """What there is, with a line each."""
+
+NETWORKS = {"neural": "does robustness help networks? (needs PyTorch; not part of all)"}
+"""What needs more than the others."""

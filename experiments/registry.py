@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from drfl._registry import lookup
-from experiments.names import NAMES
+from experiments.names import NAMES, NETWORKS
 from experiments.records import Done, Row, Task
 from experiments.report import Report
 from experiments.settings import Settings
@@ -42,7 +42,7 @@ class Experiment:
 
 def find(name: str) -> Experiment:
     """The experiment of a name."""
-    lookup("experiment", name, NAMES)
+    lookup("experiment", name, {**NAMES, **NETWORKS})
     from experiments.protocol import PROTOCOLS
 
     if name in PROTOCOLS:

@@ -54,6 +54,9 @@ class RowLoss(ABC):
     def to_dict(self) -> dict[str, str]:
         """Write it down; ValueError if other places could not read it."""
 
+    def check_travel(self) -> None:  # noqa: B027  (what is at hand can be sent, by default)
+        """Raise ValueError unless other processes of this machine could find it."""
+
     @abstractmethod
     def check_ball(self, ball: Ball) -> None:
         """Raise ValueError unless rows can be moved in a ball like this."""

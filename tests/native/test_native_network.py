@@ -106,6 +106,7 @@ EXTRA = {
     "drfa": {"stop": np.array(2)},
     "wafl": {"gamma": np.array(1.0)},
     "fedadmm": {"own": np.zeros(4), "dual": np.zeros(4), "penalty": np.array(1.0)},
+    "dual_admm": {"dual": np.zeros(4), "penalty": np.array(1.0), "weight": np.array(1.0)},
 }
 
 

@@ -18,6 +18,30 @@ def line():
     return nn.Linear(4, 1).double()
 
 
+class Tied(nn.Module):
+    """One matrix, used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+
+    def forward(self, rows):
+        return self.second(torch.tanh(self.first(rows)))
+
+
+class Halved(nn.Module):
+    """Has a matrix that it does not use."""
+
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = nn.Linear(4, 3), nn.Linear(4, 3)
+
+    def forward(self, rows):
+        return self.used(rows)
+
+
 for name, build in {"mlp": mlp, "line": line}.items():
     if name not in MODULES:  # test files share a process
         register(name)(build)

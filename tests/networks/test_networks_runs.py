@@ -3,11 +3,13 @@
 import copy
 import math
 import pickle
+import pickletools
+from dataclasses import fields
 
 import numpy as np
 import pytest
 import torch
-from networks_kit import clients, mlp
+from networks_kit import Halved, Tied, clients, mlp, rows
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -15,12 +17,14 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import drfl
-from drfl.native import METHODS, DualADMM, FedAvg, Scaffold
-from drfl.torch import ModuleLoss, TorchClassifier, TorchRegressor, register
+from drfl.client import Site
+from drfl.engines import SerialEngine
+from drfl.native import METHODS, DualADMM, FedAvg
+from drfl.privacy import Guard
+from drfl.torch import Model, TorchClassifier, TorchRegressor, register
+from drfl.wire import Failure, Message
 
-PROBLEM = drfl.Problem(
-    ModuleLoss("mlp"), drfl.Ball(0.2, "l2", order=2), drfl.Mixture("proportional")
-)
+PROBLEM = drfl.Problem(Model("mlp"), drfl.Ball(0.2, "l2", order=2), drfl.Mixture("proportional"))
 
 
 def same(one, other):
@@ -31,10 +35,10 @@ def same(one, other):
 def test_no_radius_is_fedavg_bit_by_bit():
     """Against a plain loop in torch that does the same arithmetic."""
     method = FedAvg(local_steps=3, step_size=0.2, seed=5, evaluate_every=1)
-    plain = drfl.Problem(ModuleLoss("mlp"), drfl.Ball(), drfl.Mixture("uniform"))
+    plain = drfl.Problem(Model("mlp"), drfl.Ball(), drfl.Mixture("uniform"))
     for order in (2, math.inf):
         balls = drfl.Ball(0.0, "l2", order=order)
-        other = drfl.Problem(ModuleLoss("mlp"), balls, drfl.Mixture("uniform", 0.0))
+        other = drfl.Problem(Model("mlp"), balls, drfl.Mixture("uniform", 0.0))
         run = drfl.solve(other, clients(), solver=method, max_rounds=7)
         same(run, drfl.solve(plain, clients(), solver=method, max_rounds=7))
     with torch.random.fork_rng():
@@ -48,7 +52,7 @@ def test_no_radius_is_fedavg_bit_by_bit():
         for X, y in data:
             v = x
             for _ in range(3):
-                model = ModuleLoss("mlp").module_at(v)
+                model = Model("mlp").module_at(v)
                 mass = torch.full((len(y),), 1.0 / len(y), dtype=torch.float64)
                 losses = nn.functional.cross_entropy(model(X), y.long(), reduction="none")
                 (mass @ losses).backward()
@@ -65,11 +69,11 @@ def test_every_method_trains_a_network(name):
     settings = {"averaged": False} if kind.robust and name != "scaff_pd" else {}
     mixture = drfl.Mixture("uniform", 0.5 if kind.robust else 0.0)
     radius = 0.0 if name == "wafl" else 0.1
-    problem = drfl.Problem(ModuleLoss("mlp"), drfl.Ball(radius, "l2", order=2), mixture)
+    problem = drfl.Problem(Model("mlp"), drfl.Ball(radius, "l2", order=2), mixture)
     run = drfl.solve(problem, clients(), solver=kind(**settings), max_rounds=40)
     assert run.objective < 0.99 * run.history[0].objective, name
     assert run.lower_bound == 0.0
-    assert len(run.coef) == ModuleLoss("mlp").dimension
+    assert len(run.coef) == Model("mlp").dimension
 
 
 def test_engines_and_repeats_give_the_same_bits():
@@ -84,26 +88,143 @@ def test_engines_and_repeats_give_the_same_bits():
     )
 
 
-def test_other_processes_give_the_same_bits():
-    problem = drfl.Problem(ModuleLoss(mlp), drfl.Ball(0.2, "l2", order=2))
-    method = Scaffold(local_steps=2, seed=1)
+@pytest.mark.parametrize("module", ["mlp", mlp], ids=["name", "function"])
+def test_other_processes_give_the_same_bits(module):
+    """Workers are started afresh: they find the module by its name, or where its function is."""
+    problem = drfl.Problem(
+        Model(module), drfl.Ball(0.2, "l2", order=2), drfl.Mixture("uniform", 0.5)
+    )
+    method = DualADMM(local_steps=2, seed=1, batch_size=8, participation=0.7)
     here = drfl.solve(problem, clients(), solver=method, max_rounds=4)
     there = drfl.solve(problem, clients(), solver=method, max_rounds=4, engine="processes")
     same(here, there)
 
 
-def test_a_run_that_was_stopped_goes_on(tmp_path):
-    method = DualADMM(local_steps=3, seed=2)
-    whole = drfl.solve(PROBLEM, clients(), solver=method, max_rounds=9)
+def test_a_module_never_travels_as_a_pickle():
+    model = Model("mlp")
+    assert model.built is not None  # it is at hand, and yet
+    stream = pickle.dumps(model)
+    named = {value for code, value, _ in pickletools.genops(stream) if isinstance(value, str)}
+    assert not any(text.startswith("torch") for text in named), named
+    assert len(stream) < 300
+    assert pickle.loads(stream) == model
+    here = TorchClassifier(two_classes(), engine="processes", rounds=1)
+    with pytest.raises(ValueError, match="does not travel to other processes"):
+        here.fit(*data()[:2])
+
+
+def test_a_name_of_an_installed_package_is_found(tmp_path, monkeypatch):
+    """As at a site: what is not registered is looked for among entry points, and nowhere else."""
+    (tmp_path / "ward_networks.py").write_text(
+        "from torch import nn\ndef build():\n    return nn.Linear(4, 3).double()\n"
+    )
+    info = tmp_path / "ward-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ward\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[drfl.modules]\nward = ward_networks:build\n")
+    with pytest.raises(ValueError, match="unknown module"):
+        Model("ward")
+    monkeypatch.syspath_prepend(tmp_path)
+    problem = drfl.Problem.from_dict(drfl.Problem(Model("ward")).to_dict())
+    assert problem.network.dimension == 15
+    with pytest.raises(ValueError, match="unknown module"):
+        Model("ward_networks:build")
+
+
+@pytest.mark.parametrize("build", [Tied, Halved])
+def test_modules_of_any_form(build):
+    problem = drfl.Problem(Model(build), drfl.Ball(0.1, "l2", order=2))
+    run = drfl.solve(problem, clients(), solver=FedAvg(seed=2, step_size=0.3), max_rounds=12)
+    assert run.objective < run.history[0].objective
+    module = problem.network.module_at(run.coef)
+    assert len(run.coef) == sum(p.numel() for p in module.parameters())
+    X = torch.tensor(clients()[0].rows.take(slice(None)), dtype=torch.float32)
+    loss = problem.network.at(clients()[0].rows, drfl.Ball(), "c0")
+    loss.set(run.coef)
+    assert torch.equal(module(X), loss.module(X))
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_a_run_that_was_stopped_goes_on(name, tmp_path):
+    given = {"seed": 2, "local_steps": 3, "batch_size": 8, "participation": 0.7}
+    known = {field.name for field in fields(METHODS[name])}
+    method = METHODS[name](**{key: value for key, value in given.items() if key in known})
+    ball = drfl.Ball(0.0 if name == "wafl" else 0.2, "l2", order=2)
+    problem = drfl.Problem(Model("mlp"), ball, drfl.Mixture("uniform", 0.5 * method.robust))
+    whole = drfl.solve(problem, clients(), solver=method, max_rounds=9)
     path = tmp_path / "run.drfl"
     stop = [lambda record: record.round == 4]
-    drfl.solve(PROBLEM, clients(), solver=method, max_rounds=9, checkpoint=path, callbacks=stop)
-    same(whole, drfl.solve(PROBLEM, clients(), solver=method, max_rounds=9, checkpoint=path))
+    drfl.solve(problem, clients(), solver=method, max_rounds=9, checkpoint=path, callbacks=stop)
+    same(whole, drfl.solve(problem, clients(), solver=method, max_rounds=9, checkpoint=path))
+
+
+def test_the_dual_first_scheme_needs_fewer_rounds():
+    problem = drfl.Problem(Model("mlp"), drfl.Ball(0.1, "l2", order=2), drfl.Mixture("uniform"))
+    runs = [
+        drfl.solve(
+            problem,
+            clients(),
+            solver=method(local_steps=5, step_size=0.2, evaluate_every=1),
+            max_rounds=40,
+        )
+        for method in (FedAvg, DualADMM)
+    ]
+    target = runs[0].history[-1].objective
+    first = next(record.round for record in runs[1].history if record.objective <= target)
+    assert first <= 0.6 * runs[0].rounds
+
+
+def test_what_comes_from_the_network_is_validated():
+    """A site refuses a vector of another length or with a NaN, the server such an answer."""
+    site = Site(clients()[0], PROBLEM)
+    d = PROBLEM.network.dimension
+    good = {
+        "plan": np.array([0, 0, 1], dtype=np.uint8),
+        "x": PROBLEM.network.start(0),
+        "local": np.array([2, 0, 0]),
+        "step": np.array(0.1),
+    }
+
+    def answer(**change):
+        return site.answer(Message("fedavg", 1, {**good, **change}), FedAvg.handlers)
+
+    reply = answer()
+    assert Failure.of(reply) is None
+    assert reply.arrays["model"].shape == (d,)
+    for wrong in (
+        np.zeros(d + 1),
+        np.zeros(d, dtype=np.float32),
+        np.zeros((d, 1)),
+        np.full(d, np.nan),
+    ):
+        assert Failure.of(answer(x=wrong)) is Failure.BAD_REQUEST
+
+
+class Lying(SerialEngine):
+    def map(self, messages, deadline):
+        answers = super().map(messages, deadline)
+        for name, reply in answers.replies.items():
+            if name == "c1" and reply.round == 3:
+                wrong = {**reply.arrays, "model": np.zeros(3)}
+                answers.replies[name] = Message(reply.kind, reply.round, wrong)
+        return answers
+
+
+def test_an_answer_of_another_length_counts_as_missing():
+    run = drfl.solve(PROBLEM, clients(), solver=FedAvg(), max_rounds=6, engine=Lying())
+    assert "'model'" in run.history[3].failures["c1"]
+    assert run.objective < run.history[0].objective
+
+
+def test_a_guarded_client_does_not_answer_for_networks():
+    guarded = [drfl.Client("a", *rows(np.random.default_rng(0), 80), guard=Guard(k=5))]
+    with pytest.raises(ValueError, match=r"a guard knows the losses .*, not 'network'"):
+        drfl.solve(PROBLEM, guarded, solver=FedAvg(), max_rounds=2)
 
 
 def test_weights_of_the_worst_clients_help_them():
-    plain = drfl.Problem(ModuleLoss("mlp"), drfl.Ball(), drfl.Mixture("uniform"))
-    fair = drfl.Problem(ModuleLoss("mlp"), drfl.Ball(), drfl.Mixture("uniform", math.inf))
+    plain = drfl.Problem(Model("mlp"), drfl.Ball(), drfl.Mixture("uniform"))
+    fair = drfl.Problem(Model("mlp"), drfl.Ball(), drfl.Mixture("uniform", math.inf))
     method = DualADMM(local_steps=5, step_size=0.3)
     worst = [
         max(drfl.solve(p, clients(), solver=method, max_rounds=80).client_losses.values())
@@ -121,6 +242,11 @@ def data():
 
 def two_classes():
     return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+
+
+def fitted(module, **settings):
+    X, y, who = data()
+    return TorchClassifier(module, rounds=3, random_state=0, **settings).fit(X, y, clients=who)
 
 
 def test_a_classifier_learns_what_no_line_can():
@@ -164,29 +290,34 @@ def test_what_travels_are_arrays_of_the_length_of_the_model():
         seen.append(sum(record.bytes_up.values()))
 
     drfl.solve(PROBLEM, clients(), solver=FedAvg(), max_rounds=3, callbacks=[look])
-    d = ModuleLoss("mlp").dimension
+    d = Model("mlp").dimension
     assert max(np.diff([0, *seen])) < 3 * (8 * d + 200)
 
 
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: ModuleLoss("no such module"), "unknown module"),
-        (lambda: ModuleLoss("mlp", "hinge"), "unknown loss"),
-        (lambda: ModuleLoss(lambda: nn.BatchNorm1d(4)), "buffer"),
-        (
-            lambda: ModuleLoss(lambda: nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.5))),
-            "draws at random",
-        ),
-        (lambda: ModuleLoss(nn.ReLU), "no parameters"),
-        (lambda: ModuleLoss(lambda: 3), "must build a torch.nn.Module"),
-        (lambda: ModuleLoss(3), "registered name"),
-        (lambda: drfl.Problem(ModuleLoss("mlp"), drfl.Ball(0.1, "l2")), "no ball of order 1"),
-        (lambda: drfl.Problem(ModuleLoss("mlp"), drfl.Ball(0.1, "l1", order=2)), "norm='l2'"),
+        (lambda: Model("no such module"), "unknown module"),
+        (lambda: Model("mlp", "hinge"), "unknown loss"),
+        (lambda: Model(lambda: nn.BatchNorm1d(4)), "buffer"),
+        (lambda: Model(lambda: nn.BatchNorm1d(4, track_running_stats=False)), "mixes the rows"),
+        (lambda: Model(lambda: nn.Linear(4, 3).half()), "float32 or float64"),
+        (lambda: Model(lambda: nn.Linear(4, 3).requires_grad_(False)), "requires_grad=False"),
+        (lambda: fitted(lambda: nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.5))), "at random"),
+        (lambda: fitted(lambda: nn.Sequential(nn.Linear(4, 2), nn.RReLU())), "at random"),
+        (lambda: fitted(two_classes, loss="squared"), "takes loss='cross_entropy'"),
+        (lambda: fitted(two_classes, method="wafl", radius=0.1), "take radius 0"),
+        (lambda: fitted(two_classes, mixture_radius=0.1), "mixture of radius 0"),
+        (lambda: fitted(two_classes, order=1, radius=0.1), "steepest there"),
+        (lambda: Model(nn.ReLU), "no parameters"),
+        (lambda: Model(lambda: 3), "must build a torch.nn.Module"),
+        (lambda: Model(3), "registered name"),
+        (lambda: drfl.Problem(Model("mlp"), drfl.Ball(0.1, "l2")), "no ball of order 1"),
+        (lambda: drfl.Problem(Model("mlp"), drfl.Ball(0.1, "l1", order=2)), "norm='l2'"),
         (lambda: drfl.Problem("hinge", drfl.Ball(0.1, order=2)), "order 1"),
         (lambda: drfl.Ball(0.1, order=3), "order must be"),
         (lambda: register("mlp")(lambda: None), "choose another name"),
-        (lambda: drfl.Problem(ModuleLoss(mlp)).to_dict(), "cannot be written down"),
+        (lambda: drfl.Problem(Model(mlp)).to_dict(), "cannot be written down"),
         (lambda: drfl.solve(PROBLEM, clients()), "gradients alone"),
         (
             lambda: drfl.solve(

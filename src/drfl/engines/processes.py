@@ -56,6 +56,8 @@ class ProcessesEngine(Engine):
         self, clients: Sequence[Party], problem: Problem, handlers: Mapping[str, Handler]
     ) -> None:
         self.close()
+        if problem.network is not None:
+            problem.network.check_travel()
         self._names, self._news = tuple(client.name for client in clients), SimpleQueue()
         try:
             for group in _groups(at_hand(clients), self.workers or os.cpu_count() or 1):

@@ -4,8 +4,9 @@ r"""The paper's scheme where the loss need not be convex: consensus ADMM, multip
           w \leftarrow \frac1S\sum_s\Bigl(w_s+\frac{\psi_s}c\Bigr),\qquad
           w_s \approx \arg\min_v S q_s F_s(v) + \langle\psi_s, v-w\rangle + \tfrac c2\|v-w\|^2
 
-The minimum is approached by E gradient steps from the client's last model. The weights q climb
-towards the worst ones in Q, by the losses that the clients tell. A fixed point has
+The minimum is approached by E gradient steps from the common model w: from the client's own last
+model rounds are lost. The weights q climb towards the worst ones in Q, by the losses that the
+clients tell. A fixed point has
 :math:`\sum_sq_s\nabla F_s(w)=0`; that the scheme gets there is not proved for a loss that is not
 convex (Section 5 of the paper claims it), and is an empirical matter.
 """
@@ -42,23 +43,26 @@ from drfl.native.settings import LocalMethod
 from drfl.wire import Message, Schema
 
 REPLIES: dict[int, Schema] = {1: {"model": MODEL, "loss": NUMBER}}
-# The penalty by default, in units of the largest curvature, or of one over the step.
-PENALTY = 0.5
+# The penalty by default, in units of the largest curvature, or of one over the step: loose is
+# divided by the local steps, and lets clients go as far as these lead; firm is for linear models
+# with uncertain weights, which swing otherwise. In units of the bound of the gradients where there
+# are kinks and steps fade.
+FIRM, LOOSE, KINKED = 0.5, 0.1, 4.0
 
 
 # ---------------------------------------------------------------------- the client's half
 def answer(site: Site, message: Message) -> Arrays:
-    """Walk from the client's own model towards the minimum of its augmented loss."""
+    """Walk from the common model towards the minimum of the augmented loss."""
     return respond(site, message, loss_of(site), {1: step})
 
 
 def step(loss: ClientLoss, message: Message) -> Arrays:
     """The local steps, and the loss at the common model."""
-    common, own, dual = (needed(message, name) for name in ("x", "own", "dual"))
+    common, dual = needed(message, "x"), needed(message, "dual")
     c, weight = float(needed(message, "penalty")), float(needed(message, "weight"))
     gradient = gradients(loss, message)
     model = end(
-        own, LocalSteps.read(message), lambda v: weight * gradient(v) + dual + c * (v - common)
+        common, LocalSteps.read(message), lambda v: weight * gradient(v) + dual + c * (v - common)
     )
     return {"model": model, "loss": np.array(loss.value(common))}
 
@@ -71,9 +75,13 @@ class DualADMMSession(SaddleSession["DualADMM"]):
         super().begin()
         self.own = np.tile(self.x, (len(self.names), 1))
         self.dual = np.zeros((len(self.names), self.d))
-        size = self.method.step_size
-        scale = 1.0 / size if size else self.steps.smoothness or self.steps.steepness
-        usual = PENALTY * scale if scale > 0.0 else 1.0
+        size, curvature = self.method.step_size, self.steps.smoothness
+        if size or curvature:
+            firm = self.mix.radius > 0.0 and self.problem.network is None
+            share = FIRM if firm else LOOSE / self.method.local_steps
+            usual = share * (1.0 / size if size else curvature)
+        else:
+            usual = KINKED * self.steps.steepness or 1.0
         self.penalty = usual if self.method.penalty is None else float(self.method.penalty)
 
     def requests(self) -> tuple[int, dict[int, dict[str, NDArray[Any]]]]:
@@ -81,7 +89,7 @@ class DualADMMSession(SaddleSession["DualADMM"]):
         common = {"x": self.x, "penalty": np.array(self.penalty), **local.arrays()}
         weight = len(self.names) * self.lam
         return 1, {
-            s: {**common, "own": self.own[s], "dual": self.dual[s], "weight": np.array(weight[s])}
+            s: {**common, "dual": self.dual[s], "weight": np.array(weight[s])}
             for s in self.drawn(self.method.participation)
         }
 
@@ -106,8 +114,9 @@ class DualADMM(SaddleMethod, LocalMethod):
     Parameters
     ----------
     penalty : float, optional
-        c; by default half of the largest curvature of a client's loss, or of the bound of its
-        gradients where it has kinks, or of one over the step where that is given.
+        c; by default 0.1 / E (a half for linear models with uncertain weights) of the largest
+        curvature of a client's loss, or of one over the step where that is given; four times the
+        bound of the gradients for a loss with kinks.
     averaged : bool
         Whether the average of all models is returned rather than the last one, as by default.
 
@@ -123,7 +132,7 @@ class DualADMM(SaddleMethod, LocalMethod):
             answer,
             {
                 **REQUEST,
-                **optional({"own": MODEL, "dual": MODEL, "penalty": NUMBER, "weight": NUMBER}),
+                **optional({"dual": MODEL, "penalty": NUMBER, "weight": NUMBER}),
             },
             REPLIES,
         )

@@ -179,3 +179,8 @@ class WAFL(LocalMethod):
         super().refuse(problem, names)
         if problem.network is None:
             require_closed(problem.loss)
+        elif any(problem.ball_of(name).radius > 0.0 for name in names):
+            raise ValueError(
+                "wafl moves rows at the price gamma, not within a radius: take radius 0, or "
+                "another method"
+            )

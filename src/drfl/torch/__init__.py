@@ -12,14 +12,15 @@ except ImportError as error:
 from drfl.torch.bounds import lipschitz
 from drfl.torch.client import Interval, NetworkLoss
 from drfl.torch.estimators import TorchClassifier, TorchRegressor
-from drfl.torch.model import MODULES, ModuleLoss, from_dict, register
+from drfl.torch.model import MODULES, from_dict, register
+from drfl.torch.model import ModuleLoss as Model
 
 del _torch
 
 __all__ = [
     "MODULES",
     "Interval",
-    "ModuleLoss",
+    "Model",
     "NetworkLoss",
     "TorchClassifier",
     "TorchRegressor",

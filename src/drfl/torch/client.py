@@ -8,7 +8,7 @@ losses there, the rows staying where they were moved (Danskin).
 
 from __future__ import annotations
 
-import math
+import copy
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,13 +16,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils import vector_to_parameters
 
 from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.differentiable import ClientLoss
 from drfl.rows import Rows
 from drfl.torch.adversary import Adversary, Block, Each, Nobody, Penalty, Together
-from drfl.torch.bounds import lipschitz, worst_losses
+from drfl.torch.bounds import upper_bound
 from drfl.torch.model import ModuleLoss
 
 BLOCK = 8192  # rows that are moved at a time
@@ -50,6 +51,8 @@ class NetworkLoss(ClientLoss):
         Of the client; it fixes the draws.
     adversary : Adversary, optional
         Instead of the one of the ball.
+    dtype : torch.dtype, optional
+        In which it is computed; by default that of the model's parameters.
     """
 
     def __init__(
@@ -59,16 +62,24 @@ class NetworkLoss(ClientLoss):
         ball: Ball,
         name: str = "",
         adversary: Adversary | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(name, rows.n_rows)
         self.rows = rows
         self.model, self.ball = model, ball
         self.adversary = adversary_of(ball) if adversary is None else adversary
-        self._X = torch.as_tensor(np.ascontiguousarray(rows.take(slice(None))), dtype=model.dtype)
-        self._y = torch.as_tensor(rows.y, dtype=model.dtype)
+        dtype = model.dtype if dtype is None else dtype
+        # The parameters are views of one vector, which is written to: nothing is built per step.
+        self.module = model.build().to(dtype)
+        self._flat = torch.zeros(model.dimension, dtype=dtype)
+        vector_to_parameters(self._flat, self.module.parameters())
+        self._parameters = list(self.module.parameters())
+        self._X = torch.as_tensor(np.ascontiguousarray(rows.take(slice(None))), dtype=dtype)
+        classes = model.loss == "cross_entropy"
+        self._y = torch.as_tensor(rows.y, dtype=torch.long if classes else dtype)
         mass = np.broadcast_to(rows.mass(), (rows.n_rows,)).copy()
-        self._mass = torch.as_tensor(mass, dtype=model.dtype)
-        _require_targets(model, self._X, self._y)
+        self._mass = torch.as_tensor(mass, dtype=dtype)
+        self._require_fit()
 
     def value(self, x: Array) -> float:
         return self._total(x, self._blocks(), gradient=False)[0]
@@ -82,24 +93,34 @@ class NetworkLoss(ClientLoss):
         return self._total(x, [(X, y, mass)], gradient=True)[1]
 
     def penalised(self, gamma: float) -> NetworkLoss:
-        return NetworkLoss(self.rows, self.model, self.ball, self.name, Penalty(gamma))
+        priced = copy.copy(self)
+        priced.adversary = Penalty(gamma)
+        return priced
 
     def bounds(self, x: Array) -> Interval:
-        """The loss that was found, and what the layers of the module prove."""
-        K, rho = lipschitz(self.model.module_at(x)), self.ball.radius
-        flat = torch.as_tensor(x, dtype=self.model.dtype)
-        squares = total = 0.0
-        with torch.no_grad():
-            for X, y, mass in self._blocks():
-                output = self.model.output(flat, X)
-                move = K * rho if self.ball.order == math.inf and rho > 0.0 else 0.0
-                total += float(mass @ worst_losses(self.model.loss, output, y, move))
-                squares += float(mass @ self.model.row_losses(flat, X, y))
-        upper = total
-        if self.ball.order != math.inf and rho > 0.0:
-            lip = self.model.output_lipschitz
-            upper = (squares**0.5 + K * rho) ** 2 if lip == math.inf else total + lip * K * rho
-        return Interval(self.value(x), upper)
+        """The loss that was found, and what the layers of the module prove; in double precision."""
+        exact = NetworkLoss(
+            self.rows, self.model, self.ball, self.name, self.adversary, torch.float64
+        )
+        found = exact.value(x)
+        if self.ball.radius == 0.0:
+            return Interval(found, found)
+        upper = upper_bound(self.model, exact.module, self.ball, exact._blocks())
+        return Interval(found, upper)
+
+    def losses(self, rows: Tensor, y: Tensor) -> Tensor:
+        """The losses of rows (B, n) with targets (B,), under the parameters that were last set."""
+        return self.model.losses(self.module(rows), y)
+
+    def input_gradient(self, rows: Tensor, y: Tensor) -> Tensor:
+        """The gradients of these losses in the rows (B, n)."""
+        at = rows.detach().requires_grad_()
+        (found,) = torch.autograd.grad(self.losses(at, y).sum(), at)
+        return found
+
+    def set(self, x: Array) -> None:
+        """Give the module these parameters."""
+        self._flat.numpy()[...] = x
 
     def _blocks(self) -> list[Block]:
         starts = range(0, len(self._y), BLOCK)
@@ -109,25 +130,49 @@ class NetworkLoss(ClientLoss):
         ]
 
     def _total(self, x: Array, blocks: Sequence[Block], *, gradient: bool) -> tuple[float, Array]:
-        flat = torch.tensor(x, dtype=self.model.dtype, requires_grad=gradient)
-        fixed = flat.detach()
-
-        def input_gradient(rows: Tensor, y: Tensor) -> Tensor:
-            at = rows.detach().requires_grad_()
-            (found,) = torch.autograd.grad(self.model.row_losses(fixed, at, y).sum(), at)
-            return found
-
-        value, slope = 0.0, torch.zeros_like(fixed)
-        moved = self.adversary.moved(blocks, input_gradient)
+        self.set(x)
+        value, slope = 0.0, torch.zeros_like(self._flat)
+        moved = self.adversary.moved(blocks, self.input_gradient)
         for at, (rows, y, mass) in zip(moved, blocks, strict=True):
             where = at().detach()
             with torch.set_grad_enabled(gradient):
-                losses = self.model.row_losses(flat, where, y)
-                total = mass @ (losses - self.adversary.price(where - rows))
+                total = mass @ (self.losses(where, y) - self.adversary.price(where - rows))
             value += float(total.detach())
             if gradient:
-                slope += torch.autograd.grad(total, flat)[0]
+                slope += self._gradient(total)
         return value, np.asarray(slope.numpy(), dtype=np.float64)
+
+    def _gradient(self, total: Tensor) -> Tensor:
+        parts = torch.autograd.grad(total, self._parameters, materialize_grads=True)
+        return torch.cat([part.reshape(-1) for part in parts])
+
+    def _require_fit(self) -> None:
+        """Refuse targets that the loss does not take, and rows that the module does not."""
+        before = torch.get_rng_state()
+        try:
+            with torch.no_grad():
+                output = self.module(self._X[:1])
+        except (RuntimeError, ValueError):
+            raise ValueError(
+                f"the module does not take rows of {self._X.shape[1]} columns: change its first "
+                "layer"
+            ) from None
+        if not torch.equal(before, torch.get_rng_state()):
+            raise ValueError(
+                "the module draws at random (dropout?), and a run has to repeat itself: leave it "
+                "out (a radius regularises)"
+            )
+        loss, y = self.model.loss, torch.as_tensor(self.rows.y)
+        K = output.shape[-1] if output.dim() > 1 else 1
+        if output.shape[0] != 1 or output.dim() > 2:
+            raise ValueError("the module must return one row of outputs for every row")
+        if loss == "cross_entropy":
+            if not bool(((y >= 0) & (y < K) & (y == y.round())).all()):
+                raise ValueError(f"{loss} needs classes 0 to {K - 1}, as the module has outputs")
+        elif K != 1:
+            raise ValueError(f"{loss} takes a module with one output, got {K}")
+        if loss == "logistic" and not bool((y.abs() == 1.0).all()):
+            raise ValueError("logistic needs the labels -1 and +1: code the two classes so")
 
 
 def adversary_of(ball: Ball) -> Adversary:
@@ -137,24 +182,3 @@ def adversary_of(ball: Ball) -> Adversary:
     if ball.order == 2.0:
         return Together(ball.radius)
     return Each(ball.radius, ball.norm.name)
-
-
-def _require_targets(model: ModuleLoss, X: Tensor, y: Tensor) -> None:
-    """Refuse targets that the loss does not take, and rows that the module does not."""
-    try:
-        with torch.no_grad():
-            output = model.output(torch.zeros(model.dimension, dtype=model.dtype), X[:1])
-    except RuntimeError:
-        raise ValueError(
-            f"the module does not take rows of {X.shape[1]} columns: change its first layer"
-        ) from None
-    K = output.shape[-1] if output.dim() > 1 else 1
-    if output.shape[0] != 1 or output.dim() > 2:
-        raise ValueError("the module must return one row of outputs for every row")
-    if model.loss == "cross_entropy":
-        if not bool(((y >= 0) & (y < K) & (y == y.round())).all()):
-            raise ValueError(f"cross_entropy needs classes 0 to {K - 1}, as the module has outputs")
-    elif K != 1:
-        raise ValueError(f"{model.loss} takes a module with one output, got {K}")
-    if model.loss == "logistic" and not bool((y.abs() == 1.0).all()):
-        raise ValueError("logistic needs the labels -1 and +1: code the two classes so")

@@ -30,7 +30,7 @@ from drfl.torch.model import Copy, ModuleLoss
 class _Network(BaseEstimator):  # type: ignore[misc]
     """What both share: a module becomes a problem, a method solves it."""
 
-    _loss: ClassVar[str]
+    _losses: ClassVar[tuple[str, ...]]  # the first is the default
 
     def __init__(
         self,
@@ -68,7 +68,12 @@ class _Network(BaseEstimator):  # type: ignore[misc]
 
     def _problem(self) -> Problem:
         module = Copy(self.module) if isinstance(self.module, nn.Module) else self.module
-        model = ModuleLoss(module, self._loss if self.loss is None else self.loss)
+        model = ModuleLoss(module, self._losses[0] if self.loss is None else self.loss)
+        if model.loss not in self._losses:
+            raise ValueError(
+                f"{type(self).__name__} takes loss={' or '.join(map(repr, self._losses))}, not "
+                f"{model.loss!r}"
+            )
         ball = Ball(self.radius, self.norm, order=self.order)
         mixture = Mixture(self.mixture_center, self.mixture_radius, self.mixture_norm)
         return Problem(model, ball, mixture)
@@ -101,6 +106,7 @@ class _Network(BaseEstimator):  # type: ignore[misc]
             checkpoint=self.checkpoint,
         )
         self.problem_, self.result_, self.client_names_ = problem, result, table.names
+        self.client_rows_ = np.bincount(table.member, minlength=len(table.names))
         self.parameters_ = result.coef
         self.module_ = self._model.module_at(result.coef).eval()
         self.objective_, self.status_, self.n_rounds_ = (
@@ -150,7 +156,7 @@ class TorchClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
         Of the distances; order 2 has "l2".
     mixture_radius, mixture_norm, mixture_center
         The uncertainty of the clients' weights, as in `drfl.Mixture`; above 0 the method has to be
-        "dual_admm", "afl" or "drfa".
+        "dual_admm", "afl", "drfa" or "scaff_pd".
     method : str or Native
         One of `drfl.native.METHODS`, or an object with settings of its own.
     rounds, local_steps, step_size, batch_size, participation
@@ -168,7 +174,7 @@ class TorchClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
         The trained network.
     parameters_ : array of shape (d,)
         Its parameters as one vector.
-    objective_, status_, n_rounds_, client_losses_, client_weights_, result_
+    objective_, status_, n_rounds_, client_losses_, client_weights_, client_rows_, result_
         What the run tells; nothing is proved.
 
     Examples
@@ -179,7 +185,7 @@ class TorchClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
     array([1])
     """
 
-    _loss: ClassVar[str] = "cross_entropy"
+    _losses: ClassVar[tuple[str, ...]] = ("cross_entropy",)
 
     def fit(self, X: Any, y: Any, clients: Any = None, sample_weight: Any = None) -> Self:
         """Fit the network; ``clients`` names the client of each row."""
@@ -209,6 +215,11 @@ class TorchClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
         check_is_fitted(self)
         X, y = validate_data(self, X, y, reset=False)
         table = ClientTable.of(X, y, clients, sample_weight)
+        strange = sorted(
+            {str(label) for label in set(table.y.tolist()) - set(self.classes_.tolist())}
+        )
+        if strange:
+            raise ValueError(f"y has the class {strange[0]!r}, which the model does not know")
         codes = np.searchsorted(self.classes_, table.y).astype(np.float64)
         return self._intervals(table.coded(codes, np.ones(len(codes))))
 
@@ -226,7 +237,7 @@ class TorchRegressor(RegressorMixin, _Network):  # type: ignore[misc]
     The others, and the attributes, are those of `TorchClassifier`.
     """
 
-    _loss: ClassVar[str] = "huber"
+    _losses: ClassVar[tuple[str, ...]] = ("huber", "squared")
 
     def fit(self, X: Any, y: Any, clients: Any = None, sample_weight: Any = None) -> Self:
         """Fit the network; ``clients`` names the client of each row."""

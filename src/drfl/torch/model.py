@@ -15,13 +15,15 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn import functional
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from drfl._registry import lookup
 from drfl.arrays import Array
@@ -38,6 +40,9 @@ OutputLoss = Callable[[Tensor, Tensor], Tensor]
 
 MODULES: dict[str, Factory] = {}
 """Modules by name: what builds them. Server and clients register the same."""
+
+INSTALLED = "drfl.modules"
+"""Where installed packages name theirs: a group of entry points, which sites look into."""
 
 
 def register(name: str) -> Callable[[Factory], Factory]:
@@ -107,7 +112,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class ModuleLoss(RowLoss):
-    """A module and the loss of its output, for `drfl.Problem` in the place of a loss.
+    """A module and the loss of its output, for `drfl.Problem`: this is `drfl.torch.Model`.
 
     Parameters
     ----------
@@ -119,7 +124,7 @@ class ModuleLoss(RowLoss):
     Notes
     -----
     Modules with buffers (batch normalisation) are refused, since what they collect of rows would
-    have to travel as well, and so are layers that draw (dropout): a run has to repeat itself.
+    have to travel as well, and so are modules that draw (dropout): a run has to repeat itself.
     """
 
     module: str | Factory
@@ -145,7 +150,7 @@ class ModuleLoss(RowLoss):
     @cached_property
     def built(self) -> nn.Module:
         """The module, for its shape; its parameters are not used."""
-        return self._build()
+        return self.build()
 
     @property
     def dimension(self) -> int:
@@ -161,8 +166,8 @@ class ModuleLoss(RowLoss):
         """The parameters that the module is built with, after this seed: the first model."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            module = self._build()
-        flat = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
+            module = self.build()
+        flat = parameters_to_vector(module.parameters()).detach()
         return np.asarray(flat.numpy(), dtype=np.float64)
 
     def to_dict(self) -> dict[str, str]:
@@ -191,38 +196,50 @@ class ModuleLoss(RowLoss):
 
         return NetworkLoss(rows, self, ball, name)
 
-    def parameters(self, x: Tensor) -> dict[str, Tensor]:
-        """The parameters by name, as views of a vector."""
-        named = dict(self.built.named_parameters())
-        pieces = x.split([p.numel() for p in named.values()])
-        return {
-            name: piece.view_as(p) for (name, p), piece in zip(named.items(), pieces, strict=True)
-        }
+    def check_travel(self) -> None:
+        if isinstance(self.module, Copy):
+            raise ValueError(
+                "a module as it is does not travel to other processes: give its registered name, "
+                "or a function at the top level of a module that builds it"
+            )
 
-    def output(self, x: Tensor, rows: Tensor) -> Tensor:
-        """What the module makes of rows (B, n)."""
-        found: Tensor = functional_call(self.built, self.parameters(x), (rows,))
-        return found
-
-    def row_losses(self, x: Tensor, rows: Tensor, y: Tensor) -> Tensor:
-        """The losses of rows (B, n) with targets (B,): (B,)."""
-        return OUTPUT_LOSSES[self.loss].of(self.output(x, rows), y)
+    def losses(self, output: Tensor, y: Tensor) -> Tensor:
+        """The losses of outputs (B, K) with targets (B,): (B,)."""
+        return OUTPUT_LOSSES[self.loss].of(output, y)
 
     def module_at(self, x: Array) -> nn.Module:
         """A module with these parameters, for use elsewhere."""
-        module = self._build()
-        values = self.parameters(torch.as_tensor(x, dtype=self.dtype))
-        module.load_state_dict({name: value.clone() for name, value in values.items()})
+        module = self.build()
+        vector_to_parameters(torch.tensor(x, dtype=self.dtype), module.parameters())
         return module
 
-    def _build(self) -> nn.Module:
-        factory = (
-            lookup("module", self.module, MODULES) if isinstance(self.module, str) else self.module
-        )
+    def build(self) -> nn.Module:
+        """A module with parameters as its code draws them."""
+        factory = factory_of(self.module) if isinstance(self.module, str) else self.module
         module = factory()
         if not isinstance(module, nn.Module):
             raise TypeError(f"module must build a torch.nn.Module, got {type(module).__name__}")
         return module
+
+    # What goes to a process on this machine: a name, or where a function is; never a module.
+    def __getstate__(self) -> dict[str, Any]:
+        state = {key: value for key, value in vars(self).items() if key != "built"}
+        known = MODULES.get(self.module) if isinstance(self.module, str) else None
+        return {"fields": state, "home": getattr(known, "__module__", "")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state["fields"])
+        if state["home"] and self.module not in MODULES:
+            import_module(state["home"])  # which registers it
+
+
+def factory_of(name: str) -> Factory:
+    """What builds a module: registered in this process, or named by an installed package."""
+    if name not in MODULES:
+        for point in entry_points(group=INSTALLED, name=name):
+            found: Factory = point.load()
+            return found
+    return lookup("module", name, MODULES)
 
 
 def from_dict(data: dict[str, Any]) -> ModuleLoss:
@@ -239,14 +256,21 @@ def _require_plain(module: nn.Module) -> None:
             f"the module has the buffer {buffers[0]!r}, which would have to travel beside its "
             "parameters: use layers without (LayerNorm or GroupNorm for BatchNorm)"
         )
-    drawing = [m for m in module.modules() if isinstance(m, nn.modules.dropout._DropoutNd) and m.p]
-    if drawing:
+    mixing = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    if mixing:
         raise ValueError(
-            f"{type(drawing[0]).__name__} draws at random, and a run has to repeat itself: leave "
-            "it out (a radius regularises)"
+            f"{type(mixing[0]).__name__} mixes the rows of a batch, and a loss has to be one of "
+            "single rows: use LayerNorm or GroupNorm"
         )
     parameters = list(module.parameters())
     if not parameters:
         raise ValueError("the module has no parameters: there is nothing to train")
     if len({p.dtype for p in parameters}) > 1:
         raise ValueError("all parameters of a module must have one dtype")
+    if parameters[0].dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"parameters must be float32 or float64, got {parameters[0].dtype}")
+    if not all(p.requires_grad for p in parameters):
+        raise ValueError(
+            "the module has parameters with requires_grad=False, but all of them travel and are "
+            "trained: leave them out of its parameters, or train them"
+        )
