@@ -23,6 +23,7 @@ from drfl.problem import to_json
 from drfl.report.evidence import Json
 from drfl.report.measure import ClientSample, Plan, measured
 from drfl.report.measure.sample import metrics
+from drfl.report.network import is_network, network_records
 from drfl.report.run import units_of
 from drfl.result import Record, Result
 from drfl.selection import Selection
@@ -33,11 +34,15 @@ def records_of(estimator: Any, X: Any, y: Any, clients: Any, plan: Plan) -> list
     """The records; the arguments are those of `drfl.report`."""
     selection = estimator if isinstance(estimator, Selection) else None
     estimator = estimator.estimator if selection is not None else estimator
-    model = model_of(estimator)
     fitted = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
-    selection = selection or getattr(fitted, "selection_", None)
     if (X is None) != (y is None):
         raise ValueError("a report needs both X and y, or neither")
+    if is_network(fitted):
+        known = [_start(fitted), _settings(fitted, None), *_rounds(fitted), *_messages(fitted)]
+        told: list[Json] = to_json([*known, *network_records(estimator, X, y, clients)])
+        return told
+    model = model_of(estimator)
+    selection = selection or getattr(fitted, "selection_", None)
     data = {} if X is None else _data(model, fitted, X, y, clients)
     found = [{"kind": "plan", **asdict(plan)}, *measured(model, data, plan)] if data else []
     records = [
@@ -50,7 +55,7 @@ def records_of(estimator: Any, X: Any, y: Any, clients: Any, plan: Plan) -> list
     if data and plan.validation and isinstance(fitted, RobustModel):
         records += [_validation(estimator, fitted, X, y, clients, plan.seed)]
     records += [*_rounds(fitted), _result(model, fitted, data), *_messages(fitted), *found]
-    told: list[Json] = to_json(records)
+    told = to_json(records)
     return told
 
 

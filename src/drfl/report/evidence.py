@@ -30,12 +30,15 @@ class Evidence:
     Attributes
     ----------
     models : list of dict
-        The linear models of the result.
+        The linear models of the result, or the network.
+    network : bool
+        Whether it is one of a network.
     """
 
     def __init__(self, records: Iterable[Json]) -> None:
         self.records = list(records)
         self.models = objects(self.first("result").get("models"))
+        self.network = objects_of(self.first("problem").get("loss")).get("name") == "network"
 
     def of(self, kind: str) -> list[Json]:
         """All records of a kind."""

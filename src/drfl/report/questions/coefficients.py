@@ -21,8 +21,10 @@ UNITS = (
 SCALED = "The units of the files are not recorded: these are coefficients of scaled columns."
 
 
-def section(evidence: Evidence, groups: Groups) -> Section:
+def section(evidence: Evidence, groups: Groups) -> Section | None:
     """Coefficients with their names, in original units and per standard deviation."""
+    if evidence.network:
+        return None
     features = names(evidence.first("result").get("features"))
     models = [m for m in evidence.models if len(vector(m.get("coef"))) == len(features)]
     if not (models and features):

@@ -13,6 +13,11 @@ MEANING = (
     "the worst weights that its radii allow. The lower bound holds for every model of this kind; "
     "the relative gap between the two is what better training could still gain at most."
 )
+NETWORK = (
+    "Of a network nothing is proved: its problem is not convex, and a better one may exist. The "
+    "worst-case loss is what the attack of the training found; what the layers prove of it is "
+    "under the question what the model is protected against."
+)
 SAID = {
     "certified": "Yes: it is optimal up to the tolerance, and that is proved.",
     "local": "It is the end of a method that has no proof; its bound, if any, is stated below.",
@@ -31,7 +36,9 @@ def section(evidence: Evidence, groups: Groups) -> Section:
     kind = str(objects_of(worst.get("status")).get("kind"))
     answer = SAID.get(kind, "The status below says how the run ended.")
     bound, objective = number(worst.get("lower_bound")), number(worst.get("objective"))
-    if objective is not None and bound is not None:
+    if evidence.network:
+        answer = f"That is not proved. Its worst-case loss, as found, is {plain(objective, 6)}."
+    elif objective is not None and bound is not None:
         answer += (
             f" Its worst-case loss is {plain(objective, 6)}, and no model of this kind has less "
             f"than {plain(bound, 6)}."
@@ -47,7 +54,7 @@ def section(evidence: Evidence, groups: Groups) -> Section:
                 ("rows", count(groups.total())),
             ]
         ),
-        Text(MEANING, "note"),
+        Text(NETWORK if evidence.network else MEANING, "note"),
     ]
     if len(models) > 1:
         blocks.append(_by_class(models, groups.classes))

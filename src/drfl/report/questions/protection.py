@@ -22,13 +22,18 @@ SHARED = (
     "One ball lies around the mixture of all clients: the adversary has one budget and spends it "
     "where it pays most. The worst-case loss of a client is that of its rows as they are then."
 )
+FOUND = (
+    "The worst-case loss of each client: what an attack found, and what the layers of the network "
+    "prove that it cannot exceed; not known where a layer has no bound."
+)
 NOISE = "Noise is Gaussian, in standard deviations of every column of numbers; means over draws."
 
 
 def section(evidence: Evidence, groups: Groups) -> Section:
     """Metric against noise and radius, and the adversary's choice."""
     blocks = [*_noise(evidence, groups), *_radii(evidence, groups), *_adversary(evidence, groups)]
-    if not evidence.of("adversary") and not evidence.of("noise"):
+    blocks += _found_and_proved(evidence, groups)
+    if not any(map(evidence.of, ("adversary", "noise", "interval"))):
         blocks.append(Text(NOT_AT_HAND, "note"))
     answer = _answer(evidence.first("problem"), groups)
     return Section("protection", QUESTION, answer, blocks)
@@ -45,7 +50,9 @@ def _answer(problem: Json, groups: Groups) -> str:
     norm = name(balls[0].get("norm", "l1")) if balls else "of the ball"
     far = _between(radii) or "their radius"
     each = ", every client's by its own radius," if len(set(radii)) > 1 else ""
-    rows = f"rows that move by {far} on average{each} in the norm {norm}"
+    order = balls[0].get("order") if balls else None
+    how = {"inf": "at most each", 2: "in the root mean square"}.get(order, "on average")
+    rows = f"rows that move by {far} {how}{each} in the norm {norm}"
     theta = objects_of(problem.get("mixture")).get("radius")
     weights = "weights of the clients that are as bad as can be"
     if theta != "inf":
@@ -55,6 +62,21 @@ def _answer(problem: Json, groups: Groups) -> str:
     said = [f"Against {', and against '.join(against)}."] if against else []
     said += [f"As they are it takes {' and '.join(trusted)}."] if trusted else []
     return " ".join(said)
+
+
+def _found_and_proved(evidence: Evidence, groups: Groups) -> list[Block]:
+    """Of a network: the worst-case loss of each client as the attack found it, and its bound."""
+    rows = []
+    for record in evidence.of("interval"):
+        client = str(record.get("client"))
+        if groups.tells_parts(client):
+            ends = (number(record.get(end)) for end in ("lower", "upper"))
+            shown = ("not known" if end is None else plain(end, 4) for end in ends)
+            rows.append([name(client), *shown])
+    if not rows:
+        return []
+    head = ["client", "at least, as found", "at most, as proved"]
+    return [TableBlock(FOUND, head, rows)]
 
 
 def _between(values: list[float | None]) -> str:
