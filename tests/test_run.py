@@ -270,7 +270,7 @@ TWO = [Client("a", frame(X, "age", "dose"), y), Client("b", frame(X, "dose", "ag
         ({"solver": "bundel"}, ValueError, "did you mean 'bundle'"),
         ({"solver": CuttingPlane}, TypeError, "solver must be a name"),
         ({"engine": "cereal"}, ValueError, "did you mean 'serial'"),
-        ({"problem": Problem(ball={"north": Ball()})}, ValueError, "'south' has no ball"),
+        ({"problem": Problem(ball={"north": Ball()})}, ValueError, "no radius for client 'south'"),
         (
             {"problem": Problem(ball={s: Ball() for s in [*NAMES, "west"]})},
             ValueError,

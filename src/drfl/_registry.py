@@ -30,9 +30,22 @@ def lookup(kind: str, name: str, known: Mapping[str, T]) -> T:
         raise TypeError(f"{kind} must be a name, one of {listed(known)}; got {type(name).__name__}")
     if name in known:
         return known[name]
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}? " if near else ""
     raise ValueError(f"unknown {kind} {name!r}: {hint}known are {listed(known)}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that is meant, whatever its case; empty if none is near.
+
+    Examples
+    --------
+    >>> nearest("CHOL", ["age", "chol"])
+    'chol'
+    """
+    folded = {other.casefold(): other for other in known}
+    near = get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+    return folded[near[0]] if near else ""
 
 
 def listed(names: Iterable[object]) -> str:

@@ -1,12 +1,15 @@
 """The preflight as a channel: sums over chosen rows, bounds that are refused, rare values."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from attack_kit import Server, leverages, make_problem
 
 from drfl.privacy import Guard
+from drfl.tables import Number
+from drfl.tables.encoding import Encoding, Target
 from drfl.training.agreement import preflight
 from drfl.training.data_request import DataRequest
 from drfl.training.station import Station
@@ -61,16 +64,59 @@ def test_sums_with_and_without_one_row(file, tmp_path):
 
 
 def test_a_column_that_one_row_lacks(file, tmp_path):
-    """With --missing mean the row without a value would be filled, and stand out."""
-    path, _ = file
-    plain, guarded = stations(path, tmp_path)
-    assert sums(plain(), missing="mean")[1]["rows"] == N
-    with pytest.raises(
-        ValueError, match="column 'dose' without its gaps would tell of fewer than k"
-    ):
-        guarded().look(DataRequest("ill", missing="mean"))
-    # 40 rows are many enough.
-    assert sums(guarded(), missing="mean", exclude=("dose",)) is not None
+    """The row without a value would be filled with what all agree upon, and be counted.
+
+    From its own sums and those of the filled column follows how many gaps a client has. With a
+    guard one gap holds the client's mean and counts as a value: the two sums are the same.
+    """
+    path, X = file
+    found = []
+    for station in (make() for make in stations(path, tmp_path)):
+        agreement = preflight(
+            request("mean"), ["a"], lambda sent, s=station: {"a": s.handle(sent["a"])}
+        )
+        told = {cell.column: cell for cell in agreement.table.cells}
+        # A server may claim any mean over all clients.
+        dose = next(c for c in agreement.columns if c.name == "dose")
+        other = replace(dose, fill=dose.fill + 7.0)
+        columns = tuple(other if c is dose else c for c in agreement.columns)
+        rows, _ = station.file.rows(replace(agreement, columns=columns))
+        filled = rows[:, columns.index(other)].sum()
+        found.append((filled - told["dose"].rows * told["dose"].mean) / (dose.fill + 7.0))
+        # 40 rows are many enough to be counted.
+        assert told["lab"].rows == N - 40
+    assert found == pytest.approx([1.0, 0.0], abs=1e-9)
+    assert X.shape == (N, 3)
+
+
+def request(missing):
+    return DataRequest("ill", missing=missing)
+
+
+def test_values_of_a_few_rows_are_gaps(tmp_path):
+    """Two values in a column: what is filled around them is known, so their sum would be theirs."""
+    rng = np.random.default_rng(1)
+    age, ill = rng.normal(size=N).round(6), np.where(np.arange(N) % 2, "yes", "no")
+    for held, used in (([3, 50], 0), (range(0, 2 * K, 2), K), ([*range(0, 40, 2), 1], 0)):
+        lab = np.full(N, "", dtype=object)
+        lab[list(held)] = rng.normal(size=len(held)).round(6).astype(str)
+        lines = [",".join(row) for row in zip(age.astype(str), lab, ill, strict=True)]
+        path = tmp_path / f"{len(held)}.csv"
+        path.write_text("\n".join(["age,lab,ill", *lines]) + "\n")
+        station = Station("a", path, Guard(K))
+        told = station.look(request("indicator"))
+        facts = json.loads(told["facts"].tobytes())
+        assert told["count"][facts["numbers"].index("lab")] == used
+        agreed = Encoding(
+            Target("ill", ("no", "yes")),
+            (Number("age", fill=0.0), Number("lab", fill=9.0, indicator=True)),
+            "federated",
+            "indicator",
+        )
+        X, _ = station.file.rows(agreed)
+        if not used:
+            assert set(X[:, 1]) == {9.0}
+            assert set(X[:, 2]) == {1.0}  # no mark tells of single rows
 
 
 def test_bounds_of_a_support_are_not_compared(file, tmp_path):

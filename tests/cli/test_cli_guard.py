@@ -42,9 +42,9 @@ def audited(text):
     """The numbers of an audit: k, answers, rank, allowed rank, leverage, its limit, scalars."""
     numbers = re.match(
         r".*: 400 rows, k = (\d+)\n"
-        r"answers: (\d+) \(\d+ fresh, \d+ stale\), 0 refused\n"
-        r"rank: (\d+) of (\d+)\n"
-        r"largest leverage of a row: (\S+) of (\S+)\n"
+        r"answers: (\d+) \(\d+ new, \d+ told before\), 0 refused\n"
+        r"independent answers: (\d+) of (\d+) that are allowed\n"
+        r"largest part of one row in them: (\S+) of (\S+) allowed\n"
         r"bits: \d+ coefficients of 12 bits each\n"
         r"cells told: the smallest of \d+ rows\n"
         r"scalars: (\d+) \(\d metrics\)\n"

@@ -105,7 +105,7 @@ def test_explain_knows_the_clients_of_a_model(files):
     drfl("train", *clients, "--radius", "n=0.1,s=0.2", "--out", "RUN", "--quiet", cwd=files)
     drfl("explain", MODEL, "n=a.csv", cwd=files)
     said = drfl("explain", MODEL, "a.csv", cwd=files, code=3)
-    assert "client 'a' has no ball" in said.err
+    assert "'a' was no client of the training, which had 'n', 's'" in said.err
 
 
 class Page(HTMLParser):

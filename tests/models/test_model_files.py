@@ -33,7 +33,8 @@ def columns(draw):
     for name in draw(st.lists(names, min_size=1, max_size=4, unique=True)):
         if draw(st.booleans()):
             fill = draw(st.none() | finite)
-            found.append(Number(name, draw(finite), draw(positive), fill))
+            marked = fill is not None and draw(st.booleans())
+            found.append(Number(name, draw(finite), draw(positive), fill, marked))
             continue
         words = names.filter(lambda word: word != OTHER)
         reference, *levels = draw(st.lists(words, min_size=2, max_size=4, unique=True))

@@ -47,13 +47,14 @@ def test_two_classes(trained, tmp_path):
     same_predictions(model, trained / "b.csv", tmp_path / "m.onnx")
 
 
-def test_numbers_filled_and_scaled(tmp_path):
+@pytest.mark.parametrize("missing", ["mean", "indicator"])
+def test_numbers_filled_and_scaled(tmp_path, missing):
     pytest.importorskip("onnx")
     (file,) = write_numbers(tmp_path, n_clients=1)
     lines = file.read_text().splitlines()
     lines[4] = "," + lines[4].partition(",")[2]
     file.write_text("\n".join(lines) + "\n")
-    arguments = ("--client", file.name, "--target", "days", "--missing", "mean", "--out", "R")
+    arguments = ("--client", file.name, "--target", "days", "--missing", missing, "--out", "R")
     drfl("train", *arguments, cwd=tmp_path)
     same_predictions(read_model(tmp_path / "R" / "model.json"), file, tmp_path / "m.onnx")
 

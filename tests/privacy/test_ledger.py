@@ -65,8 +65,8 @@ def test_a_statement_tells_no_number_of_a_row(tmp_path):
     told = audit(tmp_path / "ledger")
     assert [line.split(":")[0] for line in told.splitlines()[1:]] == [
         "answers",
-        "rank",
-        "largest leverage of a row",
+        "independent answers",
+        "largest part of one row in them",
         "bits",
         "cells told",
         "scalars",

@@ -18,7 +18,7 @@ from drfl.tables import (
 )
 from drfl.tables import encode as encode_module
 from drfl.tables import lines as lines_module
-from drfl.tables.encode import missing_rows
+from drfl.tables.encode import Withheld, missing_rows
 
 words = st.sampled_from(["north", "so,uth", 'qu"ote', "two\nlines", " spaced ", "ümlaut", "", "NA"])
 numbers = st.floats(-1e100, 1e100)
@@ -103,7 +103,7 @@ def test_categories_become_features(tmp_path):
     table = read_table(path)
     columns = [Category("town", "rome", ("oslo", "other"), other=True), Number("u", fill=9.0)]
     assert encoded(table, columns).tolist() == [[0, 0, 1], [0, 1, 9], [1, 0, 3]]
-    assert encoded(table, columns, rare={"town": {"oslo"}})[2].tolist() == [0, 1, 3]
+    assert encoded(table, columns, withheld=Withheld({"town": {"oslo"}}))[2].tolist() == [0, 1, 3]
     assert encoded(table, columns, np.array([True, False, True])).shape == (2, 3)
     assert missing_rows(table, columns).tolist() == [False] * 3
     assert missing_rows(table, [Number("u")]).tolist() == [False, True, False]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from drfl.tables import Reading
 
 EXAMPLE = """\
 example:
@@ -24,7 +28,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--noise", metavar="DEVIATIONS", help="like 0.1,0.5: also under noise")
     parser.add_argument("--repeats", type=int, default=10, help="draws of the noise (10)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise (0)")
-    parser.add_argument("--decimal", choices=[".", ","], default=".", help="decimals in the files")
+    reading_options(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
@@ -39,17 +43,42 @@ def run(options: argparse.Namespace) -> int:
     levels = noise_levels(options.noise, options.repeats)
     model = read_model(options.model)
     found = []
-    for path in options.files:
-        rows = read_rows(model, path, target=True, decimal=options.decimal)
+    for name, path, reading in sources(options, {str(p): p for p in options.files}):
+        rows = read_rows(model, path, target=True, reading=reading)
         for level in levels:
             values = scored(model, rows, level, options.repeats, options.seed)
-            found.append({"file": str(path), "rows": int(rows.keep.sum()), "noise": level} | values)
+            found.append({"file": name, "rows": int(rows.keep.sum()), "noise": level} | values)
     if options.json:
         for entry in found:
             print(json.dumps(to_json(entry), allow_nan=False))
     else:
         print("\n".join(table(found)))
     return OK
+
+
+def reading_options(parser: argparse.ArgumentParser, *, several: bool = True) -> None:
+    """How files are to be read."""
+    parser.add_argument("--decimal", choices=[".", ","], default=".", help="decimals in the files")
+    parser.add_argument(
+        "--rename", metavar="OLD=NEW", default="", help="columns called otherwise in the files"
+    )
+    if several:
+        parser.add_argument(
+            "--client-column", metavar="COLUMN", help="a column that names the client of a row"
+        )
+
+
+def sources(
+    options: argparse.Namespace, files: Mapping[str, Path]
+) -> list[tuple[str, Path, Reading]]:
+    """Name, file and reading of everything that the options name."""
+    from drfl.training.settings import divided, from_values
+
+    values = {"target": "-", "rename": options.rename, "decimal": options.decimal}
+    if column := getattr(options, "client_column", None):
+        files, values = divided(list(files.values()), column), {**values, "client_column": column}
+    readings = from_values(values, files).readings()
+    return [(name, path, readings[name]) for name, path in files.items()]
 
 
 def noise_levels(noise: str | None, repeats: int) -> list[float]:

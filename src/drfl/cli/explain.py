@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
+
+from drfl._registry import listed
 
 EXAMPLE = """\
 example:
   drfl explain RUN/model.json a.csv b.csv c.csv
 
 A file is a client of the training, known by the file's name without its ending, or as NAME=FILE.
+"per radius" is by how much the worst loss grows with the radius.
 With --rows single rows are shown: use it only where the data lie.
 """
 SHOWN = 8
@@ -19,26 +22,31 @@ SHOWN = 8
 
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
+    from drfl.cli.evaluate import reading_options
+
     parser.epilog = EXAMPLE
     parser.add_argument("model", metavar="MODEL", help="a model file, like RUN/model.json")
     parser.add_argument("files", metavar="[NAME=]FILE", nargs="+", help="the clients' files")
+    reading_options(parser)
     parser.add_argument("--rows", type=int, nargs="?", const=10, metavar="N", help="show N rows")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
 def run(options: argparse.Namespace) -> int:
     """Explain."""
+    from drfl.cli.evaluate import sources
     from drfl.cli.main import OK
     from drfl.models import read_model
     from drfl.models.adversary import changed_rows, worst_weights
     from drfl.models.file_rows import read_rows
     from drfl.problem import to_json
     from drfl.training.explanation import attack
+    from drfl.training.settings import named_files
 
     model = read_model(options.model)
-    read = {
-        name: read_rows(model, path, target=True) for name, path in _named(options.files).items()
-    }
+    files = sources(options, named_files(options.files))
+    _require_known(model, [name for name, _, _ in files])
+    read = {name: read_rows(model, path, target=True, reading=how) for name, path, how in files}
     for k in range(len(model.coef)):
         found = {name: attack(model, k, name, rows) for name, rows in read.items()}
         attacks = {name: facts for name, (facts, _, _) in found.items()}
@@ -59,10 +67,18 @@ def run(options: argparse.Namespace) -> int:
     return OK
 
 
-def _named(files: list[str]) -> dict[str, Path]:
-    from drfl.training.settings import named_files
+def _require_known(model: Any, names: Iterable[str]) -> None:
+    """Refuse what was no client of the training, if every client has a radius of its own."""
+    from drfl.ball import Ball
 
-    return named_files(files)
+    if isinstance(model.problem.ball, Ball):
+        return
+    for name in names:
+        if name not in model.problem.ball:
+            raise ValueError(
+                f"{name!r} was no client of the training, which had {listed(model.problem.ball)}: "
+                "say whose file it is, NAME=FILE"
+            )
 
 
 def _lines(model: Any, attacks: dict[str, Any], weights: dict[str, float]) -> list[str]:
@@ -71,14 +87,14 @@ def _lines(model: Any, attacks: dict[str, Any], weights: dict[str, float]) -> li
     head = "target moved" if numeric else "labels changed"
     lines = [
         f"{'client':{width}}  {'weight':>7}  {'loss':>9}  {'worst loss':>10}  "
-        f"{head:>14}  {'features moved':>14}  {'price':>9}"
+        f"{head:>14}  {'features moved':>14}  {'per radius':>10}"
     ]
     for name, found in attacks.items():
         weight = f"{weights[name]:.4f}" if name in weights else "-"
         label = f"{found.target_moved:.4g}" if numeric else f"{found.flipped:.2%}"
         lines.append(
             f"{name:{width}}  {weight:>7}  {found.loss:>9.5g}  {found.worst_loss:>10.5g}  "
-            f"{label:>14}  {found.moved:>14.4g}  {found.price:>9.4g}"
+            f"{label:>14}  {found.moved:>14.4g}  {found.price:>10.4g}"
         )
     for name, found in attacks.items():
         carried = [f"{feature} {share:.0%}" for feature, share in found.carriers(SHOWN)]

@@ -5,7 +5,18 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-ASKED = ("target", "task", "missing", "categorical", "exclude", "decimal", "merge_labels")
+ASKED = (
+    "target",
+    "client_column",
+    "rename",
+    "task",
+    "missing",
+    "missing_columns",
+    "categorical",
+    "exclude",
+    "decimal",
+    "merge_labels",
+)
 EXAMPLE = """\
 example:
   drfl inspect a.csv b.csv c.csv --target disease

@@ -18,12 +18,14 @@ example:
 
 A line is written for every row of the file, in order: the prediction, and for classes the score
 (positive for the second class), or a score per class; with the logistic loss also probabilities.
-Rows that a model with missing = "drop" cannot use have empty fields.
+Rows that lack a value, or hold a category, which the model cannot use have empty fields.
 """
 
 
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
+    from drfl.cli.evaluate import reading_options
+
     parser.epilog = EXAMPLE
     parser.add_argument("model", metavar="MODEL", help="a model file, like RUN/model.json")
     parser.add_argument("file", metavar="FILE", type=Path, help="rows to predict")
@@ -36,29 +38,36 @@ def fill(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="for a model with scale per-client: all rows of the client",
     )
-    parser.add_argument("--decimal", choices=[".", ","], default=".", help="decimals in the file")
+    reading_options(parser, several=False)
 
 
 def run(options: argparse.Namespace) -> int:
     """Predict."""
+    from drfl.cli.evaluate import sources
     from drfl.cli.main import OK, say
     from drfl.files import replacing
     from drfl.models import read_model
     from drfl.models.file_rows import read_rows
-    from drfl.tables.encode import unseen
+    from drfl.tables.encode import strange_rows, unseen
     from drfl.tables.read import read_column
 
     if options.out is not None and options.out.exists() and not options.force:
         raise ValueError(f"{options.out} exists: choose another name, or --force to overwrite it")
     model = read_model(options.model)
-    decimal = options.decimal
-    rows = read_rows(model, options.file, target=False, decimal=decimal)
+    ((_, _, reading),) = sources(options, {str(options.file): options.file})
+    rows = read_rows(model, options.file, target=False, reading=reading, strange=True)
     by = None
     if options.scale_from is not None:
-        by = read_rows(model, options.scale_from, target=False, decimal=decimal).X
+        by = read_rows(model, options.scale_from, target=False, reading=reading, strange=True).X
     scores = model.scores(rows.X, by)
-    if not rows.keep.all():
-        say(f"warning: {int((~rows.keep).sum())} rows lack a value and are not predicted")
+    strange = strange_rows(rows.table, model.columns)
+    if lacking := int((~rows.keep & ~strange).sum()):
+        say(f"warning: {lacking} rows lack a value and are not predicted")
+    if strange.any():
+        say(
+            f"warning: {int(strange.sum())} rows hold a category that was not trained, in a column "
+            "without an 'other', and are not predicted"
+        )
     for name, count in unseen(rows.table, model.columns).items():
         say(f"warning: {count} rows hold a value of {name!r} that was not trained: it is 'other'")
     beside = None if options.id is None else (options.id, read_column(options.file, options.id))

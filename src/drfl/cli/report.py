@@ -61,8 +61,9 @@ def _data(folder: Path) -> dict[str, Any]:
         return {}
     model = read_model(run.model)
     data = {}
+    readings = settings.readings()
     for name, path in files.items():
-        rows = read_rows(model, path, target=True)
+        rows = read_rows(model, path, target=True, reading=readings[name])
         assert rows.y is not None
         lines = rows.table.lines(np.flatnonzero(rows.keep).tolist())
         data[name] = ClientSample(rows.X, rows.y, lines=lines)

@@ -67,12 +67,12 @@ def _explained(found: list[dict[str, Any]]) -> list[str]:
     width = max(len("site"), *(len(entry["client"]) for entry in found))
     lines = [
         f"{'site':{width}}  {'weight':>7}  {'loss':>9}  {'worst loss':>10}  "
-        f"{'labels changed':>14}  {'features moved':>14}  {'price':>9}"
+        f"{'labels changed':>14}  {'features moved':>14}  {'per radius':>10}"
     ]
     lines += [
         f"{entry['client']:{width}}  {entry['weight']:>7.4f}  {entry['loss']:>9.5g}  "
         f"{entry['worst_loss']:>10.5g}  {entry['labels_changed']:>14.2%}  "
-        f"{entry['features_moved']:>14.4g}  {entry['price']:>9.4g}"
+        f"{entry['features_moved']:>14.4g}  {entry['price']:>10.4g}"
         for entry in found
     ]
     for entry in found:

@@ -66,8 +66,8 @@ def _clients(model: Model, result: dict[str, Any]) -> list[str]:
 def _coefficients(model: Model) -> list[str]:
     size = np.abs(model.coef).max(axis=0)
     order = np.argsort(-size, kind="stable")[:SHOWN]
-    width = max(len("coefficient of"), *(len(model.features[j]) for j in order))
-    lines = [f"{'coefficient of':{width}}  (scaled as above)"]
+    width = max(len("intercept"), *(len(model.features[j]) for j in order))
+    lines = [_coefficients_of(model), *_class_heads(model, width)]
     lines += [
         f"{model.features[j]:{width}}" + "".join(f"  {w:+10.4f}" for w in model.coef[:, j])
         for j in order
@@ -76,6 +76,24 @@ def _coefficients(model: Model) -> list[str]:
     lines += [f"and {more} more"] if more > 0 else []
     lines.append(f"{'intercept':{width}}" + "".join(f"  {b:+10.4f}" for b in model.intercept))
     return lines
+
+
+def _coefficients_of(model: Model) -> str:
+    """What the numbers that follow are."""
+    classes = model.target.classes
+    if classes is None:
+        return f"coefficients of scaled columns, for scaled {model.target.name}"
+    return f"coefficients of scaled columns, positive for {model.target.name} = " + (
+        f"{classes[1]}" if len(classes) == 2 else "the class above the column"
+    )
+
+
+def _class_heads(model: Model, width: int) -> list[str]:
+    """The classes above their columns, if there are several."""
+    if len(model.coef) == 1:
+        return []
+    heads = [str(_positive(model, k))[:10] for k in range(len(model.coef))]
+    return [" " * width + "".join(f"  {head:>10}" for head in heads)]
 
 
 def comparison(records: Sequence[dict[str, Any]]) -> list[str]:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from drfl.training.settings import FIELDS
+from drfl.training.settings import FIELDS, flag_of
 
 EXAMPLE = """\
 example:
@@ -17,8 +17,6 @@ example:
 """
 
 
-FLAGS = {"purpose": "for"}
-"""Flags that are not called as their settings."""
 UNLESS = {"validation": "do not judge the model on rows and clients it has not seen (saves time)"}
 """Settings that are true unless a flag says no."""
 
@@ -49,8 +47,9 @@ def add_setting(group: Any, name: str) -> None:
         )
         return
     alone: dict[str, Any] = {"nargs": "?", "const": "true"} if field.default is False else {}
-    option = f"--{FLAGS.get(name, name.replace('_', '-'))}"
-    group.add_argument(option, dest=f"set_{name}", metavar=name.upper(), help=field.help, **alone)
+    group.add_argument(
+        flag_of(name), dest=f"set_{name}", metavar=name.upper(), help=field.help, **alone
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -15,9 +15,8 @@ from drfl.arrays import Array
 from drfl.one_vs_rest import decided, is_nothing, margin_target, positives, probabilities
 from drfl.problem import Problem
 from drfl.solvers.base import Status
-from drfl.tables import Column, Number, feature_names
+from drfl.tables import Column, feature_names
 from drfl.tables.encoding import Encoding, Target
-from drfl.tables.moments import moments_of
 
 
 class ModelError(ValueError):
@@ -93,21 +92,7 @@ class Model:
 
     def scaling(self, X: Any) -> tuple[Array, Array]:
         """Shift and scale of every feature, for rows of one client in the units of its file."""
-        moments = moments_of(X, None) if self.scale == "per-client" else None
-        shift, scale = [], []
-        for column in self.columns:
-            if not isinstance(column, Number):
-                shift += [0.0] * len(column.levels)
-                scale += [1.0] * len(column.levels)
-            elif moments is None:
-                shift.append(column.shift)
-                scale.append(column.scale)
-            else:
-                at = len(shift)
-                deviation = float(moments.deviation[at])
-                shift.append(float(moments.mean[at]))
-                scale.append(deviation if deviation > 0.0 else 1.0)
-        return np.array(shift), np.array(scale)
+        return self.encoding.scaling(X)
 
     def scores(self, X: Any, scale_from: Any = None) -> Array:
         """The scores of rows in the units of their file, (N, K); numbers in the target's units.

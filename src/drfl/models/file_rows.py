@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.models import Model
 from drfl.tables import Number, Reading, Table, TableError, encoded, read_table
-from drfl.tables.encode import missing_rows, refuse_missing, require_columns
+from drfl.tables.encode import missing_rows, refuse_missing, require_columns, strange_rows
 from drfl.tables.encoding import target_values
 from drfl.tables.errors import shown
 
@@ -49,28 +49,29 @@ def read_rows(
     path: Path,
     *,
     target: bool,
-    names: Mapping[str, str] | None = None,
-    decimal: str = ".",
+    reading: Reading = Reading(),  # noqa: B008  (frozen)
+    strange: bool = False,
 ) -> FileRows:
     """Read the columns that a model needs, and its target if it is wanted.
 
-    ``names`` are what columns are called in the file, where that differs; ``decimal`` is what
-    separates decimals in it.
+    ``reading`` says what columns are called in the file, where that differs, what separates
+    decimals in it, and which rows of it are wanted. With ``strange`` rows with a category that the
+    model does not know, and has no other for, are left out; without they are an error.
     """
     columns = [column.name for column in model.columns]
     texts = [column.name for column in model.columns if not isinstance(column, Number)]
     if target and isinstance((model.target.classes or [0])[0], str):
         texts.append(model.target.name)
     only = frozenset([*columns, *([model.target.name] if target else [])])
-    table = read_table(
-        path, Reading(frozenset(texts), only=only, names=names or {}, decimal=decimal)
-    )
+    table = read_table(path, replace(reading, text=frozenset(texts), only=only))
     require_columns(table, model.columns)
     keep = ~missing_rows(table, model.columns)
     if model.missing != "drop" and not keep.all():
         for column in model.columns:
             if not column.knows_gaps:
                 refuse_missing(table, column.name, "fill it: the model was trained without such")
+    if strange:
+        keep &= ~strange_rows(table, model.columns)
     y = None
     if target:
         keep &= ~_missing_target(model, table)

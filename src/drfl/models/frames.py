@@ -21,7 +21,7 @@ def features_of(X: Any, model: Model) -> Any:
     """The features (N, n) of rows given by their original columns, in original units."""
     if hasattr(X, "tocsr"):
         if X.shape[1] != len(model.columns) or not all(
-            isinstance(c, Number) for c in model.columns
+            isinstance(c, Number) and not c.indicator for c in model.columns
         ):
             raise ValueError("sparse rows need the model's columns, all of numbers, in order")
         return X.tocsr()

@@ -52,11 +52,11 @@ class _Graph:
 
     def pipeline(self, model: Model) -> Any:
         inputs, features = [], []
-        for k, column in enumerate(model.columns):
+        for column in model.columns:
             number = isinstance(column, Number)
             kind = self.onnx.TensorProto.DOUBLE if number else self.onnx.TensorProto.STRING
             inputs.append(self.onnx.helper.make_tensor_value_info(column.name, kind, [None, 1]))
-            features += [self._number(k, column)] if number else self._category(column)
+            features += self._number(column) if number else self._category(column)
         x = self.node("Concat", *features, axis=1)
         shift, scale = model.scaling(np.zeros((1, len(model.features))))
         # Folded into the coefficients: runtimes may fuse a division in single precision.
@@ -75,11 +75,14 @@ class _Graph:
             self.nodes, "drfl", inputs, outputs, initializer=self.constants
         )
 
-    def _number(self, k: int, column: Any) -> str:
+    def _number(self, column: Any) -> list[str]:
         if column.fill is None:
-            return str(column.name)
+            return [str(column.name)]
         missing = self.node("IsNaN", column.name)
-        return self.node("Where", missing, self.constant(np.array(column.fill)), column.name)
+        filled = self.node("Where", missing, self.constant(np.array(column.fill)), column.name)
+        if not column.indicator:
+            return [filled]
+        return [filled, self.node("Cast", missing, to=self.onnx.TensorProto.DOUBLE)]
 
     def _category(self, column: Any) -> list[str]:
         named = [level for level in column.levels if level != OTHER or not column.other]

@@ -231,7 +231,7 @@ def _target(data: Any) -> Target:
 def _column_to_plain(column: Column) -> Json:
     if isinstance(column, Number):
         numbers = {"shift": column.shift, "scale": column.scale, "fill": column.fill}
-        return {"name": column.name, "kind": "number", **numbers}
+        return {"name": column.name, "kind": "number", **numbers, "indicator": column.indicator}
     levels = {"reference": column.reference, "levels": list(column.levels), "other": column.other}
     return {"name": column.name, "kind": "category", **levels}
 
@@ -240,10 +240,13 @@ def _column(k: int, data: Any) -> Column:
     what = f"columns[{k}]"
     kind = data.get("kind") if isinstance(data, dict) else None
     if kind == "number":
-        keys(what, data, ("name", "kind", "shift", "scale", "fill"))
+        data = {"indicator": False, **data}  # models of before gaps could be marked
+        keys(what, data, ("name", "kind", "shift", "scale", "fill", "indicator"))
         fill = None if data["fill"] is None else finite("fill", data["fill"])
         shift, scale = finite("shift", data["shift"]), positive("scale", data["scale"])
-        return Number(text("name", data["name"]), shift, scale, fill)
+        if not isinstance(data["indicator"], bool) or (data["indicator"] and fill is None):
+            raise ModelError(f"'indicator' of {what} must be true or false, and needs a 'fill'")
+        return Number(text("name", data["name"]), shift, scale, fill, data["indicator"])
     if kind != "category":
         raise ModelError(f"the kind of {what} must be 'number' or 'category'")
     keys(what, data, ("name", "kind", "reference", "levels", "other"))

@@ -15,10 +15,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.rows import Rows
 
 HALF = 0.5
+USUAL = 0.1
 
 
 def require_many(rows: Rows, k: int, names: Sequence[str] | None = None) -> int:
@@ -33,23 +35,27 @@ def require_many(rows: Rows, k: int, names: Sequence[str] | None = None) -> int:
     names : sequence of str, optional
         Of the columns, for the sentence.
     """
-    X, smallest = rows.take(slice(None)), 0
-    called = [f"column {name!r}" for name in names or range(rows.n_features)]
+    X = rows.take(slice(None))
+    called = names or range(rows.n_features)
     labels = rows.y if set(np.unique(rows.y).tolist()) <= {-1.0, 1.0} else np.zeros(rows.n_rows)
-    for j in np.flatnonzero(ruled(np.square(X - X.mean(axis=0)), k)).tolist():
+    found = [called[j] for j in np.flatnonzero(ruled(np.square(X - X.mean(axis=0)), k)).tolist()]
+    if found:
         raise ValueError(
-            f"{called[j]} is ruled by fewer than k = {k} rows, whose entries its sums would tell: "
-            "leave it out, or bound it"
+            f"{_columns(found)} ruled by fewer than k = {k} rows, whose entries sums would tell: "
+            "leave out, or bound, what is named"
         )
-    for j, column in enumerate(X.T):
-        cells = cells_of(column, labels)
-        if cells and min(cells) < k:
-            raise ValueError(
-                f"{called[j]} has a value that {min(cells)} rows of a class hold, fewer than "
-                f"k = {k}: leave it out, or merge its values"
-            )
-        smallest = min([smallest or rows.n_rows, *cells]) if cells else smallest
-    return smallest
+    cells = [cells_of(column, labels) for column in X.T]
+    found = [called[j] for j, counts in enumerate(cells) if counts and min(counts) < k]
+    if found:
+        raise ValueError(
+            f"{_columns(found)} of two values, one of which fewer than k = {k} rows of a class "
+            "hold: leave out, or merge, what is named"
+        )
+    return min((min(counts) for counts in cells if counts), default=0)
+
+
+def _columns(found: Sequence[object]) -> str:
+    return f"column {found[0]!r} is" if len(found) == 1 else f"columns {listed(found)} are"
 
 
 def cells_of(column: Array, labels: Array) -> list[int]:
@@ -76,8 +82,15 @@ def ruled(terms: Array, k: int) -> NDArray[np.bool_]:
     return np.asarray((few | (largest.max(axis=0) > HALF * total)) & (total > 0.0))
 
 
+def _usual(column: Array) -> float:
+    """The value that most rows hold, such as one that stands for all gaps; NaN if few do."""
+    values, counts = np.unique(column, return_counts=True)
+    most = int(np.argmax(counts))
+    return float(values[most]) if counts[most] > USUAL * len(column) else np.nan
+
+
 class Centres:
-    """From where entries count: from their mean, and from either value of a column of two.
+    """From where entries count: their mean, the value of many rows, either value of two.
 
     Parameters
     ----------
@@ -91,8 +104,11 @@ class Centres:
         low, high = A.min(axis=0), A.max(axis=0)
         two = ((low == A) | (high == A)).all(axis=0)
         mean = A.mean(axis=0)
+        usual = np.array([_usual(column) for column in A.T])
         self._A, self.k = A, k
         self._from = [mean, np.where(two, low, mean), np.where(two, high, mean)]
+        if not np.isnan(usual[~two]).all():
+            self._from.append(np.where(np.isnan(usual) | two, mean, usual))
         self._varies = low < high
 
     def many(self, weights: Array) -> bool:

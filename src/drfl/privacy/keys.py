@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.rows import Rows
 from drfl.rows.parts import is_sparse
-from drfl.tables import TableError, read_table
+from drfl.tables import Reading, TableError, read_table
 
 
 def rows_key(rows: Rows) -> bytes:
@@ -36,14 +36,15 @@ def row_prints(rows: Rows) -> NDArray[np.uint8]:
     return np.frombuffer(b"".join(found), np.uint8).reshape(len(found), 32)
 
 
-def file_prints(path: Path) -> NDArray[np.uint8] | None:
+def file_prints(path: Path, where: tuple[str, str] | None = None) -> NDArray[np.uint8] | None:
     """A fingerprint of every row of a file by its values, (N, 32), whatever its format.
 
     All columns count, also those that a training leaves out. A file that cannot be read as a whole,
-    or has too many columns to be kept densely, is known by its lines.
+    or has too many columns to be kept densely, is known by its lines. With ``where``, a column and
+    a value of it, the rows that have this value.
     """
     try:
-        table = read_table(path)
+        table = read_table(path, Reading(where=where))
     except TableError:
         return _line_prints(path)
     if table.sparse:

@@ -25,9 +25,10 @@ LABEL_COSTS = 1e-3, 1e6
 
 def require_enough(rows: Rows, k: int) -> None:
     """Refuse data that are too few for a guard of k."""
-    N, n = rows.n_rows, rows.n_features
-    require_counts(N, class_counts(rows), k)
-    require_columns(N, n, k)
+    require_counts(rows.n_rows, class_counts(rows), k)
+    # A column that is the same in all rows, of gaps say, tells of no row: its sums are known.
+    varied = np.ptp(rows.take(slice(None)), axis=0) > 0.0
+    require_columns(rows.n_rows, int(varied.sum()), k)
     if rows.p is not None and np.ptp(rows.p) > 0.0:
         raise ValueError("a guard knows rows of equal weight only: drop sample_weight")
 

@@ -72,10 +72,11 @@ def statement(title: str, entries: list[Message], leverage: Leverage, allowed: i
     return "\n".join(
         [
             title,
-            f"answers: {counts[ANSWER]} ({len(cuts)} fresh, {counts[ANSWER] - len(cuts)} stale), "
-            f"{counts[REFUSED]} refused",
-            f"rank: {leverage.rank} of {allowed}",
-            f"largest leverage of a row: {float(np.max(leverage.h)):.4f} of {leverage.limit:.4f}",
+            f"answers: {counts[ANSWER]} ({len(cuts)} new, {counts[ANSWER] - len(cuts)} told "
+            f"before), {counts[REFUSED]} refused",
+            f"independent answers: {leverage.rank} of {allowed} that are allowed",
+            f"largest part of one row in them: {float(np.max(leverage.h)):.4f} of "
+            f"{leverage.limit:.4f} allowed",
             f"bits: {numbers} coefficients of {bits_of(len(leverage.h))} bits each",
             "cells told: " + (f"the smallest of {min(cells)} rows" if cells else "none"),
             f"scalars: {counts[SCALAR] + counts[METRIC]} ({counts[METRIC]} metrics)",

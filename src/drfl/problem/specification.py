@@ -116,7 +116,8 @@ class Problem:
             return self.ball
         if name not in self.ball:
             raise ValueError(
-                f"client {name!r} has no ball: the problem has balls for {listed(self.ball)}"
+                f"there is no radius for client {name!r}, only for {listed(self.ball)}: give every "
+                "client a ball"
             )
         return self.ball[name]
 

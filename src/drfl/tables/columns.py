@@ -1,7 +1,8 @@
 r"""How a column of a file becomes features.
 
-A column of numbers is one feature, scaled as :math:`(x-\mathrm{shift})/\mathrm{scale}`. A column of
-text is a feature 0 or 1 for each of its levels but the reference.
+A column of numbers is one feature, scaled as :math:`(x-\mathrm{shift})/\mathrm{scale}`; where its
+gaps are marked there is another, 1 where there is no value. A column of text is a feature 0 or 1
+for each of its levels but the reference.
 """
 
 from __future__ import annotations
@@ -29,17 +30,26 @@ class Number:
         What the number is scaled by.
     fill : float or None
         What a missing value stands for; None: it is an error.
+    indicator : bool
+        Whether a second feature says where a value is missing.
     """
 
     name: str
     shift: float = 0.0
     scale: float = 1.0
     fill: float | None = None
+    indicator: bool = False
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of the features."""
-        return (self.name,)
+        """The names of the features.
+
+        Examples
+        --------
+        >>> Number("ca", fill=0.7, indicator=True).features
+        ('ca', 'ca=missing')
+        """
+        return (self.name, f"{self.name}={GAP}") if self.indicator else (self.name,)
 
     @property
     def knows_gaps(self) -> bool:
@@ -86,6 +96,17 @@ class Category:
 
 
 Column = Number | Category
+
+
+def units_of(columns: Iterable[Column]) -> list[tuple[float, float, bool]]:
+    """Shift and scale of every feature, and whether it is a number that was measured."""
+    found = []
+    for column in columns:
+        marks = [(0.0, 1.0, False)] * len(column.features)
+        if isinstance(column, Number):
+            marks[0] = (column.shift, column.scale, True)
+        found += marks
+    return found
 
 
 def feature_names(columns: Iterable[Column]) -> list[str]:

@@ -9,24 +9,31 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 from drfl.tables.delimited import read_delimited
 from drfl.tables.errors import TableError
 from drfl.tables.reading import Reading
 from drfl.tables.table import Table
 
+T = TypeVar("T")
+
 
 def read_converted(path: Path, reading: Reading) -> Table:
     """Read a file by way of a temporary CSV file; rows are counted as the lines of that."""
+    table = converted(path, lambda plain: read_delimited(plain, reading))
+    return replace(table, path=path, lines=lambda rows: [row + 2 for row in rows])
+
+
+def converted(path: Path, read: Callable[[Path], T]) -> T:
+    """What is read of a file by way of a temporary CSV file."""
     with TemporaryDirectory(prefix="drfl-") as folder:
         plain = Path(folder) / f"{path.name}.csv"
         try:
             CONVERTERS[path.suffix.lower()](path, plain)
-            table = read_delimited(plain, reading)
+            return read(plain)
         except TableError as error:
             raise TableError(str(error).replace(str(plain), str(path))) from None
-    return replace(table, path=path, lines=lambda rows: [row + 2 for row in rows])
 
 
 def _gzip(path: Path, plain: Path) -> None:

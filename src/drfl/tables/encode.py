@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,39 @@ from drfl.tables.table import MISSING, Table, folded
 BLOCK = 500_000
 """Numbers that are encoded together."""
 
+STRANGE = -2
+"""The place of a text that a column does not know."""
+
 Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """What of a client's table is told to nobody, by column.
+
+    Attributes
+    ----------
+    rare : mapping of str to collection of str
+        Values that count as `OTHER`.
+    own_fill : mapping of str to float
+        Columns of numbers whose gaps are too few to be told of: they hold this.
+    blank : collection of str
+        Columns of numbers with too few values to be told of: all are gaps.
+    unmarked : collection of str
+        Columns of numbers whose gaps are filled, and not marked.
+    """
+
+    rare: Mapping[str, Collection[str]] = field(default_factory=dict)
+    own_fill: Mapping[str, float] = field(default_factory=dict)
+    blank: Collection[str] = ()
+    unmarked: Collection[str] = ()
 
 
 def encoded(
     table: Table,
     columns: Sequence[Column],
     keep: Mask | None = None,
-    rare: Mapping[str, Collection[str]] | None = None,
+    withheld: Withheld = Withheld(),  # noqa: B008  (frozen)
 ) -> Any:
     """The features of the rows, (N, n): an array, memory-mapped if it is large, or CSR.
 
@@ -37,14 +63,15 @@ def encoded(
         What the features are made of.
     keep : array of bool of shape (N,), optional
         The rows that are wanted.
-    rare : mapping of str to collection of str
-        Values that count as `OTHER`, by column.
+    withheld : Withheld
+        What counts as something else.
     """
     require_columns(table, columns)
     if table.sparse:
         matrix = _sparse(table, columns)
         return matrix if keep is None else matrix[np.flatnonzero(keep)]
-    parts = [_Part(table, column, (rare or {}).get(column.name, ())) for column in columns]
+    _refuse_strange(table, columns, keep)
+    parts = [_Part(table, column, withheld) for column in columns]
     out = Growing(np.float64, len(feature_names(columns)))
     step = max(1, BLOCK // max(1, len(parts)))
     for start in range(0, table.n_rows, step):
@@ -65,6 +92,30 @@ def missing_rows(table: Table, columns: Sequence[Column]) -> Mask:
     return missing
 
 
+def strange_rows(table: Table, columns: Sequence[Column]) -> Mask:
+    """Which rows (N,) hold a text that a column does not know, and has no `OTHER` for."""
+    strange = np.zeros(table.n_rows, dtype=bool)
+    for column in columns:
+        if not isinstance(column, Number) and not column.other:
+            strange |= _places(table, column, ())[table.text(column.name)] == STRANGE
+    return strange
+
+
+def _refuse_strange(table: Table, columns: Sequence[Column], keep: Mask | None) -> None:
+    for column in columns:
+        strange = strange_rows(table, [column])
+        strange &= True if keep is None else keep
+        if isinstance(column, Number) or not strange.any():
+            continue
+        row = int(np.argmax(strange))
+        value = table.levels[column.name][table.text(column.name)[row]]
+        known = ", ".join(shown(level) for level in (column.reference, *column.levels))
+        raise TableError(
+            f"{table.path}, line {table.lines([row])[0]}: column {column.name!r} holds "
+            f"{shown(value)}, but the model knows {known}: correct it, or train with it"
+        )
+
+
 def refuse_missing(table: Table, name: str, advice: str) -> None:
     """Raise if a column has missing values, with their lines."""
     rows = np.flatnonzero(table.missing(name))
@@ -77,10 +128,10 @@ def refuse_missing(table: Table, name: str, advice: str) -> None:
 
 
 def unseen(table: Table, columns: Sequence[Column]) -> dict[str, int]:
-    """How many rows hold a value that a column of categories does not know, by column."""
+    """How many rows hold a value that a column of categories takes for `OTHER`, by column."""
     found: dict[str, int] = {}
     for column in columns:
-        if isinstance(column, Number) or column.name not in table.levels:
+        if isinstance(column, Number) or not column.other:
             continue
         known = {folded(level) for level in (column.reference, *column.levels)}
         strange = [folded(value) not in known for value in table.levels[column.name]]
@@ -113,26 +164,32 @@ def require_columns(table: Table, columns: Sequence[Column]) -> None:
 class _Part:
     """One column, from a block of rows to features."""
 
-    def __init__(self, table: Table, column: Column, rare: Collection[str]) -> None:
-        self.table, self.column = table, column
+    def __init__(self, table: Table, column: Column, withheld: Withheld) -> None:
+        self.table, name = table, column.name
         if isinstance(column, Number):
-            self.at = table.number_names.index(column.name)
+            self.at = table.number_names.index(name)
+            self.column: Column = replace(column, fill=withheld.own_fill.get(name, column.fill))
+            self.blank = name in withheld.blank
+            self.marked = name not in {*withheld.own_fill, *withheld.unmarked}
         else:
-            self.at = list(table.levels).index(column.name)
-            self.place = _places(table, column, rare)
+            self.at = list(table.levels).index(name)
+            self.column = column
+            self.place = _places(table, column, withheld.rare.get(name, ()))
 
     def features(self, block: slice) -> Array:
         if isinstance(self.column, Number):
             values = np.array(self.table.numbers[block, self.at], dtype=np.float64)
+            gaps = np.isnan(values) | self.blank
             if self.column.fill is not None:
-                values[np.isnan(values)] = self.column.fill
-            return values[:, None]
+                values[gaps] = self.column.fill
+            marks = [gaps * float(self.marked)] if self.column.indicator else []
+            return np.column_stack([values, *marks])
         places = self.place[self.table.codes[block, self.at]]
         return np.asarray(places[:, None] == np.arange(len(self.column.levels)), dtype=np.float64)
 
 
 def _places(table: Table, column: Category, rare: Collection[str]) -> NDArray[np.intp]:
-    """From codes to positions among the levels; -1 is the reference."""
+    """From codes to positions among the levels; -1 is the reference, `STRANGE` none of them."""
     place = {level: k for k, level in enumerate(column.levels)} | {column.reference: -1}
     # What differs in case and blanks alone is the same: two such levels are never agreed upon.
     alike = {folded(level): k for level, k in place.items() if level != OTHER}
@@ -145,15 +202,8 @@ def _places(table: Table, column: Category, rare: Collection[str]) -> NDArray[np
             places[code] = place[value]
         elif folded(value) in alike:
             places[code] = alike[folded(value)]
-        elif column.other:
-            places[code] = place[OTHER]
         else:
-            row = int(np.argmax(table.text(column.name) == code))
-            known = ", ".join(shown(level) for level in (column.reference, *column.levels))
-            raise TableError(
-                f"{table.path}, line {table.lines([row])[0]}: column {column.name!r} holds "
-                f"{shown(value)}, but the model knows {known}: correct it, or train with it"
-            )
+            places[code] = place[OTHER] if column.other else STRANGE
     places[MISSING] = place.get(GAP, -1)
     return places
 

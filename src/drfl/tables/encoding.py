@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.tables.columns import Column, feature_names
+from drfl.tables.columns import Column, feature_names, units_of
+from drfl.tables.moments import moments_of
 from drfl.tables.table import Table, folded
 
-MISSING = ("error", "drop", "mean")
+MISSING = ("error", "drop", "mean", "indicator")
+"""What may be done about missing values; the last two put something in their place."""
+FILLED = ("mean", "indicator")
 
 
 SCALES = ("federated", "per-client", "none")
@@ -66,6 +70,19 @@ class Encoding:
     def features(self) -> list[str]:
         """The names of the features."""
         return feature_names(self.columns)
+
+    def scaling(self, X: Any) -> tuple[Array, Array]:
+        """Shift and scale of every feature, for the rows of one client in the units of its file.
+
+        With ``scale = "per-client"`` they are mean and deviation of X itself, gaps being filled.
+        """
+        columns = units_of(self.columns)
+        shift, scale, measured = (np.array(part) for part in zip(*columns, strict=True))
+        if self.scale != "per-client":
+            return shift, scale
+        moments = moments_of(X, None)
+        deviation = np.where(moments.deviation > 0.0, moments.deviation, 1.0)
+        return np.where(measured, moments.mean, shift), np.where(measured, deviation, scale)
 
 
 def target_values(table: Table, target: Target, keep: NDArray[np.bool_] | None = None) -> Array:

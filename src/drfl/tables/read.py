@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from drfl._registry import listed
-from drfl.tables.convert import CONVERTERS, read_converted
+import numpy as np
+
+from drfl._registry import listed, nearest
+from drfl.tables.convert import CONVERTERS, converted, read_converted
 from drfl.tables.delimited import read_delimited
 from drfl.tables.errors import TableError
 from drfl.tables.libsvm import read_libsvm
 from drfl.tables.lines import cells_of, read_head
-from drfl.tables.parquet import read_parquet
+from drfl.tables.parquet import parquet_texts, read_parquet
 from drfl.tables.reading import Reading
 from drfl.tables.table import Table
 
@@ -34,19 +36,22 @@ __all__ = ["FORMATS", "Reading", "read_table"]
 def read_column(path: str | Path, name: str) -> list[str]:
     """The texts of one column as they are in the file, a row each: an id, not a category."""
     path = Path(path)
+    _require_known(path)
+    if path.suffix.lower() in CONVERTERS:
+        return converted(path, lambda plain: read_column(plain, name))
     if path.suffix.lower() in (".parquet", ".pq"):
-        from pyarrow import parquet
-
-        if name not in parquet.ParquetFile(path).schema_arrow.names:
-            raise TableError(f"{path} has no column {name!r}: check the name")
-        return [str(v) for v in parquet.read_table(path, columns=[name]).column(0).to_pylist()]
-    if FORMATS.get(path.suffix.lower()) is not read_delimited:
-        raise TableError(f"{path} has no columns with names: leave the id out")
-    names, separator = read_head(path)
+        names, texts = parquet_texts(path, name)
+    elif FORMATS[path.suffix.lower()] is read_delimited:
+        names, separator = read_head(path)
+        at = names.index(name) if name in names else 0
+        texts = [row[at].strip() for row in cells_of(path, separator)]
+    else:
+        raise TableError(f"{path} has no columns with names: leave {name!r} out")
     if name not in names:
-        raise TableError(f"{path} has no column {name!r}: it has {listed(names)}")
-    at = names.index(name)
-    return [row[at].strip() for row in cells_of(path, separator)]
+        near = nearest(name, names)
+        hint = f"did you mean {near!r}? " if near else ""
+        raise TableError(f"{path} has no column {name!r}: {hint}it has {listed(names)}")
+    return texts
 
 
 def read_table(path: str | Path, reading: Reading = Reading()) -> Table:  # noqa: B008  (frozen)
@@ -60,6 +65,20 @@ def read_table(path: str | Path, reading: Reading = Reading()) -> Table:  # noqa
         What is known of its columns.
     """
     path = Path(path)
+    _require_known(path)
+    try:
+        table = FORMATS[path.suffix.lower()](path, reading.in_file())
+        if reading.where is not None:
+            name, value = reading.where
+            table = table.only(np.array([text == value for text in read_column(path, name)]))
+    except PermissionError:
+        raise TableError(f"{path} may not be read: check its permissions") from None
+    except OSError as error:
+        raise TableError(f"{path} cannot be read: {error.strerror or error}") from None
+    return table.renamed({new: old for new, old in reading.names.items() if reading.wanted(new)})
+
+
+def _require_known(path: Path) -> None:
     if path.is_dir():
         raise TableError(f"{path} is a folder: name a file")
     if not path.exists():
@@ -69,10 +88,3 @@ def read_table(path: str | Path, reading: Reading = Reading()) -> Table:  # noqa
             f"{path} ends in {path.suffix or 'nothing'!r}, which says no known format: rename it "
             f"to one of {', '.join(FORMATS)}"
         )
-    try:
-        table = FORMATS[path.suffix.lower()](path, reading.in_file())
-    except PermissionError:
-        raise TableError(f"{path} may not be read: check its permissions") from None
-    except OSError as error:
-        raise TableError(f"{path} cannot be read: {error.strerror or error}") from None
-    return table.renamed({new: old for new, old in reading.names.items() if reading.wanted(new)})

@@ -34,6 +34,8 @@ class Reading:
         What columns are called in the file, where that differs.
     decimal : {".", ","}
         What separates the decimals of a number.
+    where : (str, str) or None
+        A column of the file and the value of it that the wanted rows have; the column is left out.
     """
 
     text: frozenset[str] = frozenset()
@@ -41,6 +43,7 @@ class Reading:
     only: frozenset[str] | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     decimal: str = "."
+    where: tuple[str, str] | None = None
 
     def wanted(self, name: str) -> bool:
         """Whether a column is read."""
@@ -50,6 +53,7 @@ class Reading:
         """The same in the names of the file."""
         text, leave = (frozenset(map(self._own, names)) for names in (self.text, self.leave))
         only = None if self.only is None else frozenset(map(self._own, self.only))
+        leave |= frozenset() if self.where is None else {self.where[0]}
         return Reading(text, leave, only, decimal=self.decimal)
 
     def _own(self, name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl._registry import nearest
 from drfl.arrays import Array
 from drfl.tables.columns import GAP
 from drfl.tables.errors import TableError
@@ -59,6 +60,8 @@ class Table:
         The names of all columns of the file, also of those that were not read.
     lines : callable
         From positions of rows to their lines in the file; slow, for error messages.
+    origin : array of bool, optional
+        Which rows of the file these are; None: all.
     """
 
     path: Path
@@ -72,6 +75,7 @@ class Table:
     lines: Callable[[Sequence[int]], list[int]] = field(repr=False)
     label: Array | None = None
     header: tuple[str, ...] = ()
+    origin: NDArray[np.bool_] | None = None
 
     @property
     def sparse(self) -> bool:
@@ -109,15 +113,38 @@ class Table:
             levels[name] = list(known)
         return replace(self, codes=codes, levels=levels)
 
-    def with_gap_level(self, but: str) -> Table:
-        """The same with missing texts as the level `GAP`, in all columns but one."""
+    def with_gap_level(self, names: Collection[str]) -> Table:
+        """The same with missing texts as the level `GAP`, in these columns."""
         levels, codes = dict(self.levels), np.array(self.codes)
         for k, (name, values) in enumerate(self.levels.items()):
             gaps = codes[:, k] == MISSING
-            if name != but and gaps.any():
+            if name in names and gaps.any():
                 levels[name] = values if GAP in values else [*values, GAP]
                 codes[gaps, k] = levels[name].index(GAP)
         return replace(self, codes=codes, levels=levels)
+
+    def only(self, these: NDArray[np.bool_]) -> Table:
+        """Some of the rows, with the texts that occur in them."""
+        places, levels = np.flatnonzero(these), {}
+        if not len(places):
+            raise TableError(f"{self.path} has no rows of this client")
+        codes = np.array(self.codes[places])
+        for k, (name, values) in enumerate(self.levels.items()):
+            held = np.unique(codes[codes[:, k] >= 0, k])
+            new = np.full(len(values) + 1, MISSING, dtype=codes.dtype)
+            new[held] = np.arange(len(held))
+            codes[:, k] = new[codes[:, k]]
+            levels[name] = [values[code] for code in held]
+        return replace(
+            self,
+            n_rows=len(places),
+            numbers=self.numbers[places],
+            codes=codes,
+            levels=levels,
+            label=None if self.label is None else self.label[places],
+            lines=lambda rows: self.lines([int(places[row]) for row in rows]),
+            origin=these,
+        )
 
     def renamed(self, names: Mapping[str, str]) -> Table:
         """The same with other names: from new ones to those of the file."""
@@ -125,9 +152,9 @@ class Table:
             return self
         for name in names.values():
             if name not in self.columns:
-                raise TableError(
-                    f"{self.path} has no column {name!r}: correct the names of columns"
-                )
+                near = nearest(name, self.header or self.columns)
+                hint = f"did you mean {near!r}?" if near else "correct the names of columns"
+                raise TableError(f"{self.path} has no column {name!r} to rename: {hint}")
         new = {old: name for name, old in names.items()}
         columns = tuple(new.get(name, name) for name in self.columns)
         twice = [name for k, name in enumerate(columns) if name in columns[:k]]

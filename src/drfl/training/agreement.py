@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import numpy as np
 
-from drfl._registry import listed
+from drfl._registry import listed, nearest
 from drfl.tables import OTHER, Category, Column, Number
 from drfl.tables.columns import GAP
-from drfl.tables.encoding import Encoding, Label, Target
+from drfl.tables.encoding import FILLED, Encoding, Label, Target
 from drfl.tables.moments import Moments, added
 from drfl.tables.reading import LEVELS
 from drfl.tables.table import folded
 from drfl.training.column_sizes import column_sizes
-from drfl.training.data_request import DataReply, DataRequest
+from drfl.training.data_request import NAMING, DataReply, DataRequest
 from drfl.training.table_one import TableOne, table_one
 from drfl.wire import Message
 
@@ -139,7 +138,7 @@ def preflight(request: DataRequest, names: Sequence[str], channel: Channel) -> A
     answers = {name: DataReply.read(replies[name]) for name in names}
     _refuse_typos(request, answers)
     _refuse_variants(request, answers)
-    table = table_one(request.target, answers)
+    table = table_one(request, answers)
     columns, warnings = _columns(request, answers)
     target = _target(request, answers)
     counts = {name: _class_counts(target, answer) for name, answer in answers.items()}
@@ -152,7 +151,7 @@ def preflight(request: DataRequest, names: Sequence[str], channel: Channel) -> A
         target=target,
         columns=columns,
         scale=request.scale,
-        missing=request.missing,
+        missing=request.stated_missing,
         rows={name: answer.facts["rows"] for name, answer in answers.items()},
         dropped={name: answer.facts["dropped"] for name, answer in answers.items()},
         # Clients with differential privacy name classes and count none.
@@ -240,19 +239,19 @@ def _common(answers: Mapping[str, DataReply]) -> list[str]:
 
 
 def _refuse_typos(request: DataRequest, answers: Mapping[str, DataReply]) -> None:
-    """A column that the request names and no client has."""
+    """Columns that the request names and no client has, all in one sentence."""
     nowhere = set.intersection(*(set(answer.facts["unknown"]) for answer in answers.values()))
     known = list(dict.fromkeys(c for answer in answers.values() for c in answer.facts["columns"]))
-    for option in ("exclude", "categorical", "support"):
+    said = []
+    for option in NAMING:
         for name in getattr(request, option):
             if name in nowhere:
-                folded = {other.casefold(): other for other in known}
-                near = get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
-                hint = f"did you mean {folded[near[0]]!r}? " if near else ""
-                raise ValueError(
-                    f"--{option} {name}: no client has a column {name!r}: {hint}they have "
-                    f"{listed(known)}"
-                )
+                near = nearest(name, known)
+                hint = f" (did you mean {near!r}?)" if near else ""
+                said.append(f"--{option.replace('_', '-')} {name}{hint}")
+    if said:
+        word = "such a column" if len(said) == 1 else "such columns"
+        raise ValueError(f"{', '.join(said)}: no client has {word}; they have {listed(known)}")
 
 
 def _refuse_variants(request: DataRequest, answers: Mapping[str, DataReply]) -> None:
@@ -289,15 +288,18 @@ def _numbers(
             )
     total = added([_aligned(answer, numeric) for answer in answers.values()])
     found = {}
-    for name, mean, deviation in zip(numeric, total.mean, total.deviation, strict=True):
+    rows = sum(answer.facts["rows"] for answer in answers.values())
+    told = zip(numeric, total.count, total.mean, total.deviation, strict=True)
+    for name, count, mean, deviation in told:
         if deviation == 0.0 and not sparse:
             continue
-        one = request.scale == "federated"
+        one, gaps = request.scale == "federated", request.gaps_of(name)
         found[name] = Number(
             name,
             shift=float(mean) if one else 0.0,
             scale=float(deviation) if one and deviation > 0.0 else 1.0,
-            fill=float(mean) if request.missing == "mean" else None,
+            fill=float(mean) if gaps in FILLED else None,
+            indicator=gaps == "indicator" and bool(count < rows),
         )
     return found
 

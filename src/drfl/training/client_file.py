@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ from drfl.client import RefusedError
 from drfl.privacy import merge_categories
 from drfl.privacy.refusals import require_columns, require_counts, require_two
 from drfl.tables import OTHER, Category, Number, Reading, TableError, encoded, read_table
-from drfl.tables.encode import refuse_missing
-from drfl.tables.encoding import Encoding, Target, few_values, target_values
+from drfl.tables.encode import Withheld, refuse_missing
+from drfl.tables.encoding import FILLED, Encoding, Target, few_values, target_values
 from drfl.tables.errors import shown
 from drfl.tables.moments import Moments, moments_of
 from drfl.tables.reading import LEVELS
-from drfl.training.data_request import DataRequest
+from drfl.training.data_request import NAMING, DataRequest
 from drfl.training.suspicion import NOTHING, hints
 
 FARTHEST = 10.0
@@ -45,6 +45,8 @@ class ClientFile:
         What columns are called in the file, where that differs from what others call them.
     allowed : frozenset of str or None
         The columns that may be used beside the target; others are not read. None: all.
+    where : (str, str) or None
+        A column of the file and the value of it that the client's rows have; None: all rows.
 
     Attributes
     ----------
@@ -64,13 +66,14 @@ class ClientFile:
         names: Mapping[str, str] | None = None,
         *,
         allowed: frozenset[str] | None = None,
+        where: tuple[str, str] | None = None,
     ) -> None:
         text, leave = frozenset(request.categorical), frozenset(request.exclude)
         only = None if allowed is None else allowed | {request.target}
-        reading = Reading(text, leave, only, names or {}, request.decimal)
+        reading = Reading(text, leave, only, names or {}, request.decimal, where)
         table = read_table(path, reading)
         table = table.merged_labels() if request.merge_labels else table
-        table = table.with_gap_level(request.target) if request.missing == "mean" else table
+        table = table.with_gap_level([n for n in table.levels if request.gaps_of(n) in FILLED])
         self.table, self.request, self.k = table, request, k
         if request.target not in table.columns:
             raise TableError(
@@ -86,7 +89,9 @@ class ClientFile:
         self.keep = self._kept()
         self._check_support()
         self.numbers = [name for name in self.names if not table.is_text(name)]
-        self.moments = self._moments(self.numbers)
+        moments = self._moments(self.numbers)
+        self.withheld = self._withheld(moments)
+        self.moments = _without(moments, self.numbers, self.withheld, self.n_rows)
         self._rows: tuple[Any, Any, Array] | None = None
 
     def facts(self) -> dict[str, Any]:
@@ -110,49 +115,50 @@ class ClientFile:
 
     def _unknown(self) -> list[str]:
         """Names in the request that the file does not have."""
-        request = self.request
-        named = dict.fromkeys([*request.exclude, *request.categorical, *request.support])
+        named = dict.fromkeys(name for option in NAMING for name in getattr(self.request, option))
         known = {*self.table.header, *self.table.columns}
         return [] if self.table.sparse else [name for name in named if name not in known]
 
-    def rare(self) -> dict[str, set[str]]:
-        """Values of every column of text that are not named to anybody."""
-        return {name: self._rare(name) for name in self.names if self.table.is_text(name)}
+    def _withheld(self, moments: Moments) -> Withheld:
+        r"""What a guard does not let be told of: rare texts, few gaps, few values.
 
-    def present(self) -> dict[str, NDArray[np.bool_]]:
-        """Which of all rows have a value, for columns of numbers where some do not."""
-        if self.table.sparse or self.request.missing != "mean":
-            return {}
-        found = {name: ~self.table.missing(name) for name in self.numbers}
-        return {name: present for name, present in found.items() if not present.all()}
+        The sum of the m values that are there is :math:`\sum_i\tilde x_i-(N-m)f`, :math:`\tilde x`
+        being the column filled with the agreed f, of which every answer tells. So it tells nothing
+        more but the number of gaps, and that is told if it is 0 or at least k. Fewer gaps hold the
+        client's own mean and count as values. Where fewer than k values are there, or in a class
+        1 to k - 1, they count as gaps. A feature that marks gaps is a count: where one of its cells
+        by class holds 1 to k - 1 rows, it is 0.
+        """
+        if not self.k:
+            return Withheld()
+        rare = {name: self._rare(name) for name in self.names if self.table.is_text(name)}
+        own_fill, blank, unmarked = {}, [], []
+        for name, mean in zip(self.numbers, moments.mean.tolist(), strict=True):
+            if self.table.sparse or self.request.gaps_of(name) not in FILLED:
+                continue
+            gaps = self._by_class(self.table.missing(name))
+            values = self._by_class(~self.table.missing(name))
+            if sum(values) < self.k or _few(values, self.k):
+                blank.append(name)
+            elif 0 < sum(gaps) < self.k:
+                own_fill[name] = mean
+            elif _few(gaps, self.k):
+                unmarked.append(name)
+        return Withheld(rare, own_fill, blank, unmarked)
 
     def rows(self, encoding: Encoding) -> tuple[Any, Array]:
         """Features in the units of the file, and positions of classes or scaled targets."""
         if self._rows is None or self._rows[0] != (encoding.target, encoding.columns):
             # Where another client named a rare value, it is that value, here as in a prediction;
             # a guard lets no sum over so few rows out.
-            X = encoded(self.table, encoding.columns, self.keep, self.rare() if self.k else None)
+            X = encoded(self.table, encoding.columns, self.keep, self.withheld)
             y = target_values(self.table, encoding.target, self.keep)
             self._rows = (encoding.target, encoding.columns), X, y
         return self._rows[1:]
 
     def scaling(self, encoding: Encoding) -> tuple[Array, Array]:
         """Shift and scale of every feature: as agreed upon, or of this client alone."""
-        own = {}
-        if encoding.scale == "per-client":
-            deviation = np.where(self.moments.deviation > 0.0, self.moments.deviation, 1.0)
-            pairs = zip(self.moments.mean.tolist(), deviation.tolist(), strict=True)
-            own = dict(zip(self.numbers, pairs, strict=True))
-        shift, scale = [], []
-        for column in encoding.columns:
-            if isinstance(column, Number):
-                one, other = own.get(column.name, (column.shift, column.scale))
-                shift.append(one)
-                scale.append(other)
-            else:
-                shift += [0.0] * len(column.levels)
-                scale += [1.0] * len(column.levels)
-        return np.array(shift), np.array(scale)
+        return encoding.scaling(self.rows(encoding)[0])
 
     def require_agreed(self, encoding: Encoding) -> None:
         r"""Refuse an encoding that cannot have come of what this client told in the preflight.
@@ -164,7 +170,7 @@ class ClientFile:
         :math:`|\mu-\mu_s|\le\sqrt{N/n_s}\,\sigma`, here with :math:`N/n_s` at most 100.
         """
         request = self.request
-        asked = (request.target, request.scale, request.missing)
+        asked = (request.target, request.scale, request.stated_missing)
         if (encoding.target.name, encoding.scale, encoding.missing) != asked:
             raise RefusedError("a binding speaks of other data than the preflight")
         self._require_target(encoding.target)
@@ -220,9 +226,11 @@ class ClientFile:
             and abs(column.shift - mean) <= FARTHEST * max(column.scale, deviation)
         ):
             raise RefusedError(f"the units of column {column.name!r} are far from those here")
-        filled = self.request.missing == "mean" and column.name != self.request.target
-        if (column.fill is not None) != filled:
+        how = self.request.gaps_of(column.name)
+        if (column.fill is not None) != (how in FILLED):
             raise RefusedError("a binding fills gaps in another way than was asked")
+        if column.indicator and how != "indicator":
+            raise RefusedError("a binding marks gaps that were not to be marked")
 
     def _require_levels(self, column: Category) -> None:
         rare = self._rare(column.name)
@@ -233,29 +241,35 @@ class ClientFile:
             raise RefusedError("a binding does not merge categories that are rare here")
 
     @property
+    def used(self) -> NDArray[np.bool_] | None:
+        """Which rows of the file are used; None: all."""
+        if self.table.origin is None:
+            return self.keep
+        used = np.array(self.table.origin)
+        used[used] = True if self.keep is None else self.keep
+        return used
+
+    @property
     def n_rows(self) -> int:
         """How many rows are used."""
         return self.table.n_rows if self.keep is None else int(self.keep.sum())
 
     def _kept(self) -> NDArray[np.bool_] | None:
         """Which rows are used (N,); None: all."""
-        table, request = self.table, self.request
-        if request.missing == "drop":
-            if table.sparse:
-                return None
-            keep = np.ones(table.n_rows, dtype=bool)
-            for name in table.columns:
+        table, target = self.table, self.request.target
+        keep = np.ones(table.n_rows, dtype=bool)
+        for name in [target] if table.sparse else table.columns:
+            how = self.request.gaps_of(name)
+            if how == "drop":
                 keep &= ~table.missing(name)
-            if not keep.any():
-                raise TableError(
-                    f"{self.table.path}: every row lacks a value: no row is left to use"
-                )
-            return None if keep.all() else keep
-        refuse_missing(table, request.target, "a row needs a target; correct it, or drop such rows")
-        for name in self.names if not table.sparse else []:
-            if request.missing == "error":
-                refuse_missing(table, name, "fill it, or set --missing drop or mean")
-        return None
+            elif how == "error":
+                advice = "fill it, or set --missing drop, mean or indicator"
+                if name == target:
+                    advice = f"a row needs a target; set --missing-columns {target}=drop"
+                refuse_missing(table, name, advice)
+        if not keep.any():
+            raise TableError(f"{table.path}: every row lacks a value: no row is left to use")
+        return None if keep.all() else keep
 
     def _check_support(self) -> None:
         for name, (low, high) in self.request.support.items():
@@ -305,17 +319,18 @@ class ClientFile:
 
     def _cells(self, name: str, values: list[str]) -> dict[str, list[int]]:
         """How many used rows hold each value, by class if there are two."""
+        codes, levels = self.table.text(name), list(self.table.levels[name])
+        return {value: self._by_class(codes == levels.index(value)) for value in values}
+
+    def _by_class(self, these: NDArray[np.bool_]) -> list[int]:
+        """How many of these rows are used, by class if there are two."""
         table, target = self.table, self.request.target
-        kept = slice(None) if self.keep is None else self.keep
-        y = (table.text(target) if table.is_text(target) else table.number(target))[kept]
-        classes = np.unique(y)
+        y = np.asarray(table.text(target) if table.is_text(target) else table.number(target))
+        used = np.ones(table.n_rows, dtype=bool) if self.keep is None else self.keep
+        classes = np.unique(y[used])
         if len(classes) != 2:
-            classes, y = np.zeros(1), np.zeros(len(y))
-        codes, levels = table.text(name)[kept], list(table.levels[name])
-        return {
-            value: [int((y[codes == levels.index(value)] == each).sum()) for each in classes]
-            for value in values
-        }
+            return [int((used & these).sum())]
+        return [int((used & these & (y == each)).sum()) for each in classes]
 
     def _levels(self, name: str) -> dict[str, Any]:
         counts, rare = self._counts(name), self._rare(name)
@@ -332,7 +347,7 @@ class ClientFile:
                 line, value = self.table.not_numbers.get(name, (1, ""))
                 raise TableError(
                     f"{self.table.path}, line {line}: the target {name!r} holds {shown(value)}, "
-                    "but task = 'regression' needs numbers"
+                    "but --task regression needs numbers"
                 )
             return {"kind": "text", "values": sorted(self._counts(name).items())}
         y = self.table.number(name)
@@ -343,11 +358,26 @@ class ClientFile:
         if values is None and task == "classification":
             raise TableError(
                 f"{self.table.path}: the target {name!r} has more than {LEVELS} different values: "
-                "are they classes? set task = 'regression'"
+                "are they classes? set --task regression"
             )
         m = moments_of(np.asarray(y)[:, None], None)
         sums = [float(m.count[0]), float(m.sum[0]), float(m.squares[0])]
         return {"kind": "number", "values": values, "moments": sums}
+
+
+def _few(cells: Sequence[int], k: int) -> bool:
+    """Whether one of these counts would tell of 1 to k - 1 rows."""
+    return any(0 < count < k for count in cells)
+
+
+def _without(moments: Moments, names: list[str], withheld: Withheld, n_rows: int) -> Moments:
+    """The moments, few gaps being values at the mean and few values gaps."""
+    own = np.array([name in withheld.own_fill for name in names], dtype=bool)
+    there = np.array([name not in withheld.blank for name in names], dtype=float)
+    count, mean = np.where(own, float(n_rows), moments.count), moments.mean
+    return Moments(
+        there * count, there * np.where(own, count * mean, moments.sum), there * moments.squares
+    )
 
 
 def require_sizes(path: Path, facts: Mapping[str, Any], moments: Moments, k: int) -> None:

@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 
 from drfl.tables import Column, Number
+from drfl.tables.moments import CONSTANT
 from drfl.training.data_request import DataReply
 
 SLACK = 1e-6  # relative: sums were rounded
@@ -39,6 +40,7 @@ def column_sizes(columns: Sequence[Column], scale: str, answer: DataReply) -> tu
             sizes += [1.0] * len(column.levels)
         elif column.name in place:
             sizes.append(_of_number(column, scale, answer, place[column.name]))
+            sizes += [1.0] * (len(column.features) - 1)
         else:  # a sparse file without the column: it is 0 everywhere
             sizes.append((1.0 + SLACK) * abs(column.shift) / column.scale)
     return tuple(sizes)
@@ -47,11 +49,15 @@ def column_sizes(columns: Sequence[Column], scale: str, answer: DataReply) -> tu
 def _of_number(column: Number, scaling: str, answer: DataReply, k: int) -> float:
     m, rows = answer.moments, max(float(answer.facts["rows"]), 1.0)
     count, mean, squares = float(m.count[k]), float(m.mean[k]), max(float(m.squares[k]), 0.0)
+    gaps = 0.0 if column.fill is None else max(rows - count, 0.0)
+    fill = mean if column.fill is None else column.fill
     shift, scale = column.shift, column.scale
     if scaling == "per-client":
-        shift, scale = mean, float(m.deviation[k]) or 1.0
-    total = squares + count * (mean - shift) ** 2
-    if column.fill is not None:
-        total += max(rows - count, 0.0) * (column.fill - shift) ** 2
+        # Mean and deviation of the column with its gaps filled, as `Encoding.scaling` takes them.
+        shift = (count * mean + gaps * fill) / rows
+        between = count * (mean - shift) ** 2 + gaps * (fill - shift) ** 2
+        scale = math.sqrt((squares + between) / rows)
+        scale = scale if scale > CONSTANT * abs(shift) else 1.0
+    total = squares + count * (mean - shift) ** 2 + gaps * (fill - shift) ** 2
     # Where a column is almost constant, its deviation is known up to rounding of its mean.
     return (math.sqrt(total / rows) * (1.0 + SLACK) + SLACK * (abs(mean) + abs(shift))) / scale

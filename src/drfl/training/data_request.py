@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from drfl import checks
 from drfl._registry import lookup
-from drfl.tables.encoding import MISSING, SCALES
+from drfl.tables.encoding import FILLED, MISSING, SCALES
 from drfl.tables.moments import Moments
 from drfl.wire import Field, Message, WireError, validate
 
 TASKS = ("auto", "classification", "regression")
+NAMING = ("exclude", "categorical", "support", "missing_columns")
+"""What of a request names columns."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,12 @@ class DataRequest:
         The column that is predicted.
     task : {"auto", "classification", "regression"}
         "auto": text, or numbers of two kinds, are classes; other numbers are a numeric target.
-    missing : {"error", "drop", "mean"}
-        What is done about missing values.
+    missing : {"error", "drop", "mean", "indicator"}
+        What is done about missing values: refused; their rows left out; the mean over all clients
+        in place of a number, and for text a level of its own; the same, and a feature that says
+        where a number was missing.
+    missing_columns : mapping of str to str
+        The same for single columns, where it differs; for the target "error" or "drop".
     scale : {"federated", "per-client", "none"}
         How columns of numbers are scaled.
     categorical, exclude : tuple of str
@@ -53,6 +59,7 @@ class DataRequest:
     target: str
     task: str = "auto"
     missing: str = "error"
+    missing_columns: Mapping[str, str] = field(default_factory=dict)
     scale: str = "federated"
     categorical: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -68,15 +75,35 @@ class DataRequest:
             lookup(name, getattr(self, name), dict.fromkeys(known))
         if self.decimal not in (".", ",") or not isinstance(self.merge_labels, bool):
             raise ValueError("decimal must be . or , and merge_labels true or false")
-        checks.number("max_missing", self.max_missing, least=0.0, most=1.0)
-        if self.max_missing < 1.0 and self.missing != "mean":
-            raise ValueError("--max-missing goes with --missing mean: other gaps are not filled")
+        checks.number("--max-missing", self.max_missing, least=0.0, most=1.0)
+        for name, how in self.missing_columns.items():
+            lookup(f"--missing-columns of {name!r}", how, dict.fromkeys(MISSING))
+        if self.missing_columns.get(self.target) in FILLED:
+            raise ValueError(f"{self.target!r} is the target: its gaps are an error, or dropped")
+        if self.max_missing < 1.0 and not {self.missing, *self.missing_columns.values()} & {
+            *FILLED
+        }:
+            raise ValueError(
+                "--max-missing goes with --missing mean or indicator: other gaps are not filled"
+            )
         if self.target in self.exclude:
             raise ValueError(f"{self.target!r} is the target and cannot be left out")
         if self.support and self.scale == "per-client":
             raise ValueError(
-                "a support needs one scaling for all clients: take scale = 'federated' or 'none'"
+                "a support needs one scaling for all clients: take --scale federated or none"
             )
+
+    def gaps_of(self, name: str) -> str:
+        """What is done about missing values of a column."""
+        if name == self.target and name not in self.missing_columns:
+            return "drop" if self.missing == "drop" else "error"
+        return self.missing_columns.get(name, self.missing)
+
+    @property
+    def stated_missing(self) -> str:
+        """What a model says of missing values: "drop" if rows are left out for any column."""
+        how = self.missing_columns.values()
+        return "drop" if "drop" in how else self.missing
 
     def to_bytes(self) -> NDArray[np.uint8]:
         """As text for a message."""
@@ -88,7 +115,9 @@ class DataRequest:
         try:
             data = array_text(array)
             lists, tables = ("categorical", "exclude", "classes"), ("support", "ranges")
-            texts = [data["target"], *(t for name in (*lists, *tables) for t in data[name])]
+            named = (*lists, *tables, "missing_columns")
+            texts = [data["target"], *(t for name in named for t in data[name])]
+            texts += data["missing_columns"].values()
             bounds = {
                 table: {name: (float(low), float(high)) for name, (low, high) in pairs.items()}
                 for table, pairs in ((table, data[table]) for table in tables)

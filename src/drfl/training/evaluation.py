@@ -17,7 +17,7 @@ from drfl.models import Model
 from drfl.models.file_rows import FileRows
 from drfl.models.plain import from_plain, to_plain
 from drfl.privacy import SpentError, meaning_of, release_metric
-from drfl.tables import Number
+from drfl.tables.columns import units_of
 from drfl.training.data_request import array_text, text_array
 from drfl.training.federation import Federation
 from drfl.wire import Field, Message, Schema, WireError, reply_kind, validate
@@ -126,7 +126,7 @@ def noisy(model: Model, X: Any, level: float, rng: np.random.Generator) -> Any:
     if not isinstance(X, np.ndarray):
         raise ValueError("noise on every entry makes sparse rows dense: leave --noise out")
     _, scale = model.scaling(X)
-    flags = [isinstance(c, Number) for c in model.columns for _ in c.features]
+    flags = [measured for _, _, measured in units_of(model.columns)]
     return X + level * scale * np.array(flags) * rng.normal(size=X.shape)
 
 

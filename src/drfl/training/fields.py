@@ -77,6 +77,18 @@ def texts(name: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def pairs(name: str, value: Any) -> dict[str, str]:
+    """Texts by column; CA=indicator,DOSE=drop on the command line."""
+    if isinstance(value, str):
+        found = [part.rpartition("=") for part in value.split(",") if part.strip()]
+        if not all(column for column, _, _ in found):
+            raise ValueError(f"{name}: write COLUMN=HOW, with commas between several")
+        value = {column.strip(): text.strip() for column, _, text in found}
+    if not isinstance(value, dict) or not all(k and isinstance(v, str) for k, v in value.items()):
+        raise ValueError(f"{name} must give a text for each column, got {value!r}")
+    return value
+
+
 def number_or(*words: str) -> Read:
     """A number, or one of these words."""
 

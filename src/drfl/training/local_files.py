@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 
 from drfl.client import Party
@@ -37,7 +38,7 @@ class Files(Federation):
         self.names, self.engine = tuple(self.stations), engine
 
     def ask(self, messages: Mapping[str, Message], *, partial: bool = False) -> dict[str, Message]:
-        replies = {name: self.stations[name].handle(m) for name, m in messages.items()}
+        replies = _all(messages, lambda name: self.stations[name].handle(messages[name]))
         return {name: decode(encode(reply)) for name, reply in replies.items()}
 
     def place(
@@ -56,8 +57,25 @@ class Files(Federation):
         return found
 
     def check(self, encoding: Encoding, positive: int | None) -> None:
-        for station in self.stations.values():
-            station.check_guard(encoding, positive)
+        _all(self.stations, lambda name: self.stations[name].check_guard(encoding, positive))
+
+
+T = TypeVar("T")
+
+
+def _all(names: Iterable[str], do: Callable[[str], T]) -> dict[str, T]:
+    """Do something at every client; what is wrong at several is said at once."""
+    done, wrong = {}, list[ValueError]()
+    for name in names:
+        try:
+            done[name] = do(name)
+        except ValueError as error:
+            wrong.append(error)
+    if len(wrong) > 1:
+        raise ValueError("; ".join(dict.fromkeys(map(str, wrong)))) from wrong[0]
+    if wrong:
+        raise wrong[0]
+    return done
 
 
 def files_here(settings: Settings, folder: RunFolder) -> Files:
@@ -68,8 +86,16 @@ def files_here(settings: Settings, folder: RunFolder) -> Files:
         if not path.is_file():
             raise ValueError(f"the file of client {name!r}, {path}, does not exist: check the path")
     guard, privacy = guards(settings, folder), promises(settings, folder)
+    reading = settings.readings()
     stations = [
-        Station(name, path, guard[name], privacy=privacy[name])
+        Station(
+            name,
+            path,
+            guard[name],
+            columns=reading[name].names,
+            where=reading[name].where,
+            privacy=privacy[name],
+        )
         for name, path in settings.files().items()
     ]
     return Files(stations, settings["engine"])

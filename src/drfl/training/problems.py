@@ -136,7 +136,7 @@ def _mixture(settings: Settings, clients: int) -> Mixture:
         radius = 0.0 if private else defaults.purpose_of(settings["purpose"]).mixture_radius
     if not isinstance(center, str) and len(center) != clients:
         raise ValueError(
-            f"mixture_center has {len(center)} weights, but there are {clients} clients"
+            f"--mixture-center has {len(center)} weights, but there are {clients} clients"
         )
     return Mixture(center, radius, settings["mixture_norm"], settings["max_weight"])
 
@@ -145,15 +145,16 @@ def _support(bounds: Mapping[str, tuple[float, float]], agreement: Agreement) ->
     """The box in scaled units; features of categories are between 0 and 1."""
     if not bounds:
         return None
-    low, high = [], []
+    low: list[float] = []
+    high: list[float] = []
     for column in agreement.columns:
+        marks = len(column.features)
         if isinstance(column, Number):
             pair = np.array(bounds.get(column.name, (-math.inf, math.inf)))
             least, most = ((pair - column.shift) / column.scale).tolist()
-        else:
-            least, most = 0.0, 1.0
-        low += [least] * len(column.features)
-        high += [most] * len(column.features)
+            low, high, marks = [*low, least], [*high, most], marks - 1
+        low += [0.0] * marks
+        high += [1.0] * marks
     target = agreement.target
     y = bounds.get(target.name, (-math.inf, math.inf))
     if target.classes is not None and target.name in bounds:
@@ -193,7 +194,7 @@ PRIVATE_NORM = 0.7
 def privacy_of(settings: Settings) -> DifferentialPrivacy:
     """What guard = dp promises, without a ledger."""
     if settings["privacy_epsilon"] is None:
-        raise ValueError("guard = 'dp' needs --privacy-epsilon: 1, say")
+        raise ValueError("--guard dp needs --privacy-epsilon: 1, say")
     norm = settings["privacy_norm"]
     if norm is None:
         columns = [name for name in settings["ranges"] if name != settings["target"]]
@@ -207,14 +208,14 @@ def check_privacy(settings: Settings) -> None:
         privacy_of(settings)
         if settings["solver"] != "private":
             raise ValueError(
-                f"guard = 'dp' does not know the solver {settings['solver']!r}: leave it out"
+                f"--guard dp does not know the solver {settings['solver']!r}: leave it out"
             )
     elif settings["guard"] is not None:
-        raise ValueError("the solver 'private' needs guard = 'dp', or sites that have set it")
+        raise ValueError("the solver 'private' needs --guard dp, or sites that have set it")
     if not settings["ranges"]:
-        raise ValueError("guard = 'dp' needs public --ranges of all columns: AGE=0:120,BMI=10:80")
+        raise ValueError("--guard dp needs public --ranges of all columns: AGE=0:120,BMI=10:80")
     if settings["select"] or settings["compare"]:
-        raise ValueError("guard = 'dp' has no noise for --select and --compare: leave them out")
+        raise ValueError("--guard dp has no noise for --select and --compare: leave them out")
 
 
 COMPARED = ("erm", "afl", "drfa")

@@ -27,7 +27,7 @@ class PublicFile(ClientFile):
 
     Parameters
     ----------
-    path, request, names, allowed
+    path, request, names, allowed, where
         As for `ClientFile`; the columns are those of ``request.ranges``.
     """
 
@@ -38,12 +38,13 @@ class PublicFile(ClientFile):
         names: Mapping[str, str] | None = None,
         *,
         allowed: frozenset[str] | None = None,
+        where: tuple[str, str] | None = None,
     ) -> None:
         columns = [name for name in request.ranges if name != request.target]
         _check(path, request, columns)
         if allowed is not None and not set(columns) <= allowed:
             raise RefusedError("the policy does not allow one of the columns")
-        super().__init__(path, request, 0, names, allowed=frozenset(columns))
+        super().__init__(path, request, 0, names, allowed=frozenset(columns), where=where)
         missing = [name for name in columns if name not in self.numbers]
         if missing:
             raise TableError(f"{path} has no column {missing[0]!r} of numbers, which has a range")
@@ -108,8 +109,9 @@ def _check(path: Path, request: DataRequest, columns: list[str]) -> None:
         ),
         "either two classes or a range of the target": numeric == bool(request.classes)
         or len(set(request.classes)) not in (0, 2),
-        "scale = 'federated' and missing = 'mean', which then follow from the ranges": (
+        "--scale federated and --missing mean, which then follow from the ranges": (
             (request.scale, request.missing) != ("federated", "mean")
+            or bool(request.missing_columns)
         ),
         "numbers only: leave out categorical and support": bool(
             request.categorical or request.support

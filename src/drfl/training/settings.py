@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from drfl import defaults
-from drfl._registry import lookup
+from drfl._registry import listed, lookup
 from drfl.tables.encoding import MISSING, SCALES
+from drfl.tables.read import read_column
+from drfl.tables.reading import MISSING_TEXTS, Reading
 from drfl.training import fields as read
 from drfl.training.data_request import TASKS, DataRequest
 from drfl.training.fields import Setting
@@ -27,9 +29,18 @@ def _purpose(name: str, value: Any) -> str:
 
 
 FIELDS: dict[str, Setting] = {
+    "client_column": Setting(
+        None, read.text, "a column of the files that names the client of a row"
+    ),
+    "rename": Setting(
+        (), read.texts, "columns called otherwise in a file: CLIENT:OLD=NEW, or OLD=NEW in all"
+    ),
     "target": Setting(None, read.text, "the column that is predicted"),
     "task": Setting("auto", read.one_of(*TASKS), f"what the target is: {', '.join(TASKS)}"),
     "missing": Setting("error", read.one_of(*MISSING), f"missing values: {', '.join(MISSING)}"),
+    "missing_columns": Setting(
+        {}, read.pairs, "the same for single columns: CA=indicator,DOSE=drop"
+    ),
     "max_missing": Setting(
         1.0, read.number, "leave out a column with a larger share of gaps at any client: 0.5"
     ),
@@ -97,6 +108,9 @@ FIELDS: dict[str, Setting] = {
 }
 """Every setting but the clients."""
 
+HERE = ("client_column", "rename")
+"""What is said of files that are here; a site says it in its own settings."""
+
 FREE = ("max_rounds", "engine", "compare", "leave_out", "keep_cuts", "validation")
 """What may change when a run is resumed."""
 
@@ -114,6 +128,22 @@ class Settings:
     def files(self) -> dict[str, Path]:
         """The files that are here."""
         return {name: path for name, path in self.clients.items() if path is not None}
+
+    def readings(self) -> dict[str, Reading]:
+        """How the file of every client here is to be read: its names, its rows, its decimals."""
+        column = self["client_column"]
+        names: dict[str, dict[str, str]] = {name: {} for name in self.clients}
+        for entry in self["rename"]:
+            for client, old, new in _renamed(entry, self.clients):
+                names[client][new] = old
+        return {
+            client: Reading(
+                names=names[client],
+                decimal=self["decimal"],
+                where=None if column is None else (column, client),
+            )
+            for client in self.clients
+        }
 
     def data_request(self) -> DataRequest:
         """What the preflight asks for."""
@@ -152,15 +182,66 @@ def read_settings(config: Path | None, flags: Mapping[str, Any], clients: list[s
     if clients:
         named = {**named_files(clients)}
     texts = {name: value for name, value in flags.items() if value is not None}
-    return from_values({**data, **texts}, named)
+    column = texts.get("client_column", data.get("client_column"))
+    if column is not None and all(path is not None for path in named.values()):
+        named = {**divided([path for path in named.values() if path], column)}
+    return from_values({**data, **texts}, named, flags=texts)
 
 
-def from_values(values: Mapping[str, Any], clients: Mapping[str, Path | None]) -> Settings:
-    """Settings from values as they are in TOML."""
+def from_values(
+    values: Mapping[str, Any], clients: Mapping[str, Path | None], flags: Collection[str] = ()
+) -> Settings:
+    """Settings from values as they are in TOML; those of flags are called so if they are wrong."""
     for name in values:
         lookup("setting", name, FIELDS)
-    read = {name: FIELDS[name].read(name, value) for name, value in values.items()}
+    called = {name: flag_of(name) if name in flags else name for name in values}
+    read = {name: FIELDS[name].read(called[name], value) for name, value in values.items()}
     return _complete(Settings(dict(clients), read))
+
+
+FLAGS = {"purpose": "for"}
+"""Flags that are not called as their settings."""
+
+
+def flag_of(name: str) -> str:
+    """The flag of a setting.
+
+    Examples
+    --------
+    >>> flag_of("max_missing")
+    '--max-missing'
+    """
+    return f"--{FLAGS.get(name, name.replace('_', '-'))}"
+
+
+def divided(paths: Sequence[Path], column: str) -> dict[str, Path]:
+    """The clients that a column of files names, in the order in which they come."""
+    found: dict[str, Path] = {}
+    for path in dict.fromkeys(paths):
+        texts = read_column(path, column)
+        gaps = [k for k, text in enumerate(texts) if text in MISSING_TEXTS]
+        if gaps:
+            raise ValueError(
+                f"{path}: {len(gaps)} rows have no value of --client-column {column}, the first is "
+                f"row {gaps[0] + 1}: name the client of every row"
+            )
+        for name in dict.fromkeys(texts):
+            if name in found:
+                raise ValueError(f"client {name!r} has rows in {found[name]} and in {path}")
+            found[name] = path
+    return found
+
+
+def _renamed(entry: str, clients: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Client, old and new name of an entry of ``rename``."""
+    known = list(clients)
+    owner = max((c for c in known if entry.startswith(f"{c}:")), key=len, default=None)
+    old, equals, new = (entry if owner is None else entry[len(owner) + 1 :]).rpartition("=")
+    if not (equals and old.strip() and new.strip()):
+        raise ValueError(f"--rename {entry}: write CLIENT:OLD=NEW, or OLD=NEW for all clients")
+    if owner is None and ":" in old:
+        raise ValueError(f"--rename {entry}: there is no such client, there are {listed(known)}")
+    return [(c, old.strip(), new.strip()) for c in (known if owner is None else [owner])]
 
 
 def _complete(settings: Settings) -> Settings:
@@ -169,6 +250,12 @@ def _complete(settings: Settings) -> Settings:
     if settings["solver"] == "private" and "missing" not in settings.values:
         # A gap becomes the middle of its range: whether there is one must not be told.
         settings = settings.with_values(missing="mean")
+    if None in settings.clients.values():
+        for name in HERE:
+            if settings[name]:
+                raise ValueError(f"{name} is for files that are here: a site has it in site.toml")
+    elif settings.clients:
+        settings.readings()  # what is wrong with them is said now
     if not settings.clients:
         raise ValueError("there is no client: give --client FILE for each, or a settings file")
     if settings["target"] is None:

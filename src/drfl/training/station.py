@@ -16,13 +16,14 @@ from drfl.client import Client, Handler, Policy, RefusedError, Site, code_of
 from drfl.models import Model
 from drfl.models.file_rows import FileRows, read_rows
 from drfl.privacy import Guard, Ledger, file_key, file_prints, release_sums
+from drfl.privacy.columns import require_many
 from drfl.privacy.dp import DifferentialPrivacy
 from drfl.privacy.refusals import require_enough
 from drfl.rows import Rows
 from drfl.selection import scores
 from drfl.selection.folds import PART, on_parts
 from drfl.solvers import SOLVERS, solver_class
-from drfl.tables import TableError
+from drfl.tables import Reading, TableError
 from drfl.tables.encoding import Encoding
 from drfl.training import evaluation, explanation
 from drfl.training.binding import BIND, Binding
@@ -57,6 +58,8 @@ class Station:
         What else it allows.
     columns : mapping of str to str, optional
         What columns are called in its file, where that differs from what others call them.
+    where : (str, str) or None
+        A column of its file and the value of it that its rows have; None: all rows are.
     privacy : DifferentialPrivacy, optional
         Noise instead of a guard.
 
@@ -76,10 +79,11 @@ class Station:
         *,
         policy: Policy = Policy(),  # noqa: B008  (frozen)
         columns: Mapping[str, str] | None = None,
+        where: tuple[str, str] | None = None,
         privacy: DifferentialPrivacy | None = None,
     ) -> None:
         self.name, self.path, self.guard, self.privacy = name, Path(path), guard, privacy
-        self.policy, self.columns = policy, dict(columns or {})
+        self.policy, self.columns, self.where = policy, dict(columns or {}), where
         self._forget()
 
     def _forget(self) -> None:
@@ -127,11 +131,11 @@ class Station:
         self._forget()
         self.policy.require(target=request.target)
         k = 0 if self.guard is None else self.guard.k
-        allowed = self.policy.allow_columns
+        only: Any = {"allowed": self.policy.allow_columns, "where": self.where}
         file = (
-            ClientFile(self.path, request, k, self.columns, allowed=allowed)
+            ClientFile(self.path, request, k, self.columns, **only)
             if self.privacy is None
-            else PublicFile(self.path, request, self.columns, allowed=allowed)
+            else PublicFile(self.path, request, self.columns, **only)
         )
         facts, m = file.facts(), file.moments
         told: dict[str, NDArray[Any]] = {"facts": text_array(facts)}
@@ -141,13 +145,10 @@ class Station:
             return told
         require_sizes(self.path, facts, m, self.guard.k)
         self.ledger = self.guard.begin(
-            file_key(self.path, file.keep), file.n_rows, file_prints(self.path)
+            file_key(self.path, file.used), file.n_rows, file_prints(self.path, self.where)
         )
         for name in (*file.names, request.target):
             self.ledger.read_as(name, "text" if file.table.is_text(name) else "number")
-        for name, present in file.present().items():
-            what = f"{self.path}: column {name!r} without its gaps"
-            self.ledger.declare(np.where(present, 1.0, 0.0), what)
         told = release_sums(
             self.ledger, PREFLIGHT, request.to_bytes().tobytes(), told, self.guard.preflights
         )
@@ -189,12 +190,13 @@ class Station:
         )
 
     def check_guard(self, encoding: Encoding, positive: int | None) -> None:
-        """Refuse rows that are too few for the guard."""
+        """Refuse rows that are too few for the guard, or have columns that tell of few."""
         if self.guard is not None:
             X, y = self._looked().rows(encoding)
             y = y if positive is None else np.where(y == positive, 1.0, -1.0)
             try:
                 require_enough(Rows(X, y), self.guard.k)
+                require_many(Rows(X, y), self.guard.k, encoding.features)
             except ValueError as error:
                 raise ValueError(f"client {self.name!r}: {error}") from error
 
@@ -226,7 +228,9 @@ class Station:
         loss = model.problem.loss.name
         self.policy.require(target=model.target.name, columns=names, loss=loss)
         if not self._knows(model):
-            return read_rows(model, self.path, target=True, names=self.columns)
+            decimal = "." if self.file is None else self.file.request.decimal
+            reading = Reading(names=self.columns, where=self.where, decimal=decimal)
+            return read_rows(model, self.path, target=True, reading=reading)
         file = self._looked()
         X, y = file.rows(model.encoding)
         keep = np.ones(file.table.n_rows, dtype=bool) if file.keep is None else file.keep

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.tables import Table
 
-CODES = (-9.0, -99.0, -999.0, -9999.0, 0.0, 99.0, 999.0, 9999.0)
-"""Numbers that often stand for a missing value."""
+CODES = 3
+"""So many codes beside each other, such as -9, -8 and -7, are looked for."""
 FEW = 5
 """Of what fewer rows hold nothing is told."""
 DISTINCT = 10
@@ -24,6 +24,9 @@ ENOUGH = 50
 """In fewer rows different whole numbers, or one column that divides the classes, are chance."""
 FAR = 1e3
 """A value that is so many times farther from the middle than the usual ones is told of."""
+
+TAILS = [0.25, 0.1, 0.05, 0.02]
+"""Where a column is mostly the same, what is usual is seen farther out."""
 
 NOTHING: dict[str, Any] = {"codes": {}, "far": {}, "ids": [], "perfect": []}
 
@@ -70,25 +73,31 @@ def _positions(table: Table, name: str, keep: NDArray[np.bool_] | None) -> Array
 
 
 def _codes(x: Array) -> list[list[float]]:
-    """Codes that lie apart from all other values, by more than these spread."""
-    found = []
-    for code in CODES:
-        others = x[x != code]
-        count = len(x) - len(others)
-        if count < FEW or len(others) < FEW or len(np.unique(others)) < DISTINCT:
-            continue
-        outside = code < others.min() or code > others.max()
-        if outside and np.abs(others - code).min() > others.std():
-            found.append([code, count])
+    """Numbers that many rows hold and that lie apart from all others, by more than these spread."""
+    found: list[list[float]] = []
+    while codes := _spikes(x) or [[-code, count] for code, count in _spikes(-x)]:
+        found += codes
+        x = x[~np.isin(x, [code for code, _ in codes])]
     return found
 
 
+def _spikes(x: Array) -> list[list[float]]:
+    """The least values, if each is held by many rows and the next one is far away."""
+    values, counts = np.unique(x, return_counts=True)
+    for m in range(1, min(CODES, len(values) - DISTINCT) + 1):
+        rest = x[x >= values[m]]
+        if counts[m - 1] < FEW or len(rest) < FEW:
+            return []
+        if values[m] - values[m - 1] > rest.std():
+            return [[float(values[k]), int(counts[k])] for k in range(m)]
+    return []
+
+
 def _far(x: Array) -> int:
-    low, middle, high = np.quantile(x, [0.25, 0.5, 0.75])
-    usual = high - low
-    if usual <= 0.0:
-        return 0
-    ratio = float(np.abs(x - middle).max() / usual)
+    """The power of ten by which the farthest value is farther from the middle than is usual."""
+    low, high = np.quantile(x, [TAILS, 1.0 - np.array(TAILS)])
+    usual = next((width for width in (high - low).tolist() if width > 0.0), 0.0)
+    ratio = float(np.abs(x - np.median(x)).max()) / usual if usual > 0.0 else 0.0
     return int(np.log10(ratio)) if ratio >= FAR else 0
 
 
@@ -97,17 +106,19 @@ def _is_id(x: Array) -> bool:
 
 
 def _tells(x: Array, y: Array, *, text: bool) -> bool:
-    """Whether a column alone tells the target: its levels, or a threshold; or a line."""
+    """Whether a column alone tells the target: by its levels, a threshold, or a line."""
     if len(x) < ENOUGH or np.isnan(y).any():
         return False
-    classes = np.unique(y)
-    if len(classes) == 1 or len(np.unique(x)) == 1:
+    classes, counts = np.unique(y, return_counts=True)
+    levels = np.unique(x)
+    if len(classes) == 1 or len(levels) == 1:
         return False
-    if len(classes) == 2:
+    if len(levels) < DISTINCT or (text and len(levels) <= len(classes) * 2):
+        # Every level is of one class, and none of them is a chance.
+        pairs = np.unique(np.column_stack([x, y]), axis=0)
+        return len(pairs) == len(levels) and int(counts.min()) >= FEW
+    if len(classes) == 2 and not text:
         one, other = x[y == classes[0]], x[y == classes[1]]
-        if min(len(one), len(other)) < FEW:
-            return False
-        if text:
-            return not set(one.tolist()) & set(other.tolist())
-        return bool(one.max() < other.min() or other.max() < one.min())
+        apart = one.max() < other.min() or other.max() < one.min()
+        return bool(apart) and int(counts.min()) >= FEW
     return not text and abs(float(np.corrcoef(x, y)[0, 1])) > 1.0 - 1e-9

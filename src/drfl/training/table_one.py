@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from drfl._registry import listed
 from drfl.tables.columns import GAP
-from drfl.training.data_request import DataReply
+from drfl.tables.encoding import FILLED
+from drfl.training.data_request import DataReply, DataRequest
 
 UNITS = {
     10.0: "a power of ten",
@@ -60,6 +62,8 @@ class Cell:
     shares: dict[str, float] | None = None
 
     def __str__(self) -> str:
+        if not self.rows:
+            return "no value"
         if self.shares is None:
             assert self.mean is not None
             assert self.deviation is not None
@@ -105,15 +109,29 @@ class TableOne:
             cells = [f"{text:{width}}" for text, width in zip(row, widths, strict=True)]
             lines.append(("  " + "  ".join(cells)).rstrip())
         more = len(columns) - len(shown)
-        return [*lines, f"  and {more} more columns"] if more else lines
+        lines += [f"  and {more} more columns"] if more else []
+        return [
+            *lines,
+            *(
+                f"filled at {client}: {self.filled(client)}"
+                for client in clients
+                if self.filled(client)
+            ),
+        ]
+
+    def filled(self, client: str) -> str:
+        """Which columns of numbers have gaps at a client, the most first."""
+        gaps = [c for c in self.cells if c.client == client and c.missing and c.shares is None]
+        gaps.sort(key=lambda cell: -cell.missing)
+        return ", ".join(f"{cell.column} {max(cell.missing, 0.01):.0%}" for cell in gaps)
 
 
-def table_one(target: str, answers: Mapping[str, DataReply]) -> TableOne:
+def table_one(request: DataRequest, answers: Mapping[str, DataReply]) -> TableOne:
     """Put together what the clients told."""
     names = list(dict.fromkeys(n for a in answers.values() for n in a.facts["columns"]))
     cells = [cell for name in names for cell in _cells(name, answers)]
-    warnings = [*_units(names, cells), *_hints(answers), *_gaps(cells), *_small(answers)]
-    return TableOne((*cells, *_target_cells(target, answers)), tuple(warnings))
+    warnings = [*_units(names, cells), *_hints(answers), *_gaps(request, cells), *_small(answers)]
+    return TableOne((*cells, *_target_cells(request.target, answers)), tuple(warnings))
 
 
 def _cells(name: str, answers: Mapping[str, DataReply]) -> Iterator[Cell]:
@@ -148,39 +166,59 @@ def _label(value: Any) -> str:
 
 
 def _units(names: Sequence[str], cells: Sequence[Cell]) -> Iterator[str]:
-    """Numbers whose clients differ by more than they spread."""
+    """Numbers whose clients differ by more than they spread, or by a factor as between units."""
     for name in names:
-        mine = [cell for cell in cells if cell.column == name and cell.mean is not None]
-        mine = [cell for cell in mine if cell.rows >= ENOUGH]
-        if len(mine) < 2:
-            continue
-        for cell in mine:
-            others = [other for other in mine if other is not cell]
-            mean = float(np.median([other.mean for other in others if other.mean is not None]))
-            assert cell.mean is not None
-            if any(_alike(cell, other) for other in others):
-                continue
-            where = f"column {name!r} has mean {cell.mean:.4g} at {cell.client!r} and {mean:.4g}"
-            units = _factor(cell.mean, mean)
+        mine = [cell for cell in cells if cell.column == name and cell.rows >= ENOUGH]
+        for cell, other in _strange([cell for cell in mine if cell.mean is not None]):
+            mean, usual = cell.mean or 0.0, other.mean or 0.0
+            where = f"column {name!r} has mean {mean:.4g} at {cell.client!r} and {usual:.4g}"
+            units = _between(cell, other)
             if units:
-                what = f"a factor as between {units}: give it in the same units everywhere"
-            elif cell.mean == 0.0 and not cell.deviation:
-                what = "0 may stand for a missing value there: leave it empty, or exclude it"
+                what = f"they look like {units}: give it in the same units everywhere"
+            elif 0.0 in (mean, usual) and not (cell.deviation and other.deviation):
+                what = "0 may stand for a missing value: leave it empty, or --exclude the column"
             else:
                 what = "check that it is the same thing in the same units everywhere"
-            yield f"{where} elsewhere, farther apart than it spreads: {what}"
-            if len(mine) == 2:
-                break  # of two it cannot be said which one is off
+            yield f"{where} at {other.client!r}, farther apart than it spreads: {what}"
+
+
+def _strange(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
+    """Clients that are not like the one that most are like, which is given beside."""
+    if len(cells) < 2:
+        return
+    alike = {one.client: [_alike(one, other) for other in cells] for one in cells}
+    usual = max(cells, key=lambda cell: (sum(alike[cell.client]), cell.rows))
+    for cell, near in zip(cells, alike[usual.client], strict=True):
+        if not near:
+            yield cell, usual
 
 
 def _alike(one: Cell, other: Cell) -> bool:
-    """Whether two means differ by no more than the values spread."""
+    """Whether two means differ by no more than the values spread, and by no known factor."""
     spread = max(one.deviation or 0.0, other.deviation or 0.0)
-    return abs((one.mean or 0.0) - (other.mean or 0.0)) <= spread
+    near = abs((one.mean or 0.0) - (other.mean or 0.0)) <= spread
+    return near and not (_factor(one.mean, other.mean) and _same_shape(one, other))
 
 
-def _factor(one: float, other: float) -> str:
-    if one * other <= 0.0:
+def _same_shape(one: Cell, other: Cell) -> bool:
+    """Whether values are as spread for their size, as numbers in two units are."""
+    if not one.mean or not other.mean or not one.deviation or not other.deviation:
+        return False
+    ratio = (one.deviation / one.mean) / (other.deviation / other.mean)
+    return abs(ratio - 1.0) <= NEAR
+
+
+def _between(one: Cell, other: Cell) -> str:
+    """Which units two clients seem to have; empty if none."""
+    low, high = sorted([one, other], key=lambda cell: cell.mean or 0.0)
+    cold, hot = low.mean or 0.0, high.mean or 0.0
+    if 30.0 < cold < 45.0 and abs(hot - (32.0 + 1.8 * cold)) <= 2.0:
+        return "degrees Celsius and Fahrenheit"
+    return _factor(one.mean, other.mean)
+
+
+def _factor(one: float | None, other: float | None) -> str:
+    if not one or not other or one * other < 0.0:
         return ""
     ratio = max(one / other, other / one)
     near = [f for f in UNITS if abs(ratio / f - 1.0) <= NEAR]
@@ -202,27 +240,44 @@ def _hints(answers: Mapping[str, DataReply]) -> Iterator[str]:
                 f"column {name!r} has a value at {client!r} that is 1e{power} times as far from "
                 "the middle as is usual there: correct it, or leave the row out"
             )
-    for kind, sentence in {
-        "ids": "is a whole number that differs in every row: if it is an id, leave it out with "
-        "--exclude",
-        "perfect": "alone tells the target without an error: if it is a copy or came after it, "
-        "leave it out with --exclude",
-    }.items():
-        told_by = [answer.facts["hints"][kind] for answer in answers.values()]
-        for name in dict.fromkeys(name for names in told_by for name in names):
-            if sum(name in names for names in told_by) * 2 > len(told_by):
-                yield f"column {name!r} {sentence} {name}"
-
-
-def _gaps(cells: Sequence[Cell]) -> Iterator[str]:
-    """Columns that are mostly made up where gaps are filled."""
-    for cell in cells:
-        if cell.missing > MUCH:
+    ids, perfect = (
+        {name: [c for c, a in answers.items() if name in a.facts["hints"][kind]] for name in found}
+        for kind, found in (
+            (kind, dict.fromkeys(n for a in answers.values() for n in a.facts["hints"][kind]))
+            for kind in ("ids", "perfect")
+        )
+    )
+    for name, clients in ids.items():
+        if 2 * len(clients) > len(answers):
             yield (
-                f"column {cell.column!r} has no value in {cell.missing:.0%} of the rows of "
-                f"{cell.client!r}, all filled in the same way: leave it out with --exclude "
-                f"{cell.column}, or everywhere by rule with --max-missing"
+                f"column {name!r} is a whole number that differs in every row: if it is an id, "
+                f"leave it out with --exclude {name}"
             )
+    for name, clients in perfect.items():
+        yield (
+            f"column {name!r} alone tells the target without an error at {listed(clients)}: if it "
+            f"is a copy or came after it, leave it out with --exclude {name}"
+        )
+
+
+def _gaps(request: DataRequest, cells: Sequence[Cell]) -> Iterator[str]:
+    """Columns that are mostly made up where gaps are filled."""
+    for name in dict.fromkeys(cell.column for cell in cells):
+        mine = [cell for cell in cells if cell.column == name and cell.missing > MUCH]
+        if not mine or request.gaps_of(name) not in FILLED:
+            continue
+        where = ", ".join(f"{cell.missing:.0%} of the rows of {cell.client!r}" for cell in mine)
+        if mine[0].shares is not None:
+            filled, mark = f"the category {GAP!r} stands there", ""
+        elif request.gaps_of(name) == "indicator":
+            filled, mark = "the mean over all clients stands there, marked by a feature", ""
+        else:
+            filled = "the mean over all clients stands there"
+            mark = f", or mark its gaps with --missing-columns {name}=indicator"
+        yield (
+            f"column {name!r} has no value in {where}; {filled}: leave it out with --exclude "
+            f"{name} or by rule with --max-missing{mark}"
+        )
 
 
 def _small(answers: Mapping[str, DataReply]) -> Iterator[str]:
@@ -232,5 +287,5 @@ def _small(answers: Mapping[str, DataReply]) -> Iterator[str]:
         if rows < 10 and len(answers) > 1:
             yield (
                 f"client {client!r} has {rows} row{'s' * (rows > 1)} and counts as much as the "
-                "others if mixture_center is uniform: take proportional, or leave the client out"
+                "others with --mixture-center uniform: take proportional, or leave the client out"
             )

@@ -16,7 +16,7 @@ from drfl.models import Model
 from drfl.named_problems import NAMED_PROBLEMS, restated
 from drfl.problem import Problem
 from drfl.report.measure.sample import ClientSample, Refit, clients_of, metrics, refit
-from drfl.tables import Number
+from drfl.tables.columns import units_of
 from drfl.training.left_out import FEWEST, KIND, without
 
 Json = dict[str, Any]
@@ -143,7 +143,7 @@ def _noisy(
         return metrics(model, coef, intercept, sample)
     rng = np.random.default_rng(seed)
     _, scale = model.scaling(sample.X)
-    flags = [isinstance(column, Number) for column in model.columns for _ in column.features]
+    flags = [measured for _, _, measured in units_of(model.columns)]
     step = level * scale * np.array(flags)
     found = []
     for _ in range(draws):

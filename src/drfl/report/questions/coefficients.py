@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from drfl.report.blocks import Block, Mark, Marks, Section, TableBlock, Text
-from drfl.report.evidence import Evidence, Json, names, number, vector
-from drfl.report.figures import plain
+from drfl.report.evidence import Evidence, Json, name, names, number, objects, vector
+from drfl.report.figures import plain, share
 from drfl.report.questions.proof import model_name
 from drfl.report.suppression import Groups
 
 QUESTION = "What carries the prediction?"
 MOST_MODELS = 4
+MUCH = 0.3
+"""A larger share of gaps is told beside a column that counts."""
 NO_INTERVALS = (
     "No intervals: they need refits on resampled rows, which are computed where the data lie."
 )
@@ -39,12 +41,35 @@ def section(evidence: Evidence, groups: Groups) -> Section | None:
     blocks.append(Text(_label(bootstrap) if bootstrap else NO_INTERVALS, "note"))
     if len(models) > MOST_MODELS:
         blocks.append(Text(f"{len(models) - MOST_MODELS} more models are in the model file."))
-    return Section("coefficients", QUESTION, _answer(features, vector(models[0]["coef"])), blocks)
+    leading = _leading(features, vector(models[0]["coef"]))
+    blocks = [*(Text(said, "warning") for said in _filled(evidence, leading)), *blocks]
+    return Section("coefficients", QUESTION, _answer(leading, vector(models[0]["coef"])), blocks)
 
 
-def _answer(features: list[str], coef: list[float]) -> str:
+def _leading(features: list[str], coef: list[float]) -> list[str]:
+    """The features with the largest coefficients."""
     order = sorted(range(len(coef)), key=lambda j: -abs(coef[j]))
-    leading = [features[j] for j in order[:3] if coef[j] != 0.0]
+    return [features[j] for j in order[:3] if coef[j] != 0.0]
+
+
+def _filled(evidence: Evidence, leading: list[str]) -> list[str]:
+    """Which of these columns are mostly made up, and where."""
+    said = []
+    for column in leading:
+        gaps = [
+            f"{share(missing)} of the rows of {name(cell.get('client'))}"
+            for cell in objects(evidence.first("preflight").get("table"))
+            if name(cell.get("column")) == column
+            and (missing := number(cell.get("missing"))) is not None
+            and missing > MUCH
+            and cell.get("shares") is None
+        ]
+        if gaps:
+            said.append(f"{column} has no value in {', '.join(gaps)}: its mean stands there.")
+    return said
+
+
+def _answer(leading: list[str], coef: list[float]) -> str:
     zero = sum(value == 0.0 for value in coef)
     if not leading:
         return "No column: every coefficient is zero."

@@ -25,7 +25,7 @@ WORDS = {
         "scale": "curvature",
         "share": "shares of groups",
         "sketch": "curvature",
-        "value": "worst-case loss and price",
+        "value": "worst-case loss, and how it grows with the radius",
     },
     "bundle_close/reply": {"constant": "constants of bounds", "value": "worst-case loss"},
 }

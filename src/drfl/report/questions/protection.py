@@ -170,7 +170,7 @@ def _choice(records: list[Json], groups: Groups, which: str) -> list[Block]:
         for feature, distance in numbers(record.get("scaled_moves")).items():
             total[feature] = total.get(feature, 0.0) + part * distance
     head = ["client", "worst weight", "loss", "worst-case loss", "labels changed"]
-    head += ["distance moved", "price of distance"]
+    head += ["distance moved", "loss per radius"]
     blocks: list[Block] = [TableBlock(f"The adversary's choice{which}. {CHOICE}", head, rows)]
     order = sorted((f for f in total if total[f] > 0.0), key=lambda feature: -total[feature])
     marks = [Mark(name(f), total[f], plain(total[f], 3)) for f in order]
