@@ -51,7 +51,7 @@ FILES = {
     ),
     "missing": (
         lambda f: column_of(f, "b.csv", "age", lambda k, v: "" if k in (5, 9) else v),
-        ("b.csv", "'age'", "lines 7, 11", "--missing drop or mean"),
+        ("b.csv", "'age'", "lines 7, 11", "--missing drop, mean or indicator"),
     ),
     "missing text": (
         lambda f: column_of(f, "b.csv", "sex", lambda k, v: "NA" if k == 5 else v),
@@ -226,7 +226,7 @@ def word_for_number(folder):
     ("command", "spoil", "words"),
     [
         ("predict", other_columns, ("new.csv", "no columns 'chest_pain_type', 'resting_blood")),
-        ("predict", other_word, ("new.csv, line 5", "'sex'", "'x'")),
+        ("evaluate", other_word, ("new.csv, line 5", "'sex'", "'x'")),
         ("predict", word_for_number, ("new.csv", "'age'", "'old' in line 5")),
         ("evaluate", other_class, ("new.csv, line 5", "'disease'", "no, yes")),
         ("explain", other_columns, ("new.csv", "no column")),
