@@ -9,7 +9,7 @@ from drfl.estimators import DRFLClassifier, DRFLRegressor
 EVERYTHING = [DRFLClassifier(), DRFLRegressor()]
 # What else has code of its own: probabilities, and a constructor that is made from a problem.
 OTHERS = [DRFLClassifier(loss="logistic"), baselines.ERMClassifier(), baselines.WAFLRegressor()]
-# These share all their code with one of the above: their checks are slow ones.
+# These share all their code with one of the above.
 VARIANTS = [
     estimator
     for estimator in (getattr(baselines, name)() for name in baselines.__all__)
@@ -25,17 +25,16 @@ OWN = {
 }
 
 
+CONSTRUCTOR = OWN - {"check_decision_proba_consistency", "check_fit_idempotent"}
+
+
 def cases():
-    for estimator in EVERYTHING + OTHERS + VARIANTS:
-        for number, (model, check) in enumerate(estimator_checks_generator(estimator)):
-            check_name = getattr(check, "func", check).__name__
-            fast = estimator in EVERYTHING or (estimator in OTHERS and check_name in OWN)
-            yield pytest.param(
-                model,
-                check,
-                id=f"{estimator}-{check_name}-{number}",
-                marks=[] if fast else pytest.mark.slow,
-            )
+    for kind, wanted in ((EVERYTHING, None), (OTHERS, OWN), (VARIANTS, CONSTRUCTOR)):
+        for estimator in kind:
+            for number, (model, check) in enumerate(estimator_checks_generator(estimator)):
+                check_name = getattr(check, "func", check).__name__
+                if wanted is None or check_name in wanted:
+                    yield pytest.param(model, check, id=f"{estimator}-{check_name}-{number}")
 
 
 # The data of the checks are not standardised, and some are fitted with more columns than rows.
