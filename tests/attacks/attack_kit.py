@@ -11,6 +11,7 @@ from drfl.client import Site
 from drfl.privacy import Guard
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.bundle.messages import Request
+from drfl.wire import Message
 
 FOUND = 1e-4  # relative distance to a row at which it counts as recovered
 
@@ -118,6 +119,15 @@ class Server:
             z = oracle.arguments(rows.scores(x[:-1], float(x[-1])), rows.y)
             out.append(oracle.loss.slope(z) * (rows.y if oracle.is_margin else 1.0))
         return np.array([np.ones(rows.n_rows), rows.y, *out])
+
+
+def told_value(server, x):
+    """The closest value at x that a client tells."""
+    if server.client.guard is None:
+        assert server.ask(x)
+        return server.values[-1][0]
+    message = Message("bundle_close", 0, {"g": np.zeros((1, len(x))), "x": x})
+    return server.site.answer(message, Bundle.handlers).arrays["value"][0]
 
 
 def rows_among(candidates, client, tol=FOUND):

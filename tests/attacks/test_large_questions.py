@@ -6,11 +6,9 @@ any fixed grid; what is told has to be coarse in units of the question itself.
 
 import numpy as np
 import pytest
-from attack_kit import Server, guard, make_client, make_problem
+from attack_kit import Server, guard, make_client, make_problem, told_value
 
 import drfl
-from drfl.solvers.bundle import Bundle
-from drfl.wire import Message
 
 N, n, K = 150, 4, 5
 LARGE = 1e6
@@ -21,15 +19,6 @@ def client(settings, unit=1.0):
     plain = make_client(N, n)
     X = plain.rows.take(slice(None))
     return drfl.Client("target", unit * X, plain.rows.y, guard=settings), X
-
-
-def told_value(server, x):
-    """The closest value at x that a client tells."""
-    if server.client.guard is None:
-        assert server.ask(x)
-        return server.values[-1][0]
-    message = Message("bundle_close", 0, {"g": np.zeros((1, n + 1)), "x": x})
-    return server.site.answer(message, Bundle.handlers).arrays["value"][0]
 
 
 def extreme(server, j, sign, size, unit):

@@ -7,6 +7,12 @@ import pytest
 from attack_kit import guard
 
 import drfl
+from drfl.training.federation import Remote
+from drfl.training.run_folder import RunFolder
+from drfl.training.settings import from_values
+from drfl.training.station import Station
+from drfl.training.train import train
+from kit.stations import Loopback, Silent
 
 N, K = 200, 5
 TARGETS, COLUMNS = ("ill", "old"), ([0, 1, 2], [1, 2, 3], [3, 2, 0])
@@ -62,3 +68,41 @@ def test_other_units_and_balls_on_one_ledger():
     ]
     kinds = [("ill", 0, 1.0, "hinge", units, ball) for units, ball in product(UNITS, balls)]
     assert all(holds(*trained(kind, ledger, settings)) for kind in kinds)
+
+
+def test_jobs_of_a_site_with_other_targets_columns_and_classes(tmp_path):
+    """As a site lives through them: a file, a ledger, one job after the other, with metrics.
+
+    The first model must not come back as the answer to the second question, nor its accuracy.
+    """
+    X, targets = table()
+    lines = ["a,b,c,d,ill,old"]
+    for x, ill, old in zip(X.round(4).tolist(), targets["ill"], targets["old"], strict=True):
+        lines.append(",".join([*map(str, x), "yes" if ill > 0 else "no", str(int(old > 0))]))
+    path = tmp_path / "site.csv"
+    path.write_text("\n".join(lines) + "\n")
+    accuracies = []
+    jobs = [("ill", "old"), ("old", "ill"), ("ill", "old,a"), ("old", "ill,d")]
+    for number, (target, exclude) in enumerate([*jobs, *jobs]):
+        station = Station("site", path, guard(K, ledger=tmp_path / "ledger"))
+        values = {"target": target, "exclude": exclude, "radius": "0.05", "max_rounds": "5"}
+        settings = from_values(
+            {**values, "scale": "none", "loss": "hinge"}, dict.fromkeys(["site"])
+        )
+        run = RunFolder(tmp_path / f"RUN{number}", tmp_path / f"kept{number}")
+        engine = Remote(Loopback([station]), ["site"])
+        outcome = train(settings, run, engine, Silent(), fresh=True)
+        (result,) = outcome.results
+        used = [k for k, name in enumerate("abcd") if name not in exclude.split(",")]
+        plain = drfl.Client("site", X.round(4)[:, used], targets[target])
+        problem = drfl.Problem("hinge", drfl.Ball(0.05, "l2"))
+        truth = drfl.solve(problem, [plain], tol=1e-8)
+        oracle = drfl.client.Site(plain, problem).oracle
+        value = oracle.evaluate(result.coef, result.intercept).value
+        assert holds(result, truth.objective, value), (number, target, exclude)
+        (said,) = [r for r in outcome.records.all if r["kind"] == "result"]
+        right = (targets[target] * plain.rows.scores(result.coef, result.intercept) > 0).mean()
+        accuracies.append(float(said["clients"]["site"]["accuracy"]) - right)
+    known = np.array(accuracies)[~np.isnan(accuracies)]  # while there are scalars left
+    assert len(known) >= 2
+    assert np.abs(known).max() <= K / N + 1e-9

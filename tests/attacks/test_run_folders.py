@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from drfl.checkpoint import Checkpoint
+from drfl.training.run_folder import RunFolder
 from kit.program import drfl, write_csv
 
 N, NAMES = 60, ("age", "dose", "lab")
@@ -110,3 +111,16 @@ def test_a_folder_with_other_things_in_it_keeps_its_mode(folder):
     train(folder)
     assert stat.S_IMODE(run.stat().st_mode) == 0o755
     assert [path.name for path in open_to_others(run)] == ["notes.txt"]
+
+
+def test_a_run_fetched_from_a_server_is_closed_too(tmp_path):
+    """Whatever modes the files came with."""
+    fetched = tmp_path / "fetched"
+    fetched.mkdir()
+    (fetched / "records.jsonl").write_text("{}\n")
+    (fetched / "records.jsonl").chmod(0o644)
+    run = RunFolder(tmp_path / "RUN")
+    run.take_over(fetched)
+    assert stat.S_IMODE(run.path.stat().st_mode) == 0o700
+    assert stat.S_IMODE(run.records.stat().st_mode) == 0o600
+    assert run.records.read_text() == "{}\n"

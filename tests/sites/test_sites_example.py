@@ -1,6 +1,7 @@
 """The example: a server and three hospitals on this machine, from nothing to a report."""
 
 import json
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,9 @@ def require_a_run(run):
     kinds = [json.loads(line)["kind"] for line in (run / "records.jsonl").read_text().splitlines()]
     parts = ["start", "settings", "preflight", "problem", "result"]
     assert [kind for kind in dict.fromkeys(kinds) if kind != "round"] == parts
+    assert stat.S_IMODE(run.stat().st_mode) == 0o700
+    for name in ("config.toml", "model.json", "records.jsonl"):
+        assert stat.S_IMODE((run / name).stat().st_mode) == 0o600
     assert 'sites = ["north", "south", "west"]' in (run / "config.toml").read_text()
     assert (run / "report.html").stat().st_size > 10_000
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from training_kit import Loopback, Silent
 
 from drfl.privacy import Guard
 from drfl.solvers import StatusKind
@@ -15,6 +14,7 @@ from drfl.training.settings import from_values
 from drfl.training.station import Station
 from drfl.training.train import train
 from kit.lossy import with_arrays
+from kit.stations import Loopback, Silent
 
 NAMES = ("south", "north", "west")
 LIAR = "north"

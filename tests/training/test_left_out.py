@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from training_kit import Loopback, Silent
 
 import drfl
 from drfl.privacy import Guard
@@ -14,6 +13,7 @@ from drfl.training.settings import from_values
 from drfl.training.station import Station
 from drfl.training.train import train
 from kit.program import write_csv
+from kit.stations import Loopback, Silent
 
 NAMES = ("east", "north", "south")
 

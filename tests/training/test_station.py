@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from training_kit import Loopback, Silent
 
 from drfl import Policy
 from drfl.models import read_model
@@ -18,6 +17,7 @@ from drfl.training.settings import from_values
 from drfl.training.station import PREFLIGHT, Station
 from drfl.training.train import train
 from drfl.wire import Failure, Message
+from kit.stations import Loopback, Silent
 
 NAMES = ("south", "north", "west")
 

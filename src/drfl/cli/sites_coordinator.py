@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -134,7 +133,7 @@ def run(options: argparse.Namespace) -> int:
     watch = Watch(layout, "train", console, options.resume)
     outcome, found = watched(watch, resumable=True)
     if (found / "config.toml").exists():
-        shutil.copytree(found, folder.path, dirs_exist_ok=True)
+        folder.take_over(found)
     watch.clean()
     for site, why in outcome.get("missing", {}).items():
         console.warn(f"the end is without site {site!r}: {MISSING.get(why, why)}")

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from drfl.files import PRIVATE, write_json, write_text
+from drfl.files import PRIVATE, write_bytes, write_json, write_text
 from drfl.models import Model
 from drfl.problem import to_json
 from drfl.result import Record, Result
@@ -65,13 +65,23 @@ class RunFolder:
         A folder that holds other things than a run is left as it is; the files of the run in it
         are closed all the same.
         """
-        for folder in (self.path, self.checkpoint):
-            folder.mkdir(parents=True, exist_ok=True)
+        self._close()
+        self.checkpoint.mkdir(parents=True, exist_ok=True)
+        self.checkpoint.chmod(FOLDER)
+
+    def take_over(self, found: Path) -> None:
+        """Copy the files of a run that was written elsewhere, for the owner alone."""
+        self._close()
+        for path in found.iterdir():
+            if path.is_file():
+                write_bytes(self.path / path.name, path.read_bytes(), mode=PRIVATE)
+
+    def _close(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
         known = {self.config, self.model, self.records, self.checkpoint, self.ledgers}
         known |= {self.table, self.path / "report.html"}
         if set(self.path.iterdir()) <= known:
             self.path.chmod(FOLDER)
-        self.checkpoint.chmod(FOLDER)
 
     def write_table(self, lines: Sequence[str]) -> None:
         """Write Table 1 down."""
