@@ -13,7 +13,7 @@ define environment
 @touch $(1)/.complete
 endef
 
-.PHONY: help setup lint test test-all test-torch docs demo reproduce bench bench-check lock format clean
+.PHONY: help setup lint test test-all attacks test-torch docs demo reproduce bench bench-check lock format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
@@ -33,6 +33,9 @@ test: lint ## what CI runs: setup, lint and the fast tests
 
 test-all: lint ## the same with the slow tests
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m ""
+
+attacks: .venv/.complete ## all attacks, and their table in docs/privacy.md
+	ATTACKS=docs/privacy.md $(BIN)/pytest -q -n $(WORKERS) tests/attacks
 
 test-torch: .venv-torch/.complete ## the tests of networks, in an environment with PyTorch
 	OMP_NUM_THREADS=1 .venv-torch/bin/pytest -q -n $(WORKERS) tests/networks

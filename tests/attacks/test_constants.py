@@ -38,7 +38,7 @@ def vertices(site, slopes, step):
 
 
 @pytest.mark.parametrize("step", [1e-7, 1e-3, 1e-1])
-def test_planes_of_vertices_are_rows(step):
+def test_planes_of_vertices_are_rows(step, table):
     """Along a line of slopes one row after the other leaves and enters the vertex."""
     n, found = 2, {}
     for guarded in (False, True):
@@ -58,6 +58,8 @@ def test_planes_of_vertices_are_rows(step):
         found[guarded] = rows_among(np.array(planes), client, tol=1e-2 if guarded else 1e-4)
     assert found[False] or step > 1e-7
     assert not found[True]
+    attack = "closing constants: vertices of the loss, and rows as the planes through them"
+    table(attack, *map(len, found.values()), "rows")
 
 
 class Bend:
@@ -104,7 +106,7 @@ def touched(server):
 
 
 @pytest.mark.parametrize(("n", "N"), [(13, 150), (100, 1010)])
-def test_constants_of_smooth_cuts(n, N):
+def test_constants_of_smooth_cuts(n, N, table):
     """Exact constants tell one row's curvature; rounded ones of audited cuts do not."""
     bend, errors = Bend(make_client(N, n)), {False: [], True: []}
     for row, place, room in bend.victims:
@@ -115,6 +117,8 @@ def test_constants_of_smooth_cuts(n, N):
             found.append(abs(jump - bend.jumps[row]) / bend.jumps[row])
     assert np.median(errors[False]) < 1e-2
     assert np.median(errors[True]) >= 1.0
+    attack = "constants of smooth cuts: where one row begins to bend: error"
+    table(attack, *map(np.median, errors.values()), "curvatures")
 
 
 def accuracy_of(client, tell):
@@ -152,7 +156,7 @@ def kink(at, low, high, error):
     return guess
 
 
-def test_bisection_of_metrics():
+def test_bisection_of_metrics(table):
     """Two models between which one row changes sides: an exact accuracy tells where it is."""
     errors, rng = {False: [], True: []}, np.random.default_rng(0)
     plain = make_client(N, 13)
@@ -176,3 +180,5 @@ def test_bisection_of_metrics():
     assert np.median(errors[False]) < 1e-2
     # A guess without any question has a median of 0.25.
     assert np.median(errors[True]) > 0.15
+    attack = "accuracies, bisected: error of the place where a row changes sides (a guess: 0.25)"
+    table(attack, *map(np.median, errors.values()), "of the gap")

@@ -6,8 +6,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from asking import K, line, open_server
-from attack_kit import leverages, pair_differences, rows_among
+from asking import K, N, line, n, open_server
+from attack_kit import (
+    Server,
+    leverages,
+    make_client,
+    make_problem,
+    pair_differences,
+    rows_among,
+)
 
 from drfl.wire import encode
 
@@ -42,7 +49,7 @@ def test_killed_between_the_entry_and_the_reply(tmp_path):
 
 
 @pytest.mark.parametrize("after", [1, 7])
-def test_killed_at_any_moment(tmp_path, after):
+def test_killed_at_any_moment(tmp_path, after, table):
     """No reply that anyone has heard is forgotten, and nothing is told anew."""
     ledger = tmp_path / "ledger"
     with asked(ledger, 0, 99) as process:
@@ -52,9 +59,10 @@ def test_killed_at_any_moment(tmp_path, after):
     assert process.returncode == -signal.SIGKILL
     assert open_server(ledger).client.ledger.count("answer") >= len(heard)
     assert replies(ledger, range(len(heard))) == heard
+    table("a process killed after writing and before replying, asked again", "rows", "same bytes")
 
 
-def test_two_processes_on_one_ledger_share_the_leverage(tmp_path):
+def test_two_processes_on_one_ledger_share_the_leverage(tmp_path, table):
     """Neighbouring points in two jobs at once: their differences are rows without a guard."""
     ledger = tmp_path / "ledger"
     with asked(ledger, 0, 39) as one, asked(ledger, 20, 59) as two:
@@ -68,3 +76,9 @@ def test_two_processes_on_one_ledger_share_the_leverage(tmp_path):
     assert server.client.ledger.count("answer") == 60
     assert leverages(server.weights).max() <= 1.0 / K + 1e-9
     assert not rows_among(pair_differences(server.slopes), server.client)
+    plain = Server(make_client(N, n), make_problem())
+    for number in range(60):
+        plain.ask(line(100)[number])
+    found = rows_among(pair_differences(plain.slopes), plain.client)
+    assert found
+    table("two jobs at once", len(found), 0, "rows")

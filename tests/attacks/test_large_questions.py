@@ -44,7 +44,7 @@ def extreme(server, j, sign, size, unit):
 
 
 @pytest.mark.parametrize(("size", "unit"), [(LARGE, 1.0), (1e3, 1.0), (LARGE, 1e3)])
-def test_extremes_of_columns(size, unit):
+def test_extremes_of_columns(size, unit, table):
     """A row beyond all others adds to the loss what no other row does."""
     errors = {False: [], True: []}
     for j in range(2):
@@ -55,10 +55,12 @@ def test_extremes_of_columns(size, unit):
                 found.append(abs(told - (sign * X[:, j]).max()))
     assert np.median(errors[False]) < 3e-3
     assert np.median(errors[True]) > 0.3
+    attack = "extremes of columns, by scalars at w of 10³ to 10⁶ or in such units: error"
+    table(attack, *map(np.median, errors.values()), "deviations")
 
 
 @pytest.mark.parametrize("size", [1e2, LARGE])
-def test_rows_turned_over_by_large_points(size):
+def test_rows_turned_over_by_large_points(size, table):
     """The value of a model is told more closely at the end, and here the model is a server's."""
     rng = np.random.default_rng(3)
     w = size * rng.normal(size=n)
@@ -78,3 +80,5 @@ def test_rows_turned_over_by_large_points(size):
             found.append(abs(jump * N - 1.0))  # the slope in b changes by 1/N
     assert np.median(errors[False]) < 1e-2
     assert np.median(errors[True]) > 0.9
+    attack = "rows turned over at w of 10² to 10⁶, second differences of scalars: error"
+    table(attack, *map(np.median, errors.values()), "jumps")

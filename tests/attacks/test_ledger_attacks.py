@@ -39,7 +39,7 @@ def test_a_repeated_question_has_the_same_bytes(tmp_path):
     assert server.client.ledger.count("answer") == 12
 
 
-def test_interleaved_restarts_do_not_reset_the_leverage(tmp_path):
+def test_interleaved_restarts_do_not_reset_the_leverage(tmp_path, table):
     """Every second point in the first job, the others in the next: together they are a line."""
     points, found = line(100), {}
     for guarded in (False, True):
@@ -54,17 +54,20 @@ def test_interleaved_restarts_do_not_reset_the_leverage(tmp_path):
     assert found[False]
     assert not found[True]
     assert leverages(server.weights).max() <= 1.0 / K + 1e-9
+    table("a line in two jobs, with a restart between", *map(len, found.values()), "rows")
 
 
-def test_other_jobs_on_the_same_data_share_the_leverage(tmp_path):
+def test_other_jobs_on_the_same_data_share_the_leverage(tmp_path, table):
     """Another loss, another label cost, another scaling: the rows are the same."""
     for loss, kappa in (("hinge", np.inf), ("smooth_hinge", np.inf), ("logistic", 1.0)):
         client = make_client(N, n, guard(K, ledger=tmp_path / "ledger"))
         server = Server(client, make_problem(loss, kappa))
         for x in line(30):
             server.ask(x)
-    assert leverages(server.weights).max() <= 1.0 / K + 1e-9
+    largest = leverages(server.weights).max()
+    assert largest <= 1.0 / K + 1e-9
     assert "90 (" in audit(tmp_path / "ledger")
+    table("jobs with other losses and label costs: the largest leverage", 1.0, largest)
 
 
 def test_the_order_of_questions_gives_nothing_away():
@@ -79,7 +82,7 @@ def test_the_order_of_questions_gives_nothing_away():
     assert not rows_among(pair_differences(server.slopes), client)
 
 
-def test_an_accomplice_takes_its_own_part_out_of_a_sum():
+def test_an_accomplice_takes_its_own_part_out_of_a_sum(table):
     """Sums over clients hide nothing from a server that has one of them on its side."""
     points, found = line(80), {}
     accomplice = Server(make_client(N, n, seed=7, name="accomplice"), make_problem())
@@ -93,6 +96,7 @@ def test_an_accomplice_takes_its_own_part_out_of_a_sum():
         found[guarded] = rows_among(pair_differences(total - accomplice.slopes), victim.client)
     assert found[False]
     assert not found[True]
+    table("an accomplice among the clients", *map(len, found.values()), "rows")
 
 
 def test_changed_data_are_refused(tmp_path):

@@ -18,7 +18,7 @@ def servers(**problem):
 
 
 @pytest.mark.parametrize("spread", [1e-7, 1e-3])
-def test_the_multiplier_tells_one_row_unless_it_is_smoothed_and_rounded(spread):
+def test_the_multiplier_tells_one_row_unless_it_is_smoothed_and_rounded(spread, table):
     r"""With flips :math:`\kappa\lambda^*=1+m_i` for one row i: nearby questions give it."""
     found = []
     for server in servers(label_cost=1.0, radius=0.02):
@@ -32,9 +32,10 @@ def test_the_multiplier_tells_one_row_unless_it_is_smoothed_and_rounded(spread):
         found.append(rows_among(z[None], server.client, tol=0.3 if server.client.guard else 1e-4))
     assert found[0]
     assert not found[1]
+    table("multiplier of flips, 100 nearby questions", *map(len, found), "rows")
 
 
-def test_the_flipped_mass_tells_where_a_row_begins_to_flip():
+def test_the_flipped_mass_tells_where_a_row_begins_to_flip(table):
     r"""Where the radius is large, rows with :math:`2m_i>\kappa\|w\|` flip: a count, bisected."""
     w, errors = np.full(n, 0.05), {False: [], True: []}
     rows, rng = make_client(N, n).rows, np.random.default_rng(4)
@@ -59,9 +60,11 @@ def test_the_flipped_mass_tells_where_a_row_begins_to_flip():
     assert np.median(errors[False]) < 1e-3
     # A guess without any question has a median of 0.25.
     assert np.median(errors[True]) > 0.15
+    attack = "flipped mass, bisected: error of the place where a row flips (a guess: 0.25)"
+    table(attack, *map(np.median, errors.values()), "of the gap")
 
 
-def test_the_difference_of_two_hessians_is_one_row():
+def test_the_difference_of_two_hessians_is_one_row(table):
     """Smooth hinge: a row enters or leaves the curved part, and the difference has rank one."""
     found = []
     for server in servers(loss="smooth_hinge"):
@@ -79,6 +82,7 @@ def test_the_difference_of_two_hessians_is_one_row():
         found.append(rows_among(rows, server.client, tol=1e-3))
     assert found[0]
     assert not found[1]
+    table("difference of two Hessians", f"{len(found[0])} rows", "none is sent")
 
 
 def test_nothing_else_leaves_whatever_is_asked_for():

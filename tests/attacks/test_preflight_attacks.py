@@ -50,7 +50,7 @@ def sums(station, **request):
     return dict(zip(facts["numbers"], told["sum"].tolist(), strict=True)), facts
 
 
-def test_sums_with_and_without_one_row(file, tmp_path):
+def test_sums_with_and_without_one_row(file, tmp_path, table):
     """Which columns are read decides which rows are dropped: two sums differ by one row."""
     path, X = file
     found = []
@@ -61,6 +61,7 @@ def test_sums_with_and_without_one_row(file, tmp_path):
         found.append(less is not None and whole[0]["age"] - less[0]["age"])
     assert found[0] == pytest.approx(X[17, 0], abs=1e-9)
     assert found[1] is False
+    table("preflights whose sums differ by one row", "a row", "refused")
 
 
 def test_a_column_that_one_row_lacks(file, tmp_path):
@@ -119,7 +120,26 @@ def test_values_of_a_few_rows_are_gaps(tmp_path):
             assert set(X[:, 2]) == {1.0}  # no mark tells of single rows
 
 
-def test_bounds_of_a_support_are_not_compared(file, tmp_path):
+def test_labels_with_and_without_other_spellings(file, tmp_path, table):
+    """The two counts of a label differ by the few people whose label is spelled otherwise."""
+    path, _ = file
+    lines = path.read_text().splitlines()
+    few = [k for k, line in enumerate(lines) if line.endswith(",yes")][:2]
+    path.write_text("\n".join(t[:-3] + "Yes" if k in few else t for k, t in enumerate(lines)))
+
+    def counts(station):
+        for merge in (False, True):
+            told = sums(station(), exclude=("lab", "dose"), merge_labels=merge)
+            yield told and told[1]["texts"]["old"]["values"].get("yes", 0)
+
+    plain, guarded = (list(counts(station)) for station in stations(path, tmp_path))
+    assert plain[1] - plain[0] == len(few)
+    assert guarded[0] is not None
+    assert guarded[1] is None
+    table("labels counted as they are and with other spellings", "a count of 2", "refused")
+
+
+def test_bounds_of_a_support_are_not_compared(file, tmp_path, table):
     """Refused or not, bisected: the largest entry of a column."""
     path, X = file
     found = []
@@ -133,6 +153,7 @@ def test_bounds_of_a_support_are_not_compared(file, tmp_path):
         found.append(abs(high - X[:, 0].max()))
     assert found[0] < 1e-6
     assert found[1] > 1.0
+    table("bounds of a support, bisected: error of the largest entry", *found, "deviations")
 
 
 def test_few_dropped_rows_are_not_counted(file, tmp_path):
@@ -162,7 +183,7 @@ def test_the_answer_is_in_the_ledger_before_it_leaves(file, tmp_path):
 
 
 @pytest.mark.parametrize("guarded", [False, True])
-def test_trainings_with_other_columns_or_targets_share_the_leverage(file, tmp_path, guarded):
+def test_trainings_with_other_columns_or_targets_share_the_leverage(file, tmp_path, guarded, table):
     """The rows are the same, whatever is made of them: two trainings together isolate rows."""
     path, _ = file
     weights = [np.ones(N)]
@@ -187,6 +208,9 @@ def test_trainings_with_other_columns_or_targets_share_the_leverage(file, tmp_pa
         weights = [np.ones(N), *sent]
     largest = leverages(np.array(weights)).max()
     assert largest <= 1.0 / K + 1e-9 if guarded else largest > 1.0 - 1e-9
+    if guarded:
+        attack = "trainings on one file with other columns and another target: largest leverage"
+        table(attack, 1.0, largest)
 
 
 def test_changed_files_are_refused(file, tmp_path):
@@ -205,7 +229,7 @@ ENDINGS = [".csv", ".csv.gz", ".xlsx", ".parquet"]
 
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("few", [1, K - 1])
-def test_another_extract_with_a_few_rows_less_begins_no_ledger(file, tmp_path, ending, few):
+def test_another_extract_with_a_few_rows_less_begins_no_ledger(file, tmp_path, ending, few, table):
     """In any format, in another order, with the columns in another order."""
     pandas = pytest.importorskip("pandas")
     frame = pandas.read_csv(file[0]).drop(columns=["lab", "dose"])
@@ -226,3 +250,6 @@ def test_another_extract_with_a_few_rows_less_begins_no_ledger(file, tmp_path, e
     with pytest.raises(ValueError, match="but for fewer than k = 5"):
         station(less, "new").look(request)
     station(frame.iloc[K:], "other").look(request)
+    table(
+        "an extract with 1 to k - 1 rows less, in any format, beside its ledger", "a row", "refused"
+    )

@@ -6,18 +6,27 @@ import uuid
 import pytest
 from rogue_kit import NEEDLESS, NETWORK, READING, SECRET, Rogue, answer, refusals
 
-from kit.real_sites import PATIENTS, Program, drfl_sites, flare_server, write_project
+from drfl.sites.kit import Kit
+from drfl.sites.processes import wait_until
+from kit.real_sites import (
+    PATIENTS,
+    Program,
+    drfl_sites,
+    flare_server,
+    flare_site,
+    write_project,
+)
 
 
 @pytest.fixture(scope="module")
 def attack(tmp_path_factory):
     """FLARE's server in the hands of somebody else, and the site north of drfl."""
     folder = tmp_path_factory.mktemp("rogue-server")
-    layout = write_project(folder, ["north"])
+    layout = write_project(folder, ["north", "south"], quorum=1)
     layout.create(with_kits=True)
     (folder / "north.csv").write_text(PATIENTS, "utf-8")
     rogue = Rogue(folder / "rogue")
-    rogue.kit = layout.kit("north").with_suffix("")
+    rogue.kit, rogue.other = layout.kit("north").with_suffix(""), layout.kit("south")
     with flare_server(layout, **rogue.environment):
         rogue.site = Program("join", layout.kit("north"), "--data", "north.csv", cwd=folder)
         try:
@@ -132,3 +141,15 @@ def test_the_people_at_the_site_are_told(attack):
     attack.shell("server", f"cat {attack.patients}")
     attack.site.until("refused")
     assert "sys.shell" in attack.site.text
+
+
+def test_flares_own_client_gives_the_file(attack, table):
+    """In the same hands: the attack is a real one."""
+    with flare_site(Kit.open(attack.other), "south", DRFL_SITE_SETTINGS="none"):
+        shell = {"admin": "sys.shell", "body": f"cat {attack.patients}"}
+
+        def read():
+            return SECRET in str(attack.send("server", "south", "admin", "admin", **shell))
+
+        assert wait_until(read, 90.0, 1.0)
+    table("a changed server asks a site for a file (`sys.shell`)", "the file", "refused")

@@ -30,11 +30,12 @@ def attack(tmp_path_factory):
             yield rogue
 
 
-def test_no_file_can_be_read(attack):
+def test_no_file_can_be_read(attack, table):
     for line in READING:
         told = attack.shell("south", line.format(attack.patients))
         assert SECRET not in str(told), line
         assert told.get("code") != "ok", told
+    table("a site asks another one for a file, through an honest server", "the file", "refused")
 
 
 @pytest.mark.parametrize("topic", ["train.shutdown", "train.check_status", "sys.info"])

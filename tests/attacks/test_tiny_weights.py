@@ -12,24 +12,29 @@ from drfl.worst_case import make_oracle
 N, n, K = 270, 6, 5
 
 
+def probes():
+    """Points of a line."""
+    rng = np.random.default_rng(1)
+    start, direction = 0.3 * rng.normal(size=(2, n + 1))
+    return start + np.linspace(0.0, 2.0, 150)[:, None] * direction
+
+
 def differences(scale, client):
     """What differs between neighbouring points of a line, with Huber's slopes of this size.
 
     Straight from the keeper, as if its bounds on losses were not there.
     """
-    rng = np.random.default_rng(1)
-    start, direction = 0.3 * rng.normal(size=(2, n + 1))
     oracle = make_oracle(client.rows, drfl.losses.Huber(scale), drfl.Ball(0.01, "l1"))
     keeper = Keeper(oracle, client.ledger, 150)
-    points = start + np.linspace(0.0, 2.0, 150)[:, None] * direction
-    slopes = np.array([keeper.answer(x[:-1], float(x[-1])).cut[2:] for x in points])
+    slopes = np.array([keeper.answer(x[:-1], float(x[-1])).cut[2:] for x in probes()])
     return pair_differences(slopes / scale)
 
 
 @pytest.mark.parametrize("scale", [1e-14, 1e-9, 1e-5, 1.0])
-def test_small_weights_are_audited_like_large_ones(scale):
+def test_small_weights_are_audited_like_large_ones(scale, table):
     client = make_client(N, n, guard(K), regression=True)
-    assert not rows_among(differences(scale, client), client)
+    found = rows_among(differences(scale, client), client)
+    assert not found
     sent = [e.arrays["weights"] for e in client.ledger.entries if "weights" in e.arrays]
     units = np.array([np.ones(N), *sent])
     units /= np.linalg.norm(units, axis=1)[:, None]
@@ -37,6 +42,12 @@ def test_small_weights_are_audited_like_large_ones(scale):
     largest = (U[:, s > 1e-9 * s[0]] ** 2).sum(axis=1).max()
     assert largest <= 1.0 / K + 1e-9
     assert f"{largest:.4f} of" in audit_ledger(client.ledger)
+    plain = Server(make_client(N, n, regression=True), make_problem(drfl.losses.Huber(scale)))
+    for x in probes():
+        plain.ask(x)
+    without = rows_among(pair_differences(plain.slopes / scale), plain.client)
+    assert without or scale == 1.0
+    table(f"Huber with epsilon {scale:g}, whose weights are as small", len(without), 0, "rows")
 
 
 @pytest.mark.parametrize("scale", [1e-14, 1e-7, 1.0, 1e9])

@@ -116,15 +116,23 @@ def errors(guarded, attack, n=13, **effort):
 
 
 @pytest.mark.parametrize(("n", "repeats"), [(13, 1), (13, 10), (13, 49), (100, 1)])
-def test_second_differences(n, repeats):
-    assert np.median(errors(False, second_difference, n, repeats=1)) < 1e-2
-    assert np.median(errors(True, second_difference, n, repeats=repeats)) >= 1.0
+def test_second_differences(n, repeats, table):
+    exact = np.median(errors(False, second_difference, n, repeats=1))
+    guarded = np.median(errors(True, second_difference, n, repeats=repeats))
+    assert exact < 1e-2
+    assert guarded >= 1.0
+    attack = f"values: second differences at a known kink, n = {n}, {3 * repeats} answers: error"
+    table(attack, exact, guarded, "jumps")
 
 
 @pytest.mark.parametrize(("n", "count"), [(13, 9), (13, 99), (100, 9)])
-def test_interval_program(n, count):
-    assert np.median(errors(False, interval_program, n, count=9)) < 1e-2
-    assert np.median(errors(True, interval_program, n, count=count)) >= 1.0
+def test_interval_program(n, count, table):
+    exact = np.median(errors(False, interval_program, n, count=9))
+    guarded = np.median(errors(True, interval_program, n, count=count))
+    assert exact < 1e-2
+    assert guarded >= 1.0
+    attack = f"values: interval linear program, n = {n}, {count} answers: error"
+    table(attack, exact, guarded, "jumps")
 
 
 def bisection(tell, line, row, room):
@@ -146,7 +154,7 @@ def bisection(tell, line, row, room):
     return slopes[1] - slopes[0]
 
 
-def test_bisection():
+def test_bisection(table):
     """It defeats rounding to a grid; under the guard another question has another dither."""
     n, N = 13, ROWS[13]
     line = Line(make_client(N, n))
@@ -167,3 +175,5 @@ def test_bisection():
             found[name].append(abs(guess - line.jump(row)) / line.jump(row))
     assert np.median(found["grid"]) < 0.05
     assert np.median(found["guard"]) >= 1.0
+    attack = "values: bisection (without: of values rounded to a fixed grid): error"
+    table(attack, np.median(found["grid"]), np.median(found["guard"]), "jumps")

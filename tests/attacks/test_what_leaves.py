@@ -18,7 +18,7 @@ def data(column=None):
     return X, y
 
 
-def test_a_column_that_one_person_rules():
+def test_a_column_that_one_person_rules(table):
     """Whatever the weights, its sum is that person's entry: any two answers tell it."""
     column = np.zeros(N)
     column[17] = 7.3
@@ -34,10 +34,11 @@ def test_a_column_that_one_person_rules():
     outlier[3] = 40.0
     with pytest.raises(ValueError, match="ruled by fewer"):
         drfl.Client("a", *data(outlier), guard=guard(K))
+    table("a column that one to k - 1 people rule", "the entry", "refused")
 
 
 @pytest.mark.parametrize("few", [1, 4])
-def test_cells_of_few_people(few):
+def test_cells_of_few_people(few, table):
     """Sums of a column of zeros and ones by class are counts."""
     X, y = data()
     ones = np.zeros(N)
@@ -49,6 +50,7 @@ def test_cells_of_few_people(few):
     assert round((ones.sum() - N * plain.slopes[0][2]) / 2.0) == few
     with pytest.raises(ValueError, match="which fewer than k = 5 rows of a class hold"):
         drfl.Client("a", X, y, guard=guard(K))
+    table("cells of one to k - 1 people, by class", "the count", "refused")
 
 
 def test_an_answer_in_which_few_rule_a_column():
@@ -75,7 +77,7 @@ def test_an_answer_in_which_few_rule_a_column():
 
 
 @pytest.mark.parametrize("where", ["ledger", "another"])
-def test_the_same_rows_but_a_few(tmp_path, where):
+def test_the_same_rows_but_a_few(tmp_path, where, table):
     """The site's person begins a new ledger for a file with one row less: two sums differ by it."""
     X, y = data()
     drfl.Client("a", X, y, guard=guard(K, ledger=tmp_path / "ledger"))
@@ -89,6 +91,7 @@ def test_the_same_rows_but_a_few(tmp_path, where):
     assert X[:1].tobytes() not in (tmp_path / "ledger").read_bytes()
     many = drfl.Client("a", X[K:], y[K:], guard=guard(K, ledger=tmp_path / "third"))
     assert many.ledger is not None
+    table("the same rows but 1 to k - 1, under their ledger or beside it", "a row", "refused")
 
 
 def test_readings_of_the_rows_are_counted():

@@ -148,7 +148,9 @@ class Station:
             file_key(self.path, file.used), file.n_rows, file_prints(self.path, self.where)
         )
         for name in (*file.names, request.target):
-            self.ledger.read_as(name, "text" if file.table.is_text(name) else "number")
+            # Two counts of one label, as it is and with other spellings, differ by these.
+            text = "text, spellings merged" if request.merge_labels else "text"
+            self.ledger.read_as(name, text if file.table.is_text(name) else "number")
         told = release_sums(
             self.ledger, PREFLIGHT, request.to_bytes().tobytes(), told, self.guard.preflights
         )
