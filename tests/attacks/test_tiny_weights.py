@@ -60,6 +60,13 @@ def test_one_row_does_not_pass_at_any_scale(scale):
     assert not leverage.admits(scale * np.eye(60)[7])
 
 
+@pytest.mark.parametrize("label_cost", [1e-9, 1e12])
+def test_label_costs_are_bounded(label_cost):
+    client = make_client(N, n, guard(K))
+    with pytest.raises(ValueError, match="a guard knows label costs"):
+        Server(client, make_problem(label_cost=label_cost))
+
+
 @pytest.mark.parametrize(
     ("loss", "parameters"),
     [

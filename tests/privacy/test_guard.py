@@ -14,7 +14,7 @@ from drfl.privacy import (
     Keeper,
     Leverage,
 )
-from drfl.privacy.lattice import Lattice
+from drfl.privacy.lattice import Lattice, bits_of
 from drfl.rows import Rows
 from drfl.selection import scores
 from drfl.selection.folds import BALL, PART, Part, on_parts
@@ -147,6 +147,11 @@ def test_what_is_settled_may_leave_and_one_row_may_not():
     assert abs(settled[3] - np.delete(settled, 3).mean()) < 1.0  # as the other rows predict
     slope = lattice.A.T @ settled / 60
     assert slope / lattice.steps == pytest.approx(np.round(slope / lattice.steps), abs=1e-9)
+
+
+@pytest.mark.parametrize(("n_rows", "bits"), [(50, 12), (2048, 12), (10_000, 15), (10**7, 16)])
+def test_coefficients_have_12_to_16_bits(n_rows, bits):
+    assert bits_of(n_rows) == bits
 
 
 def test_slopes_have_twelve_bits_whatever_the_units():
