@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
-from drfl import DRFLClassifier, DRFLRegressor
+from drfl import Ball, Client, DRFLClassifier, DRFLRegressor, Problem, solve
 from drfl.baselines import ERMClassifier
+from drfl.engines import make_engine
+from drfl.selection import alone
+from drfl.selection.folds import FoldEngine, Part
 from drfl.selection.validation import ERM, LOCALS, MAJORITY, MODEL, NEW_CLIENT, NEW_ROWS
 
 RNG = np.random.default_rng(3)
@@ -99,3 +102,22 @@ def test_three_classes_and_one_client():
     share = np.bincount(classes).max() / N
     assert found.measures[NEW_ROWS][MAJORITY]["accuracy"].mean == pytest.approx(share, abs=0.02)
     assert found.radii == {}
+
+
+def test_a_clients_own_model_is_the_optimum_of_its_rows():
+    rows = X[CLIENTS == "d"], np.where(Y[CLIENTS == "d"] == "yes", 1.0, -1.0)
+    client = Client("d", *rows)
+    problem = Problem("logistic", Ball(radius=0.05, norm="l2"))
+    engine = make_engine("serial")
+    engine.start([client], problem, alone.HANDLERS)
+    part = Part(1, 3, 7)
+    folds = FoldEngine(engine, {"d": part})
+    folds.start([client], problem, {})
+    reply = folds.map({"d": alone.request(1e-8)}, None).replies["d"]
+    coef, intercept = alone.read(reply, 3)
+    at = part.training(40)
+    exact = solve(problem, [Client("d", rows[0][at], rows[1][at])], solver="local", tol=1e-8)
+    assert coef == pytest.approx(exact.coef, abs=1e-5)
+    assert intercept == pytest.approx(exact.intercept, abs=1e-5)
+    answers = folds.map({"d": alone.request(-1.0)}, None)
+    assert list(answers.failures) == ["d"]

@@ -25,7 +25,7 @@ from scipy import stats
 
 from drfl.arrays import Array
 from drfl.client import Party
-from drfl.engines import Engine, make_engine
+from drfl.engines import Answers, Engine, make_engine
 from drfl.estimators.base import RobustModel
 from drfl.estimators.fitting import LOCAL, find_model, make_solver, solver_name
 from drfl.estimators.parameters import seed_of
@@ -33,7 +33,7 @@ from drfl.estimators.shared import solvable
 from drfl.named_problems import restated
 from drfl.problem import Problem
 from drfl.result import Result
-from drfl.selection import scores
+from drfl.selection import alone, scores
 from drfl.selection.clients import SelectionClients, sorted_table
 from drfl.selection.cross_validation import Split, folds_of_everyone, one_client_out
 from drfl.selection.folds import FoldEngine, Part, on_parts
@@ -41,7 +41,7 @@ from drfl.selection.grid import candidate, for_clients
 from drfl.selection.warm import WarmBundle
 from drfl.solvers import Solver
 from drfl.solvers.bundle import Bundle
-from drfl.wire import Failure
+from drfl.wire import Failure, Message
 
 NEW_ROWS, NEW_CLIENT = "new rows", "a new client"
 METHODS = MAJORITY, LOCALS, ERM, MODEL = "majority", "local", "erm", "model"
@@ -178,18 +178,19 @@ def validate_clients(
     choices = replace(point.choices, tol=max(TOL, point.choices.tol), verbose=0)
     wish = choices.engine
     with make_engine("serial" if wish is None else wish) as engine:
-        alone = solver_name(choices, named=clients.named) == LOCAL
-        solver = (
-            make_solver(LOCAL, choices)
-            if alone
-            else WarmBundle(Bundle(curvature=choices.curvature, warm_start=False))
-        )
-        handlers = {**on_parts(solver.handlers), **scores.HANDLERS}
+        here = solver_name(choices, named=clients.named) == LOCAL
+        solver = make_solver(LOCAL, choices) if here else _bundle(choices)
+        handlers = {**on_parts(solver.handlers), **scores.HANDLERS, **alone.HANDLERS}
         engine.start([c for group in clients.groups for c in group], point.shell, handlers)
         work = _Work(clients, point.problem, choices, solver, engine)
         measures = {name: work.answer(splits) for name, splits in questions.items()}
         radii = work.needed_radii(questions.get(NEW_CLIENT, []))
     return Validation(measures, radii, point.radius, work.rounds)
+
+
+def _bundle(choices: Any) -> WarmBundle:
+    """As quick as measures allow: without the clients' own optima, and any optimum of ERM."""
+    return WarmBundle(Bundle(curvature=choices.curvature, warm_start=False, smallest=False))
 
 
 class _Work:
@@ -213,6 +214,7 @@ class _Work:
         ]
         self.guess = self._shares()
         self.fits: dict[tuple[str, Split], list[Result]] = {}
+        self.own: dict[tuple[int, Part], list[Any]] = {}
 
     def answer(self, splits: Sequence[Split]) -> dict[str, dict[str, Measured]]:
         """The measures of every method over these splits."""
@@ -248,15 +250,14 @@ class _Work:
         """Measures (methods, M, S) on what a split holds out, NaN for clients that hold nothing."""
         # ERM begins where the model ended: the rows are the same.
         model, erm = self._fit(MODEL, split), self._fit(ERM, split)
-        alone = [self._fit(MODEL, replace(split, trained=(s,))) for s in split.trained]
-        told = self._ask(split, [self._constant(split), erm, model, *alone], self.names)
+        own = self._alone(split)
+        told = self._ask(split, [self._constant(split), erm, model, *own], self.names)
         found = np.full((len(METHODS), len(self.names), len(self.clients.names)), np.nan)
         for s, scored in zip(split.scored, told, strict=True):  # (M, P)
             # A client that was there has its own local model, a new one any of them.
-            own = [split.trained.index(s)] if s in split.trained else range(len(alone))
-            locals_ = scored[:, [3 + k for k in own]].mean(axis=1)
+            which = [split.trained.index(s)] if s in split.trained else range(len(own))
             by_method = {MAJORITY: scored[:, 0], ERM: scored[:, 1], MODEL: scored[:, 2]}
-            by_method[LOCALS] = locals_
+            by_method[LOCALS] = scored[:, [3 + k for k in which]].mean(axis=1)
             found[:, :, s] = [by_method[method] for method in METHODS]
         return found
 
@@ -281,6 +282,28 @@ class _Work:
         self.rounds += result.rounds
         return result
 
+    def _alone(self, split: Split) -> list[list[Any]]:
+        """The own model of every training client, of the rows that it trains on."""
+        if not alone.possible(self.problem):
+            return [self._fit(MODEL, replace(split, trained=(s,))) for s in split.trained]
+        new = [s for s in split.trained if (s, split.parts[s]) not in self.own]
+        answers: dict[str, Message] = {}
+        for group in self.clients.groups if new else []:
+            some = [group[s] for s in new]
+            names = [client.name for client in some]
+            engine = FoldEngine(self.engine, {group[s].name: split.parts[s] for s in new})
+            problem = for_clients(self.problem, self.clients, new, names)
+            engine.start(some, problem, {})
+            told = engine.map(dict.fromkeys(names, alone.request(self.choices.tol)), None)
+            _require(told)
+            answers |= told.replies
+        for s in new:
+            self.own[s, split.parts[s]] = [
+                _Linear(*alone.read(answers[group[s].name], self.clients.n_features))
+                for group in self.clients.groups
+            ]
+        return [self.own[s, split.parts[s]] for s in split.trained]
+
     def _ask(self, split: Split, models: Sequence[Sequence[Any]], names: Sequence[str]) -> Array:
         """Scores (clients, M, P) of P models at the clients that a split names."""
         coef = np.array([[model.coef for model in ones] for ones in models])
@@ -293,9 +316,7 @@ class _Work:
             for s in split.scored
         }
         answers = self.engine.map(messages, None)
-        for name, failure in answers.failures.items():
-            why = Failure(failure).sentence
-            raise RuntimeError(f"client {name!r} told nothing of the models: {why}")
+        _require(answers)
         found = [
             [scores.read(answers.replies[group[s].name], names, len(coef)) for group in groups]
             for s in split.scored
@@ -308,12 +329,12 @@ class _Work:
         whole = Split((), tuple(range(S)), (Part(0, 1, 0),) * S)
         zero = np.zeros(n)
         if self.problem.loss.task == "regression":
-            guesses = [[_Constant(zero, 0.0)], [_Constant(zero, 1.0)]]
+            guesses = [[_Linear(zero, 0.0)], [_Linear(zero, 1.0)]]
             at_zero, at_one = self._ask(whole, guesses, ["squared_error"])[:, 0].T
             # E(y - 1)^2 - E y^2 = 1 - 2 E y, and scores have a minus.
             return np.asarray((at_one - at_zero + 1.0) / 2.0)[:, None]
         at = np.array([[1.0]]) if K == 1 else np.eye(K)
-        constants = [[_Constant(zero, float(b)) for b in row] for row in at]
+        constants = [[_Linear(zero, float(b)) for b in row] for row in at]
         return np.asarray(self._ask(whole, constants, ["accuracy"])[:, 0])
 
     def _constant(self, split: Split) -> list[Any]:
@@ -323,11 +344,17 @@ class _Work:
         if self.problem.loss.task == "classification":
             shares = np.clip(shares, 1e-6, 1.0 - 1e-6)
             shares = np.log(shares / (1.0 - shares))
-        return [_Constant(np.zeros(self.clients.n_features), float(share)) for share in shares]
+        return [_Linear(np.zeros(self.clients.n_features), float(share)) for share in shares]
+
+
+def _require(answers: Answers) -> None:
+    for name, failure in answers.failures.items():
+        why = Failure(failure).sentence
+        raise RuntimeError(f"client {name!r} told nothing of the models: {why}")
 
 
 @dataclass(frozen=True)
-class _Constant:
+class _Linear:
     coef: Array
     intercept: float
 

@@ -20,7 +20,7 @@ from drfl.privacy.columns import require_many
 from drfl.privacy.dp import DifferentialPrivacy
 from drfl.privacy.refusals import require_enough
 from drfl.rows import Rows
-from drfl.selection import scores
+from drfl.selection import alone, scores
 from drfl.selection.folds import PART, on_parts
 from drfl.solvers import SOLVERS, solver_class
 from drfl.tables import Reading, TableError
@@ -281,4 +281,4 @@ def _whole() -> dict[str, Handler]:
 
 @cache
 def _on_parts() -> dict[str, Handler]:
-    return {**on_parts(_whole()), **scores.HANDLERS}
+    return {**on_parts(_whole()), **scores.HANDLERS, **alone.HANDLERS}

@@ -20,6 +20,9 @@ class BundleSettings:
         Whether smooth losses use cuts made of the master's multipliers.
     second_point : bool
         Whether a round may carry a second, bolder point.
+    smallest : bool
+        Whether a run goes on where no radius singles out an optimum, to prove where all optima are
+        and to find the one of smallest norm.
     warm_start : bool
         Whether the clients' own optima are asked for in the first round.
     column_sizes : mapping of str to (n,) numbers, optional
@@ -31,6 +34,7 @@ class BundleSettings:
     groups: int | None = None
     dual_cuts: bool = True
     second_point: bool = True
+    smallest: bool = True
     warm_start: bool = True
     column_sizes: Mapping[str, Sequence[float]] | None = field(
         default=None, repr=False, compare=False
@@ -39,7 +43,7 @@ class BundleSettings:
     def __post_init__(self) -> None:
         if self.curvature not in ("auto", "never"):
             raise ValueError(f"curvature must be 'auto' or 'never', got {self.curvature!r}")
-        for name in ("dual_cuts", "second_point", "warm_start"):
+        for name in ("dual_cuts", "second_point", "smallest", "warm_start"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
         if self.groups is None:

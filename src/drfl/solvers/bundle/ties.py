@@ -31,6 +31,8 @@ def single_out(state: State) -> None:
     bounds, task = state.bounds, state.task
     if state.ties is not None or not state.reached or state.certificate.everywhere:
         return
+    if not task.settings.smallest:
+        return
     x = state.points.at[state.points.best].x
     region = state.master.region(state.pool, bounds.upper, x)
     if region is not None:
