@@ -24,7 +24,9 @@ def test_three_files_give_a_certified_model(trained):
     assert (run / "checkpoint").is_dir()
     kinds = [record["kind"] for record in records_of(run)]
     assert kinds[:4] == ["start", "settings", "preflight", "problem"]
-    assert kinds[4:-4] == ["round"] * model.certificates[0].rounds
+    rounds = model.certificates[0].rounds
+    assert kinds[4 : 4 + rounds] == ["round"] * rounds
+    assert kinds[4 + rounds : -1] == ["inference", *["messages"] * 6]
     assert kinds[-4:-1] == ["messages"] * 3
     assert kinds[-1] == "result"
 

@@ -99,6 +99,26 @@ def test_what_the_target_is(tmp_path, labels, task, classes):
         ]
 
 
+@pytest.mark.parametrize(
+    ("values", "task", "asked"),
+    [
+        (range(4), "auto", True),
+        (range(4), "regression", False),
+        (range(4), "classification", False),
+        (range(2), "auto", False),
+        (range(12), "auto", False),
+        ([0.5, 1.5, 2.5], "auto", False),
+    ],
+)
+def test_few_whole_numbers_ask_whether_classes_are_meant(tmp_path, values, task, asked):
+    values = list(values)
+    rows = [f"{k * 0.7},rome,{values[k % len(values)]}" for k in range(60)]
+    found = agreed([write(tmp_path, "p", rows), write(tmp_path, "q", rows)], task=task)
+    said = [w for w in found.warnings if "are classes meant?" in w]
+    assert len(said) == asked
+    assert all("'y' has 4 different values" in w for w in said)
+
+
 def _plain(label):
     try:
         number = float(label)

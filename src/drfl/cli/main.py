@@ -22,6 +22,7 @@ COMMANDS = {
     "predict": "predict the rows of a file",
     "evaluate": "how good a model is on files, also under noise",
     "explain": "what the adversary would do to files",
+    "summary": "coefficients with standard errors, intervals and tests of a run",
     "report": "write the report of a run",
     "audit": "what has left a client, by the ledger of its guard",
     "sites": "train over real sites, each with its own data on its own machine",

@@ -1,8 +1,13 @@
-"""What a reader is told at the end of a training."""
+"""``drfl summary``, and what a reader is told at the end of a training."""
 
 from __future__ import annotations
 
+import argparse
+import csv
+import io
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +15,82 @@ import numpy as np
 from drfl.models import Model
 
 SHOWN = 15
+EXAMPLE = """\
+example:
+  drfl summary RUN
+  drfl summary RUN --kind clustered --level 0.9 --csv table.csv
+
+A robust model is shrunk, so that intervals around it would be wrong: the estimates, errors and
+intervals are those of its correction to the unpenalised model, and the robust coefficients stand
+beside them. docs/inference.md says what each number is.
+"""
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    from drfl.inference import KINDS
+
+    parser.epilog = EXAMPLE
+    parser.add_argument("run", metavar="RUN", help="the folder of a run that has ended")
+    parser.add_argument("--level", type=float, default=0.95, help="of the intervals (0.95)")
+    parser.add_argument("--kind", choices=KINDS, default="robust", help="of the errors (robust)")
+    parser.add_argument("--csv", metavar="FILE", type=Path, help="write the table here as well")
+    parser.add_argument("--force", action="store_true", help="overwrite the file that is there")
+    parser.add_argument("--json", action="store_true", help="one JSON object per coefficient")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the table."""
+    import warnings
+
+    from drfl.cli.main import OK, printable, say
+    from drfl.files import write_text
+    from drfl.inference import FewClustersWarning
+    from drfl.models import read_model
+    from drfl.models.inferred import csv_records, inferred
+    from drfl.problem import to_json
+    from drfl.report.evidence import read_records
+
+    if options.csv is not None and options.csv.exists() and not options.force:
+        raise ValueError(f"{options.csv} exists: choose another name, or --force to overwrite it")
+    folder = Path(options.run)
+    records = read_records(folder / "records.jsonl")
+    model = read_model(folder / "model.json")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FewClustersWarning)
+        found = inferred(model, records, kind=options.kind, level=options.level)
+    for text in dict.fromkeys(str(warning.message) for warning in caught):
+        advice = text.replace("kind='robust'", "--kind robust")
+        say(f"warning: {advice}")
+    entries = csv_records(found)
+    if options.csv is not None:
+        table = io.StringIO()
+        writer = csv.DictWriter(table, list(entries[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(entries)
+        write_text(options.csv, table.getvalue())
+    if options.json:
+        for entry in entries:
+            print(json.dumps(to_json(entry), allow_nan=False))
+        return OK
+    for line in inference_lines(model, found):
+        print(printable(line))
+    return OK
+
+
+def inference_lines(model: Model, found: Sequence[Any]) -> list[str]:
+    """The tables of all linear models."""
+    lines = [f"{model.target.name}: {model.problem.loss.name} loss", ""]
+    for entry in found:
+        if entry.label:
+            lines += [f"class {entry.label} against the rest"]
+        first = entry.units or entry.scaled
+        lines += [*first.heading(), ""]
+        if entry.units is not None:
+            lines += ["per unit of the files", *entry.units.body(), ""]
+        lines += ["per standard deviation of a column", *entry.scaled.body(), ""]
+        lines += [*first.factor_lines(), ""] if first.factor_lines() else []
+    return lines[:-1]
 
 
 def summary(model: Model, records: Sequence[dict[str, Any]]) -> list[str]:

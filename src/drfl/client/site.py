@@ -73,7 +73,8 @@ class Site:
     @property
     def sizes(self) -> dict[str, int]:
         """The lengths that a schema may speak of; the number of rows is not among them."""
-        return {"n": self.n_features, "d": self.dimension}
+        d = self.dimension
+        return {"n": self.n_features, "d": d, "t": d * (d + 1) // 2}  # t: a symmetric matrix
 
     def answer(self, message: Message, handlers: Mapping[str, Handler]) -> Message:
         """Reply to a message; whatever goes wrong becomes a code without a word of the data."""

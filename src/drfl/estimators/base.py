@@ -17,9 +17,11 @@ from drfl.arrays import Array
 from drfl.estimators.choices import Choices
 from drfl.estimators.client_table import ALL, ClientTable
 from drfl.estimators.fitting import find_model, make_solver, solver_name, warn_unless_optimal
+from drfl.estimators.intervals import CONFIDENCE, estimate_of, with_confidence
 from drfl.estimators.scale import warn_of_few_rows, warn_of_scale
 from drfl.estimators.shared import client_losses, solvable
-from drfl.losses import Task
+from drfl.inference import Inference
+from drfl.losses import Logistic, Task
 from drfl.problem import Problem
 from drfl.result import Result
 from drfl.worst_case import WorstCase, make_oracle
@@ -88,6 +90,9 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
             Whether the user named the clients.
         """
         solver = make_solver(solver_name(choices, named=named), choices)
+        self.fit_rows_ = table
+        if choices.radius == CONFIDENCE:
+            choices = with_confidence(choices, table, targets, solver)
         stated = choices.problem(table.names.tolist(), table.totals, table.X.shape[1])
         problem = solvable(stated, len(table.names), solver)
         warn_of_scale(table.X, table.weight, getattr(self, "feature_names_in_", None))
@@ -132,6 +137,57 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         validate = import_module("drfl.selection.validation").validate
         given = {"folds": folds, "random_state": random_state, "sample_weight": sample_weight}
         return validate(self, X, y, clients, **given)
+
+    def inference(self, *, level: float = 0.95, kind: str = "robust") -> Any:
+        """Standard errors, intervals and tests, of the rows of the fit.
+
+        A robust model is shrunk, and intervals around it would be wrong. So these belong to its
+        correction: Newton steps of the unpenalised loss with the fitted weights of the clients,
+        until they are small; the robust coefficients stand beside it. Weights of rows count as
+        given to single rows.
+
+        Parameters
+        ----------
+        level : float
+            Of the intervals.
+        kind : {"robust", "model", "clustered"}
+            "robust" is the sandwich (HC0), right also where the model is not; "model" believes the
+            model; "clustered" takes every client for one draw of many, and needs 20 of them.
+
+        Returns
+        -------
+        drfl.inference.Inference
+            Of the columns as they were given; with more than two classes a list, one per class.
+            Print it for a table.
+        """
+        check_is_fitted(self)
+        table = getattr(self, "fit_rows_", None)
+        if table is None:
+            raise ValueError(
+                "standard errors need the rows of the fit, which no file of a model keeps: fit it "
+                "again, or read those of a run with `drfl summary`"
+            )
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            names = [f"x{j + 1}" for j in range(table.X.shape[1])]
+        choices, problem = self.checked_parameters(), self.problem_
+        results = self.result_ if isinstance(self.result_, list) else [self.result_]
+        pairs = zip(self.model_targets(table.y), results, strict=True)
+        found = [
+            Inference.of(
+                estimate_of(problem, table, target, result, choices),
+                [str(name) for name in names],
+                kind=kind,
+                level=level,
+                odds=isinstance(problem.loss, Logistic),
+            )
+            for target, result in pairs
+        ]
+        return found[0] if len(found) == 1 else found
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A file of a model holds no rows.
+        return {k: v for k, v in super().__getstate__().items() if k != "fit_rows_"}
 
     def _set_proof(self, problem: Problem, results: list[Result]) -> None:
         """Set what a fit tells beside the model; of several models, a row each."""

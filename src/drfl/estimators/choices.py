@@ -29,7 +29,7 @@ class Choices:
         With its own parameters.
     purpose : Purpose
         What "auto" stands for.
-    radius : "auto", float, dict or tuple
+    radius : "auto", "confidence", float, dict or tuple
         As given.
     ball : Ball
         Norm, label cost and support; its radius is not meant.
@@ -85,6 +85,11 @@ class Choices:
 
     def problem(self, names: Sequence[Any], totals: Array, n_features: int) -> Problem:
         """The problem for clients of these names, with these total weights of rows, and columns."""
+        if self.radius == "confidence":
+            raise ValueError(
+                "radius='confidence' is found by a fit of DRFLClassifier or DRFLRegressor alone: "
+                "give a number here"
+            )
         auto = defaults.radius_of(self.purpose.factor, n_features, float(totals.sum()))
         radii = [self.shared_radius(auto)] if self.shared_ball else self.radii(names, auto)
         balls = [replace(self.ball, radius=radius) for radius in radii]

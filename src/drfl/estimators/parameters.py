@@ -19,7 +19,7 @@ from drfl.mixture import Mixture
 from drfl.supports import Support
 
 Radius = str | float | dict[Any, float] | tuple[float, ...]
-"""Checked: "auto", one number, one by client name, or one per client in order."""
+"""Checked: "auto" or "confidence", one number, one by client name, or one per client in order."""
 
 
 def loss_of(params: Mapping[str, Any], task: Task) -> Loss:
@@ -35,8 +35,8 @@ def loss_of(params: Mapping[str, Any], task: Task) -> Loss:
 
 
 def radius_of(radius: Any) -> Radius:
-    """The radius: "auto", a number, or one per client."""
-    if isinstance(radius, str) and radius == "auto":
+    """The radius: "auto", "confidence", a number, or one per client."""
+    if isinstance(radius, str) and radius in ("auto", "confidence"):
         return radius
     if isinstance(radius, Mapping):
         return {name: _distance(f"the radius of {name!r}", radius[name]) for name in radius}
@@ -44,7 +44,9 @@ def radius_of(radius: Any) -> Radius:
         return tuple(_distance(f"entry {k} of radius", value) for k, value in enumerate(radius))
     if is_number(radius):
         return _distance("radius", radius)
-    raise TypeError(f"radius must be 'auto', a number, or one number per client, got {radius!r}")
+    raise TypeError(
+        f"radius must be 'auto', 'confidence', a number, or one number per client, got {radius!r}"
+    )
 
 
 def mixture_of(params: Mapping[str, Any], purpose: Purpose) -> Mixture:

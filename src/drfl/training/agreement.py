@@ -147,6 +147,13 @@ def preflight(request: DataRequest, names: Sequence[str], channel: Channel) -> A
         if target.classes and len(present) == 1:
             only = target.classes[present[0]]
             warnings.append(f"client {name!r} has rows of one class only, {only!r}")
+    grades = max(answer.facts["hints"]["scale"] for answer in answers.values())
+    if request.task == "auto" and target.classes is None and grades:
+        warnings.append(
+            f"the target {target.name!r} has {grades} different values and is taken for a number, "
+            "one step being as large as any other: are classes meant? then give --task "
+            "classification; or --task regression, which asks no more"
+        )
     return Agreement(
         target=target,
         columns=columns,

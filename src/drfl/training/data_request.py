@@ -246,7 +246,7 @@ def _target(told: Any) -> bool:
 def _hints(told: Any) -> bool:
     return (
         isinstance(told, dict)
-        and set(told) == {"codes", "far", "ids", "perfect"}
+        and set(told) == {"codes", "far", "ids", "perfect", "scale"}
         and isinstance(told["codes"], dict)
         and all(
             isinstance(codes, list)
@@ -258,6 +258,7 @@ def _hints(told: Any) -> bool:
         and all(_whole(power) for power in told["far"].values())
         and _names(told["ids"])
         and _names(told["perfect"])
+        and _whole(told["scale"])
     )
 
 

@@ -108,13 +108,13 @@ def whole_or(*words: str) -> Read:
 
 
 def radius(name: str, value: Any) -> Any:
-    """Return "auto", a number, or numbers by client (NORTH=0.1,SOUTH=0.2 on the command line)."""
+    """A word, a number, or numbers by client (NORTH=0.1,SOUTH=0.2 on the command line)."""
     if isinstance(value, str) and "=" in value:
         pairs = [part.rpartition("=") for part in value.split(",")]
         value = {client: number for client, _, number in pairs}
     if isinstance(value, dict):
         return {key: number(f"{name} of {key!r}", entry) for key, entry in value.items()}
-    return value if value == "auto" else number(name, value)
+    return value if value in ("auto", "confidence") else number(name, value)
 
 
 def center(name: str, value: Any) -> Any:

@@ -42,7 +42,9 @@ def check_before_reading(settings: Settings) -> None:
     checks.number("tol", settings["tol"], above=0.0)
     checks.whole("max_rounds", settings["max_rounds"], least=1)
     Ball(norm=settings["norm"], label_cost=settings["label_cost"])
-    if settings["radius"] != "auto":
+    if settings["radius"] == "confidence":
+        _check_confidence(settings)
+    elif settings["radius"] != "auto":
         for radius in _radii(settings, list(settings.clients), 0.0):
             Ball(radius=radius)
     _mixture(settings, len(settings.clients))
@@ -101,6 +103,8 @@ def _radii(settings: Settings, names: Sequence[str], auto: float) -> list[float]
     radius = settings["radius"]
     if radius == "auto":
         return [auto] * len(names)
+    if radius == "confidence":  # found at the model without a radius
+        return [0.0] * len(names)
     if not isinstance(radius, dict):
         return [radius] * len(names)
     for name in names:
@@ -110,6 +114,17 @@ def _radii(settings: Settings, names: Sequence[str], auto: float) -> list[float]
         if name not in names:
             raise ValueError(f"radius has an entry for {name!r}: the clients are {listed(names)}")
     return [radius[name] for name in names]
+
+
+def _check_confidence(settings: Settings) -> None:
+    """Refuse what a radius of confidence does not go with."""
+    if settings["guard"] is not None or settings["solver"] == "private":
+        raise ValueError(
+            "radius = 'confidence' asks clients for matrices that a guard does not let out: give a "
+            "number, or leave out the guard"
+        )
+    if settings["select"]:
+        raise ValueError("radius = 'confidence' is no choice of --select: leave out one of them")
 
 
 def _loss(settings: Settings, task: str) -> Loss:

@@ -16,7 +16,7 @@ from drfl.problem import to_json
 from drfl.result import Record, Result
 from drfl.training.agreement import Agreement
 from drfl.training.settings import FREE, Settings, read_settings, to_toml
-from drfl.wire import Tally
+from drfl.wire import Sent, Tally
 
 FOLDER = 0o700
 """The mode of a folder that only its owner enters."""
@@ -247,11 +247,12 @@ def result_facts(model: Model, results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def message_facts(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """What the clients sent, by client and kind of message, over all linear models."""
+def message_facts(results: Sequence[Result], asked: Sequence[Sent] = ()) -> list[dict[str, Any]]:
+    """What the clients sent, by client and kind of message, over all linear models and after."""
     tally = Tally()
     for result in results:
         tally.extend(result.sent)
+    tally.extend(asked)
     return [asdict(sent) for sent in tally.sent]
 
 

@@ -59,7 +59,10 @@ FIELDS: dict[str, Setting] = {
     "quantile": Setting(None, read.number, "of the loss pinball"),
     "purpose": Setting("these-clients", _purpose, f"what the model is for: {', '.join(PURPOSES)}"),
     "radius": Setting(
-        "auto", read.radius, "of the ball around a client's rows; auto: 0.1 sqrt(columns/rows)"
+        "auto",
+        read.radius,
+        "of the ball around a client's rows; auto: 0.1 sqrt(columns/rows); confidence: as large "
+        "as 95 % confidence needs",
     ),
     "label_cost": Setting(math.inf, read.number, "what it costs to change a label; inf: never"),
     "norm": Setting("l2", read.text, "in which changes of features are measured: l2, l1, linf"),
@@ -101,6 +104,9 @@ FIELDS: dict[str, Setting] = {
         "train without each client too, to see what it does to the others: true, false; by default "
         "at sites without a guard",
     ),
+    "inference": Setting(
+        True, read.flag, "whether clients are asked for standard errors at the end: true, false"
+    ),
     "keep_cuts": Setting(
         False, read.flag, "whether a certified run keeps the clients' answers: true, false"
     ),
@@ -111,7 +117,7 @@ FIELDS: dict[str, Setting] = {
 HERE = ("client_column", "rename")
 """What is said of files that are here; a site says it in its own settings."""
 
-FREE = ("max_rounds", "engine", "compare", "leave_out", "keep_cuts", "validation")
+FREE = ("max_rounds", "engine", "compare", "leave_out", "keep_cuts", "validation", "inference")
 """What may change when a run is resumed."""
 
 

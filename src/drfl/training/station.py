@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import Client, Handler, Policy, RefusedError, Site, code_of
+from drfl.inference import HANDLERS as INFERENCE
 from drfl.models import Model
 from drfl.models.file_rows import FileRows, read_rows
 from drfl.privacy import Guard, Ledger, file_key, file_prints, release_sums
@@ -276,7 +277,8 @@ def _whole() -> dict[str, Handler]:
     from drfl.native import METHODS
 
     kinds: list[Any] = [solver_class(name) for name in SOLVERS] + list(METHODS.values())
-    return {kind: half for method in kinds for kind, half in method.handlers.items()}
+    halves = {kind: half for method in kinds for kind, half in method.handlers.items()}
+    return {**halves, **INFERENCE}
 
 
 @cache

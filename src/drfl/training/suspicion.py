@@ -28,7 +28,7 @@ FAR = 1e3
 TAILS = [0.25, 0.1, 0.05, 0.02]
 """Where a column is mostly the same, what is usual is seen farther out."""
 
-NOTHING: dict[str, Any] = {"codes": {}, "far": {}, "ids": [], "perfect": []}
+NOTHING: dict[str, Any] = {"codes": {}, "far": {}, "ids": [], "perfect": [], "scale": 0}
 
 
 def hints(
@@ -42,12 +42,14 @@ def hints(
         ``codes``: pairs of a number that looks like a code for "missing", and how many rows hold
         it; ``far``: the power of ten by which the farthest value is farther from the middle than
         the usual ones; ``ids``: columns of whole numbers that differ in every row; ``perfect``:
-        columns that alone tell the target.
+        columns that alone tell the target; ``scale``: how many different whole numbers the target
+        has where these are few enough to be classes or grades, else 0.
     """
     if table.sparse:
         return NOTHING
-    found: dict[str, Any] = {"codes": {}, "far": {}, "ids": [], "perfect": []}
+    found: dict[str, Any] = {"codes": {}, "far": {}, "ids": [], "perfect": [], "scale": 0}
     y = _positions(table, target, keep)
+    found["scale"] = 0 if table.is_text(target) else _grades(y)
     for name in names:
         x = _positions(table, name, keep)
         present = ~np.isnan(x)
@@ -99,6 +101,13 @@ def _far(x: Array) -> int:
     usual = next((width for width in (high - low).tolist() if width > 0.0), 0.0)
     ratio = float(np.abs(x - np.median(x)).max()) / usual if usual > 0.0 else 0.0
     return int(np.log10(ratio)) if ratio >= FAR else 0
+
+
+def _grades(y: Array) -> int:
+    """How many different whole numbers there are, of 3 to 9; two are classes anyway."""
+    values = np.unique(y[~np.isnan(y)])
+    whole = bool((values == np.round(values)).all())
+    return len(values) if whole and 2 < len(values) < DISTINCT and len(y) >= ENOUGH else 0
 
 
 def _is_id(x: Array) -> bool:

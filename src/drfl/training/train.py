@@ -48,6 +48,8 @@ NOT_EXACT = (
 )
 CLOSE_ENOUGH = 1e-3
 """A gap at which the losses of others are known well enough to be compared."""
+ENDS = ("inference", "messages", "result")
+"""The kinds of records that come after the rounds."""
 DONE = (StatusKind.CERTIFIED, StatusKind.LOCAL, StatusKind.PRIVATE)
 
 
@@ -118,6 +120,11 @@ def train(
         from drfl.training.held_out import chosen_radii  # and with it scikit-learn
 
         training.settings = settings.with_values(**chosen_radii(training))
+        training.problem = make_problem(training.settings, training.agreement)
+    if settings["radius"] == "confidence":
+        from drfl.training.intervals import confidence_radii
+
+        training.settings = settings.with_values(radius=confidence_radii(training))
         training.problem = make_problem(training.settings, training.agreement)
     with warnings_as_sentences(listener):
         results = training.train()
@@ -292,8 +299,11 @@ class Training:
     def finish(self, results: Sequence[Result]) -> Model:
         """Write the model, and the records with the history of all rounds."""
         model = make_model(self.agreement, results, self.problem)
+        from drfl.training.intervals import standard_errors
+
         outcome = self.outcome("drfl", results, self.problem)
-        for sent in message_facts(results):
+        asked = standard_errors(self, results)
+        for sent in message_facts(results, asked):
             self.record("messages", **sent)
         self.record("result", **outcome, **result_facts(model, results))
         write_model(model, self.folder.model, mode=PRIVATE)
@@ -303,7 +313,7 @@ class Training:
             for record in result.history
         ]
         others = [record for record in self.records.all if record["kind"] != "round"]
-        at = next(k for k, record in enumerate(others) if record["kind"] in ("messages", "result"))
+        at = next(k for k, record in enumerate(others) if record["kind"] in ENDS)
         self.records.rewrite([*others[:at], *rounds, *others[at:]])
         return model
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from drfl.report.blocks import Block, Mark, Marks, Section, TableBlock, Text
 from drfl.report.evidence import Evidence, Json, name, names, number, objects, vector
 from drfl.report.figures import plain, share
+from drfl.report.questions.estimates import forest
 from drfl.report.questions.proof import model_name
 from drfl.report.suppression import Groups
 
@@ -37,6 +38,7 @@ def section(evidence: Evidence, groups: Groups) -> Section | None:
         which = "" if len(models) == 1 else f", {model_name(k, len(models), groups.classes)}"
         intervals = _intervals(evidence, k, len(features))
         blocks += _model(features, model, units, intervals, which)
+        blocks += forest(evidence, k, features, which)
     bootstrap = evidence.first("bootstrap")
     blocks.append(Text(_label(bootstrap) if bootstrap else NO_INTERVALS, "note"))
     if len(models) > MOST_MODELS:

@@ -1,0 +1,22 @@
+"""Standard errors, intervals and tests for the unpenalised model that a robust fit leads to."""
+
+from drfl.inference.confidence import confidence_radius
+from drfl.inference.estimate import KINDS, Estimate, InferenceError, corrected, require_curved
+from drfl.inference.protocol import HANDLERS, Inquiry
+from drfl.inference.table import CLUSTERS, FewClustersWarning, Inference, Wald, file_units
+
+__all__ = [
+    "CLUSTERS",
+    "HANDLERS",
+    "KINDS",
+    "Estimate",
+    "FewClustersWarning",
+    "Inference",
+    "InferenceError",
+    "Inquiry",
+    "Wald",
+    "confidence_radius",
+    "corrected",
+    "file_units",
+    "require_curved",
+]

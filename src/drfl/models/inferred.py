@@ -1,0 +1,109 @@
+"""Standard errors of a model file's coefficients, from what a run wrote down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from drfl.inference import Estimate, Inference, InferenceError, file_units
+from drfl.models.document import Model
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """One linear model, looked at in two ways.
+
+    Attributes
+    ----------
+    label : str
+        Which class it is for, where there are several models.
+    units : Inference or None
+        Of columns in the units of the files; None where every client scaled by itself.
+    scaled : Inference
+        Per standard deviation of a column.
+    """
+
+    label: str
+    units: Inference | None
+    scaled: Inference
+
+
+def inferred(
+    model: Model, records: Sequence[Mapping[str, Any]], *, kind: str = "robust", level: float = 0.95
+) -> list[Inferred]:
+    """From the records of a run; InferenceError with a sentence where there is nothing.
+
+    Parameters
+    ----------
+    model : Model
+        Of the run.
+    records : sequence of dict
+        All of the run.
+    kind, level
+        As of `drfl.inference.Inference`.
+    """
+    told = [record for record in records if record.get("kind") == "inference"]
+    refused = [str(record["refused"]) for record in told if "refused" in record]
+    if refused:
+        raise InferenceError(refused[0])
+    if len(told) != len(model.coef):
+        raise InferenceError("no standard errors: the run wrote none down; train it again")
+    return [_inferred(model, k, _estimate(r), kind, level) for k, r in enumerate(told)]
+
+
+def _inferred(model: Model, k: int, estimate: Estimate, kind: str, level: float) -> Inferred:
+    target, d = model.target, len(estimate.point)
+    label = ""
+    if target.classes is not None and len(model.coef) > 1:
+        label = str(target.classes[k])
+    odds = model.probabilistic
+    factors = {column.name: column.features for column in model.columns}
+    shared: dict[str, Any] = {"kind": kind, "level": level, "odds": odds, "factors": factors}
+    n, ones = len(model.features), np.ones(len(model.features))
+    plain = file_units(np.zeros(n), ones, target.shift, target.scale, d)
+    scaled = Inference.of(estimate, model.features, units=plain, **shared)
+    if model.scale == "per-client":
+        return Inferred(label, None, scaled)
+    shift, scale = model.scaling(None)
+    units = file_units(shift, scale, target.shift, target.scale, d)
+    return Inferred(label, Inference.of(estimate, model.features, units=units, **shared), scaled)
+
+
+def _estimate(record: Mapping[str, Any]) -> Estimate:
+    try:
+        covariances = {k: np.array(c, dtype=float) for k, c in record["covariances"].items()}
+        point = np.array(record["point"], dtype=float)
+        robust = np.array(record["robust"], dtype=float)
+        if not all(c.shape == (len(point),) * 2 for c in covariances.values()):
+            raise ValueError
+        empty = np.zeros((0, 0))
+        return Estimate(
+            robust=robust,
+            point=point,
+            covariances=covariances,
+            refusals=record["refusals"],
+            hessian=empty,
+            score_covariance=empty,
+            weights=record["weights"],
+            rows=record["rows"],
+            log_likelihood=record["log_likelihood"],
+            steps=int(record["steps"]),
+            used=np.array(record["used"], dtype=bool),
+        )
+    except (KeyError, ValueError, TypeError, AttributeError):
+        raise InferenceError("no standard errors: their record is damaged") from None
+
+
+def csv_records(found: Sequence[Inferred]) -> list[dict[str, Any]]:
+    """One object per model and coefficient, in both units side by side."""
+    lines = []
+    for entry in found:
+        first = entry.units or entry.scaled
+        for unit, sd in zip(first.records(), entry.scaled.records(), strict=True):
+            own = {"model": entry.label} if entry.label else {}
+            per_sd = {f"{key}_per_sd": sd[key] for key in ("robust", "coef", "se", "low", "high")}
+            lines.append({**own, **unit, **per_sd})
+    return lines

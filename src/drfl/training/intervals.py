@@ -1,0 +1,103 @@
+"""Standard errors at the end of a training, and a radius that is a statement of confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from drfl.inference import (
+    Estimate,
+    InferenceError,
+    Inquiry,
+    confidence_radius,
+    corrected,
+    require_curved,
+)
+from drfl.result import Result
+from drfl.run import solve
+from drfl.training.train import Training
+from drfl.wire import Sent, Tally
+
+MOST = 500
+"""Coefficients: beyond, the matrices would cost more than the training."""
+
+
+def standard_errors(training: Training, results: Sequence[Result]) -> tuple[Sent, ...]:
+    """Ask for standard errors, and write them down; what the clients sent for it.
+
+    Where there are none the sentence that says why is written down instead.
+    """
+    tally = Tally()
+    try:
+        _require_possible(training)
+        for k, result in enumerate(results):
+            with _inquiry(training, k) as inquiry:
+                estimate = _estimate(training, inquiry, result)
+                tally.extend(inquiry.tally.sent)
+                training.record("inference", model=k, **estimate.to_dict(), **_costs(inquiry))
+    except InferenceError as error:
+        training.record("inference", refused=str(error))
+    return tally.sent
+
+
+def confidence_radii(training: Training) -> float:
+    """The radius; the largest of several models."""
+    known = training.folder.remembered("confidence")
+    if known is None:
+        require_curved(training.problem.loss)
+        known = max(_confidence(training, k) for k in range(len(training.targets)))
+        training.folder.remember("confidence", known)
+    training.listener.say(f"radius {known:.4g}: the quantile of the score at 95 % confidence")
+    return float(known)
+
+
+def _confidence(training: Training, k: int) -> float:
+    problem, settings = training.problem, training.settings
+    result = solve(
+        problem,
+        training.federation.place(training.agreement, training.targets[k]),
+        engine=training.federation.engine,
+        tol=settings["tol"],
+        max_rounds=settings["max_rounds"],
+    )
+    with _inquiry(training, k) as inquiry:
+        estimate = _estimate(training, inquiry, result)
+    return confidence_radius(estimate, problem.loss, problem.norm, len(result.coef))
+
+
+def _inquiry(training: Training, k: int) -> Inquiry:
+    clients = training.federation.place(training.agreement, training.targets[k])
+    return Inquiry(training.problem, clients, training.federation.engine)
+
+
+def _estimate(training: Training, inquiry: Inquiry, result: Result) -> Estimate:
+    features, problem = training.agreement.features, training.problem
+    x = np.append(result.coef, result.intercept)[: len(features) + problem.fit_intercept]
+    return corrected(inquiry.ask, problem.loss, x, result.weights, names=features)
+
+
+def _require_possible(training: Training) -> None:
+    """Refuse before anybody is asked."""
+    settings, agreement = training.settings, training.agreement
+    if not settings["inference"]:
+        raise InferenceError("no standard errors: the run was told inference = false")
+    require_curved(training.problem.loss)
+    guarded = [name for name, k in agreement.guards.items() if k]
+    if guarded or settings["solver"] == "private":
+        who = f"of {guarded[0]!r} " if guarded else ""
+        raise InferenceError(
+            f"no standard errors: the guard {who}lets out no matrices H and J, from which rows "
+            "could be worked out; docs/inference.md says what is possible instead"
+        )
+    if len(agreement.features) > MOST:
+        raise InferenceError(
+            f"no standard errors: {len(agreement.features)} columns are more than {MOST}, and "
+            "clients would send as many numbers squared"
+        )
+
+
+def _costs(inquiry: Inquiry) -> dict[str, Any]:
+    sent = sum(entry.bytes for entry in inquiry.tally.sent)
+    return {"rounds": inquiry.rounds, "kilobytes": (sent + inquiry.bytes_down) / 1000}
