@@ -1,6 +1,8 @@
 """The program as its users meet it: a process, files, and what it says."""
 
+import contextlib
 import csv
+import io
 import json
 import os
 import subprocess
@@ -9,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from drfl.cli.main import run
 from drfl.datasets import load_heart
 
 WORDS = {1.0: "typical", 2.0: "atypical", 3.0: "none", 4.0: "silent"}
@@ -51,6 +54,15 @@ def drfl(*arguments, cwd, code=0, validation=False):
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return Said(done.returncode, done.stdout, done.stderr)
+
+
+def drfl_here(*arguments, cwd, code):
+    """The same without a process of its own, where the sentence of an error is all that counts."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        found = run(command(*arguments)[3:])
+    assert found == code, out.getvalue() + err.getvalue()
+    return Said(found, out.getvalue(), err.getvalue())
 
 
 def write_csv(path, names, rows):
