@@ -30,13 +30,15 @@ def cell(values, unit):
         return "; ".join(words)
     low, high = (_plain(value) for value in (min(values), max(values)))
     text = low if low == high else f"{low} to {high}"
-    return f"{text} {unit}".strip()
+    return f"{text} {unit.removesuffix('s') if text == '1' else unit}".strip()
 
 
 def _plain(value):
     if value == round(value) and abs(value) < 1e5:
         return str(int(value))
-    return f"{value:.2g}" if 1e-3 <= abs(value) < 1e3 else f"{value:.0e}".replace("e-0", "e-")
+    if 1e-3 <= abs(value) < 1e4:
+        return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2g}"
+    return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e")
 
 
 def pytest_terminal_summary(terminalreporter):

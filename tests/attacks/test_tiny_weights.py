@@ -47,7 +47,8 @@ def test_small_weights_are_audited_like_large_ones(scale, table):
         plain.ask(x)
     without = rows_among(pair_differences(plain.slopes / scale), plain.client)
     assert without or scale == 1.0
-    table(f"Huber with epsilon {scale:g}, whose weights are as small", len(without), 0, "rows")
+    if scale < 1.0:
+        table(f"Huber with epsilon {scale:g}, whose weights are as small", len(without), 0, "rows")
 
 
 @pytest.mark.parametrize("scale", [1e-14, 1e-7, 1.0, 1e9])
