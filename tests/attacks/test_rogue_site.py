@@ -35,7 +35,7 @@ def test_no_file_can_be_read(attack, table):
         told = attack.shell("south", line.format(attack.patients))
         assert SECRET not in str(told), line
         assert told.get("code") != "ok", told
-    table("a site asks another one for a file, through an honest server", "the file", "refused")
+    table("a site asks another one for a file, through an honest server", "–", "refused")
 
 
 @pytest.mark.parametrize("topic", ["train.shutdown", "train.check_status", "sys.info"])
