@@ -140,10 +140,11 @@ def _names(name: str, value: Any) -> frozenset[str]:
 
 
 def _losses(name: str, value: Any) -> frozenset[str]:
+    from drfl.differentiable import ROW_LOSSES
     from drfl.losses import LOSSES
 
     for loss in (found := _names(name, value)):
-        lookup("loss", loss, LOSSES)
+        lookup("loss", loss, {**LOSSES, **ROW_LOSSES})
     return found
 
 

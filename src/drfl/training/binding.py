@@ -19,7 +19,7 @@ BIND = "bind"
 REQUEST = {
     "encoding": Field("uint8", (None,)),
     "problem": Field("uint8", (None,)),
-    "positive": Field("int64"),  # the class that is +1; -1: the target is a number
+    "positive": Field("int64"),  # the class that is +1; -1: a number, or a network's classes
     "folds": Field("int64"),  # 1: the rows in the order in which a selection divides them
 }
 
@@ -35,7 +35,8 @@ class Binding:
     problem : Problem
         What the rounds are about.
     positive : int or None
-        The class that is +1, all others being -1; None for a numeric target.
+        The class that is +1, all others being -1; None for a numeric target, and for a network
+        that knows the classes by their numbers.
     folds : bool
         Whether a selection will divide the rows.
     """
@@ -54,10 +55,11 @@ class Binding:
         try:
             encoding = encoding_from_plain(array_text(arrays["encoding"]))
             problem = Problem.from_dict(array_text(arrays["problem"]))
-        except (ValueError, TypeError, RecursionError):
+        except (ValueError, TypeError, RecursionError, ImportError):
             raise WireError("the encoding or the problem of a binding cannot be read") from None
         classes = 0 if encoding.target.classes is None else len(encoding.target.classes)
-        if not (-1 <= positive < classes and (positive < 0) == (classes == 0) and folds in (0, 1)):
+        coded = positive >= 0 or classes == 0 or problem.network is not None
+        if not (-1 <= positive < classes and coded and folds in (0, 1)):
             raise WireError("a binding names a class that there is not")
         return cls(encoding, problem, None if positive < 0 else positive, bool(folds))
 
