@@ -89,7 +89,7 @@ def test_nothing_else_leaves_whatever_is_asked_for():
     server = Server(make_client(N, n, guard(K)), make_problem("logistic"))
     wishes = {"groups": 3, "shares": True, "introduction": True, "local": True}
     assert server.ask(np.zeros(n + 1), curvature=True, **wishes)
-    dual = Dual(1.0, (0,), np.ones((1, 1)))
+    dual = Dual((0,), np.ones((1, 1)), np.zeros(n + 1))
     assert server.ask(0.1 * np.ones(n + 1), curvature=True, dual=dual, **wishes)
     for reply in server.replies:
         assert set(reply.arrays) == {"value", "cuts", "about", "guard"}

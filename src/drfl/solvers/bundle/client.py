@@ -28,17 +28,19 @@ from drfl.solvers.bundle.client_cache import (
     may_curve,
 )
 from drfl.solvers.bundle.curvature import density, hessian, pack_factor, pack_triangle, sketch
-from drfl.solvers.bundle.evaluation import Evaluation, Evaluator
+from drfl.solvers.bundle.evaluation import Evaluation, Evaluator, WholeSpaceEvaluator
 from drfl.solvers.bundle.guard import guarded_answer
 from drfl.solvers.bundle.messages import Dual, Request
+from drfl.solvers.bundle.own_optimum import rough_optimum
 from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.bundle.settings import BundleSettings
 from drfl.solvers.bundle.state import Task, begin
 from drfl.solvers.certificate.anchors import AnchorBox
 from drfl.wire import Message
 
-SKETCH_ABOVE = 500  # coefficients: curvature is sent as a sketch
+SKETCH_ABOVE = 500  # coefficients: curvature of a loss with kinks is sent as a sketch
 LOCAL_ROWS = 5  # a local optimum on fewer rows per coefficient tells the others nothing
+SMALL = 60  # coefficients: masters cost nothing to speak of
 ROUGH, FEW = 1e-2, 15  # gap and rounds of a local optimum
 
 Slopes = Callable[[slice, Sequence[Array]], Array]
@@ -75,7 +77,9 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     if request.introduction:
         reply.update(_introduction(site))
     if request.local and site.rows.n_rows >= LOCAL_ROWS * site.dimension:
-        reply["local"] = local_optimum(site).astype(np.float32)
+        quick = isinstance(evaluator, WholeSpaceEvaluator) and site.dimension > SMALL
+        own = rough_optimum(site, evaluator) if quick else local_optimum(site)
+        reply["local"] = own.astype(np.float32)
     cache.keep({*request.marks, *request.identities, *_identities(request.dual)})
     return reply
 
@@ -87,18 +91,23 @@ def _identities(dual: Dual | None) -> tuple[int, ...]:
 def _curvature(site: Site, at: Evaluation, before: Array | None) -> Array:
     """The Hessian, or its sketch; a shared multiplier has no curvature of its own."""
     size, d = site.n_features + site.fit_intercept, density(site.oracle, at.arguments, before)
-    if site.dimension > SKETCH_ABOVE:
+    if _is_sketched(site):
         columns = sketch(site.oracle, d, size)
         return np.vstack([columns, np.zeros((site.dimension - size, columns.shape[1]))])
     H = hessian(site.oracle, at, d, before, size)
     return np.pad(H, (0, site.dimension - size))
 
 
+def _is_sketched(site: Site) -> bool:
+    """Whether the matrix is too large to be sent; Newton steps are worth its bytes."""
+    return bool(site.oracle.loss.kinks) and site.dimension > SKETCH_ABOVE
+
+
 def _packed(curvatures: list[Array], site: Site) -> dict[str, NDArray[Any]]:
     """Curvature as it travels: in few bytes, and positive whatever the rounding."""
     if not curvatures:
         return {}
-    if site.dimension > SKETCH_ABOVE:
+    if _is_sketched(site):
         return {"sketch": np.array(curvatures, dtype=np.float32)}
     if not site.oracle.loss.kinks:
         return {"hess": np.array([pack_triangle(H) for H in curvatures])}
@@ -108,15 +117,13 @@ def _packed(curvatures: list[Array], site: Site) -> dict[str, NDArray[Any]]:
 
 def _dual(evaluator: Evaluator, request: Request, cache: Cache) -> dict[str, NDArray[Any]]:
     """The cut of the master's dual point; nothing if a part of it is unknown or contains flips."""
-    dual, (_, centre, metric) = request.dual, request.marks
+    dual, curved = request.dual, cache.seen.get(request.marks[2])
     assert dual is not None
     old = [cache.seen.get(i) for i in dual.identities]
-    hat, curved = cache.seen.get(centre), cache.seen.get(metric)
     known = [at for at in old if at is not None and not at.flips]
-    if hat is None or curved is None or not curved.curved or len(known) < len(old):
+    if curved is None or not curved.curved or len(known) < len(old):
         return {}
-    points = request.points[0], hat.x, curved.x
-    return {"dual": mixed_cut(evaluator, dual, points, known)}
+    return {"dual": mixed_cut(evaluator, dual, curved.x, known)}
 
 
 def _introduction(site: Site) -> dict[str, NDArray[Any]]:
@@ -128,29 +135,26 @@ def _introduction(site: Site) -> dict[str, NDArray[Any]]:
     return about if box is None else {**about, "facts": box.facts(site.oracle)}
 
 
-def mixed_cut(
-    evaluator: Evaluator, dual: Dual, points: Sequence[Array], old: Sequence[Cached]
-) -> Array:
-    r"""The cut of the master's dual point, moved along the curvature to the new point.
+def mixed_cut(evaluator: Evaluator, dual: Dual, curved: Array, old: Sequence[Cached]) -> Array:
+    r"""The cut of the master's dual point, moved along the curvature.
 
-    :math:`v_i=\sum_k a_{k,\mathrm{group}(i)}v_{ik}+\sigma d_i(m_i-\hat m_i)`. Nothing of it was
-    kept since the rounds before: arguments at all points are computed anew, in one pass.
-    ``points`` are the new point, the centre and the point of the curvature in force.
+    :math:`v_i=\sum_k a_{k,\mathrm{group}(i)}v_{ik}+d_i\,\partial m_i[\mathrm{shift}]`. Nothing of
+    it was kept since the rounds before: arguments at all points are computed anew, in one pass.
+    ``curved`` is the point of the curvature in force.
     """
     loss = evaluator.loss
 
     def slopes(block: slice, m: Sequence[Array]) -> Array:
         v = m[0] - m[1]
-        v *= loss.curvature(m[2])
-        v *= dual.sigma
-        for at, weights, own in zip(old, dual.weights, m[3:], strict=True):
+        v *= loss.curvature(m[1])
+        for at, weights, own in zip(old, dual.weights, m[2:], strict=True):
             slope = loss.slope(own)
             for k in range(at.groups):
                 slope[(k - block.start) % at.groups :: at.groups] *= weights[k]
             v += slope
         return v
 
-    every = np.array([*points, *(at.x for at in old)])
+    every = np.array([curved + dual.shift, curved, *(at.x for at in old)])
     return dual_cut(evaluator, every, slopes)
 
 

@@ -6,8 +6,8 @@ can send the points again and every client computes the same numbers as before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ REQUEST = {
 }
 GROUP_ROWS = 50  # a group of fewer rows would tell too much of each
 NONE_ABOVE = 2000  # coefficients: no curvature
+RECENT = 30  # points whose coordinates are kept: any of their cuts may get a multiplier again
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,18 @@ class Cache:
     seen: dict[int, Cached] = field(default_factory=dict)
 
     def keep(self, identities: set[int]) -> None:
-        """Forget all other points."""
-        self.seen = {i: s for i, s in self.seen.items() if i in identities}
+        """Forget all other points, and of recent ones all but what their slopes need."""
+        none, newest = np.zeros(0), recent(self.seen)
+        self.seen = {
+            i: s if i in identities else replace(s, sample=none)
+            for i, s in self.seen.items()
+            if i in identities or i in newest
+        }
+
+
+def recent(numbers: Iterable[int]) -> set[int]:
+    """The newest of these points."""
+    return set(sorted(numbers)[-RECENT:])
 
 
 def cache_of(site: Site) -> Cache:
@@ -115,9 +126,10 @@ class CacheMirror:
         for identity, x in zip(request.identities, request.points, strict=True):
             self.points.setdefault(identity, _Point(x, request.groups))
         dual = request.dual.identities if request.dual else ()
-        kept = {*request.marks, *request.identities, *dual}
+        known = self.known.get(s, set()) | set(request.identities)
+        kept = {*request.marks, *request.identities, *dual, *recent(known)}
         curved = {i for i, c in zip(request.identities, request.curvature, strict=True) if c}
-        self.known[s] = (self.known.get(s, set()) | set(request.identities)) & kept
+        self.known[s] = known & kept
         self.curved[s] = (self.curved.get(s, set()) | curved) & kept
 
     def message(self, s: int, round: int) -> Message:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,8 @@ REQUEST = {
     "x": Field("float64", ("P", "d"), optional=True),  # points to evaluate; none: the point 0
     "id": Field("int64", ("P",)),  # under which the client may remember them
     "plan": Field("uint8", (None,)),  # see Request
-    "dual": Field("float64", (None, None), optional=True),
+    "dual": Field("float64", ("k", None), optional=True),  # numbers of points, and weights
+    "shift": Field("float64", ("d",), optional=True),  # with them: see Dual
 }
 REPLY = {
     "value": Field("float64", ("P", None)),  # F [and its multiplier, if the norm does not give it]
@@ -39,11 +40,19 @@ REPLY = {
 
 @dataclass(frozen=True)
 class Dual:
-    """The master's multipliers of a client's own cuts: by point and group, divided by q_s."""
+    """The slopes of a dual cut: those of the master's dual point, moved along the curvature.
 
-    sigma: float
+    Attributes
+    ----------
+    identities, weights : tuple of int, (k, G)
+        The master's multipliers of a client's own cuts: by point and group, divided by q_s.
+    shift : (d,)
+        The step in x along which the slopes move.
+    """
+
     identities: tuple[int, ...]
-    weights: Array  # (k, G)
+    weights: Array
+    shift: Array
 
 
 @dataclass(frozen=True)
@@ -101,10 +110,8 @@ class Request:
         if self.points.any():
             arrays["x"] = self.points
         if self.dual is not None:
-            head = np.zeros((1, 1 + self.dual.weights.shape[1]))
-            head[0, 0] = self.dual.sigma
-            body = np.column_stack([self.dual.identities, self.dual.weights])
-            arrays["dual"] = np.vstack([head, body])
+            arrays["dual"] = np.column_stack([self.dual.identities, self.dual.weights])
+            arrays["shift"] = self.dual.shift
         return Message(KIND, round, arrays)
 
     @classmethod
@@ -115,7 +122,9 @@ class Request:
         plan = [int(entry) for entry in arrays["plan"]]
         if len(plan) != 6 + len(identities):
             raise WireError("the plan does not fit the points")
-        ages, dual = plan[3:6], arrays.get("dual")
+        if ("dual" in arrays) != ("shift" in arrays):
+            raise WireError("a dual cut needs multipliers and a shift")
+        ages = plan[3:6]
         marks = [identities[0] - age if age else -1 for age in ages]
         return cls(
             points=arrays.get("x", np.zeros((len(identities), dimension))),
@@ -127,7 +136,7 @@ class Request:
             local=bool(plan[2] & 2),
             lifted=bool(plan[2] & 4),
             marks=(marks[0], marks[1], marks[2]),
-            dual=None if dual is None else _read_dual(dual),
+            dual=_read_dual(arrays) if "dual" in arrays else None,
         )
 
 
@@ -137,11 +146,12 @@ def near_marks(first: int, *marks: int) -> tuple[int, int, int]:
     return previous, centre, metric
 
 
-def _read_dual(dual: Array) -> Dual:
-    return Dual(float(dual[0, 0]), tuple(int(i) for i in dual[1:, 0]), dual[1:, 1:])
+def _read_dual(arrays: Mapping[str, NDArray[Any]]) -> Dual:
+    dual = arrays["dual"]
+    return Dual(tuple(int(i) for i in dual[:, 0]), dual[:, 1:], arrays["shift"])
 
 
-def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, sigma: float) -> dict[int, Dual]:
+def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, shift: Array) -> dict[int, Dual]:
     r"""For each client the master's multipliers of its own cuts, :math:`a_k/(\mathrm{share}_pq_s)`.
 
     With them the client rebuilds the master's dual point row by row.
@@ -155,7 +165,7 @@ def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, sigma: float) -> d
             weights = np.zeros((len(identities), int(cuts.group[mine].max()) + 1))
             share = pool.piece_share[cuts.piece[mine]]
             weights[position, cuts.group[mine]] = solution.cuts[mine] / (share * q)
-            out[s] = Dual(sigma, tuple(int(i) for i in identities), weights)
+            out[s] = Dual(tuple(int(i) for i in identities), weights, shift)
     return out
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.solvers.base import relative_gap
-from drfl.solvers.bundle.messages import dual_requests
+from drfl.solvers.bundle.dual_cuts import ask_duals, proves_by_duals
 from drfl.solvers.bundle.state import State, ask, ask_again
 from drfl.solvers.bundle.steps import Proposal
 from drfl.solvers.certificate.cuts import Cuts, Solution
@@ -22,7 +22,8 @@ BOUND_AT = 1e-2  # predicted relative decrease at which a master is solved for i
 BOUND_EVERY = 3  # in every so many rounds; in every round once it may prove the tolerance
 SECOND = 0.05  # the second point's metric, as a multiple of the first's
 ACTIVE = 10.0  # a multiplier above so many times the accuracy of its master keeps a cut
-NEWTON_ROUNDS = 8  # a smooth loss that takes longer is treated as nonsmooth
+NEWTON_NULLS = 4  # a smooth loss with so many null steps in a row is treated as nonsmooth,
+NEWTON_ROUNDS = 8  # without curvature, or on a support, one that takes so long
 ROUGH, FINE, SHARP = 1e-6, 1e-9, 1e-11  # accuracy of masters: bolder point, next point, bound
 TINY = 1e-10  # the proximal term of a master that is solved for its bound
 
@@ -52,7 +53,7 @@ def prove(state: State) -> list[Proposal]:
         proposals.append(_proposal(far, x, SECOND * M))
     state.asked.dual = {}
     if state.task.settings.dual_cuts and not state.task.problem.loss.kinks:
-        state.asked.dual = dual_requests(state.pool, tangent, near, step.sigma)
+        ask_duals(state, tangent, near, H)
     return proposals
 
 
@@ -85,6 +86,8 @@ def solve_master(
 def _bound_is_due(state: State) -> bool:
     """Whether a master should be solved for its bound; the gap cannot be below the decrease."""
     decrease = state.step.decrease
+    if proves_by_duals(state):
+        return False
     often = decrease < BOUND_AT and state.round % BOUND_EVERY == 0
     return decrease <= 2.0 * state.task.tol or often
 
@@ -115,14 +118,16 @@ def plan(state: State, proposals: Sequence[Proposal]) -> None:
 def _set_wishes(state: State) -> None:
     """Curvature and groups of the next round."""
     ahead, step, asked = state.round + 1, state.step, state.asked
-    if step.smooth and ((state.pool.cuts.slope < 0.0).any() or ahead >= NEWTON_ROUNDS):
+    newton = step.newton and state.metric.known
+    late = step.nulls >= NEWTON_NULLS if newton else ahead >= NEWTON_ROUNDS
+    if step.smooth and ((state.pool.cuts.slope < 0.0).any() or late):
         step.smooth = False
     if not step.smooth and step.decrease <= REGROUP_AT:
         asked.groups = asked.most_groups
     # Where the model promises less than the tolerance, only the bound is still open.
     promising = step.decrease > min(state.task.tol, 1e-6)
     auto = state.task.settings.curvature == "auto"
-    asked.curvature = auto and ahead in SCHEDULE and promising
+    asked.curvature = auto and promising and ((newton and not late) or ahead in SCHEDULE)
 
 
 def _mean_optimum(state: State, newton: Proposal) -> Proposal | None:

@@ -1,4 +1,4 @@
-r"""Convex quadratic programs for the master: PIQP, dense or sparse by size.
+r"""Convex quadratic programs for the master: PIQP, dense or sparse by size, or `barrier`.
 
 .. math:: \min_z\ \tfrac12 z^\top Pz + c^\top z \quad\text{s.t.}\quad Az\le b,\ z\ge l.
 
@@ -8,6 +8,7 @@ valid, and whatever point comes back, it is only a proposal.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from drfl.arrays import Array
+from drfl.solvers.bundle.barrier import Rows, minimise
 
 Ints = NDArray[np.intp]
 
@@ -23,6 +25,9 @@ Ints = NDArray[np.intp]
 DENSE_ENTRIES = 600_000
 INFINITY = 1e30
 RUNAWAY = 1e8
+LARGE = 60  # leading variables: masters for which the general solver is too slow
+# A residual above so many times the accuracy, and above the least, is no solution.
+TRUSTED, LEAST_TRUSTED = 1e3, 1e-7
 
 
 class Builder:
@@ -91,11 +96,7 @@ class Builder:
 
     def sparse(self) -> sparse.csc_matrix:
         """A, compressed by columns."""
-        entries = [np.broadcast_arrays(*entry) for entry in self._entries]
-        rows, columns, values = (
-            np.concatenate([part[k].ravel() for part in entries]) for k in range(3)
-        )
-        return sparse.csc_matrix((values, (rows, columns)), shape=(self.n_rows, self.n_variables))
+        return _compressed(self._entries, (self.n_rows, self.n_variables))
 
     def dense(self) -> Array:
         """A in full, in Fortran order as the solver wants it."""
@@ -113,6 +114,10 @@ class Builder:
         for Q, linear in self._bends:
             P[: len(Q), : len(Q)] += Q
             cost[: len(Q)] += linear
+        if len(P) > LARGE and zoom == 1.0:
+            solution = self._by_barrier(P, cost, eps)
+            if solution.usable:
+                return solution
         zooms = np.where(np.arange(self.n_variables) < len(P), zoom, 1.0)
         free = self.lower <= -INFINITY
         lower = np.where(free, -INFINITY, self.lower * (zoom / zooms))
@@ -124,6 +129,40 @@ class Builder:
                 break
         return solution
 
+    def _by_barrier(self, P: Array, cost: Array, eps: float) -> QPSolution:
+        """By the method for few full rows and many that are nearly empty."""
+        full = [entry for entry in self._entries if self._is_full(entry, len(P))]
+        first = np.concatenate([rows[:, 0] for rows, _, _ in full] or [np.zeros(0, np.intp)])
+        G, start = np.zeros((len(first), len(P))), 0
+        for rows, columns, values in full:
+            G[start : start + len(rows), columns[0]] = values
+            start += len(rows)
+        bounded = np.flatnonzero(self.lower > -INFINITY)
+        order = np.concatenate([first, np.setdiff1d(np.arange(self.n_rows), first)])
+        A = _compressed(
+            [entry for entry in self._entries if not self._is_full(entry, len(P))],
+            (self.n_rows, self.n_variables),
+        )
+        ones = np.full(len(bounded), -1.0)
+        L = sparse.csr_matrix(
+            (ones, (np.arange(len(bounded)), bounded)), shape=(len(bounded), self.n_variables)
+        )
+        rest = sparse.vstack([A.tocsr()[order], L]).tocsr()
+        right = np.concatenate([self.right[order], -self.lower[bounded]])
+        found = minimise(P, cost, Rows(G, rest, right), eps)
+        multipliers = np.zeros(self.n_rows)
+        multipliers[order] = found.y[: self.n_rows]
+        near = found.residual <= max(TRUSTED * eps, LEAST_TRUSTED)
+        usable = near and np.abs(found.z).max(initial=0.0) < RUNAWAY
+        return QPSolution(found.z, multipliers, bool(usable))
+
+    @staticmethod
+    def _is_full(entry: tuple[Ints, Ints, Array | float], leading: int) -> bool:
+        """Whether these are whole rows of the leading variables."""
+        rows, columns, _ = entry
+        shapes = rows.ndim == columns.ndim == 2 and rows.shape[1] == columns.shape[0] == 1
+        return bool(shapes and columns.size > 1 and columns.max() < leading)
+
 
 @dataclass(frozen=True)
 class QPSolution:
@@ -132,6 +171,14 @@ class QPSolution:
     z: Array
     multipliers: Array
     usable: bool
+
+
+def _compressed(
+    entries: Sequence[tuple[Ints, Ints, Array | float]], shape: tuple[int, int]
+) -> sparse.csc_matrix:
+    parts = [np.broadcast_arrays(*entry) for entry in entries]
+    rows, columns, values = (np.concatenate([p[k].ravel() for p in parts]) for k in range(3))
+    return sparse.csc_matrix((values, (rows, columns)), shape=shape)
 
 
 def _piqp(

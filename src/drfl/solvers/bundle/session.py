@@ -16,6 +16,7 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.solvers.base import Session, Status
 from drfl.solvers.bundle import guard
+from drfl.solvers.bundle.dual_cuts import prove_by_duals
 from drfl.solvers.bundle.messages import Reply
 from drfl.solvers.bundle.planning import plan, prove
 from drfl.solvers.bundle.points import Point
@@ -54,6 +55,7 @@ class BundleSession(Session):
             next_tie(state, state.ties)
         else:
             learn(state, heard)
+            prove_by_duals(state, heard)
             compare(state)
             if not state.only_centre:  # there is nothing to compare the centre with
                 move(state)
@@ -148,6 +150,7 @@ def learn(state: State, heard: Mapping[int, Reply]) -> None:
     """Values, cuts and curvature of this round."""
     points, pool, metric = state.points, state.pool, state.metric
     main, fresh = state.asked.identities[0], list[Cuts]()
+    metric.before = list(metric.hessians), points.curved
     for s, reply in heard.items():
         for k, identity in enumerate(reply.identities):
             point = points.at[identity]
@@ -192,8 +195,13 @@ def move(state: State) -> None:
                 points.curved = chosen
             for s, H in metric.second.items():
                 metric.hessians[s] = H
+    if state.step.newton:
+        second_wins = None  # the second point was the mean of own optima, not a bolder step
     if state.step.judge(at_centre, f, proposal, second_wins):
         points.centre = chosen
+    elif state.step.newton and metric.before[1] >= 0:
+        # A rejected point's curvature is not that of the centre.
+        metric.hessians, points.curved = metric.before
     # Estimates of silent clients may have been too low: never stay above a proved value.
     if state.bounds.upper < points.objective(points.centre):
         points.centre = points.best

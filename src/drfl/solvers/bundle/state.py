@@ -25,6 +25,7 @@ from drfl.solvers.certificate.proof import Certificate
 from drfl.solvers.certificate.region import Region
 from drfl.solvers.certificate.server import ServerProblem, lifted, server_problem
 
+MOST_ROOM = 0.003  # of the price of the norm
 LINEAR = 1e-6  # curvature below this share of a feature's mean square counts as none
 
 
@@ -94,6 +95,14 @@ class Asked:
         Whether curvature at the main point and, in the first round, own optima are wanted.
     dual : dict of int to Dual
         The multipliers of dual cuts, by client.
+    weights : (S,)
+        The weights of the master whose multipliers these are.
+    room : float
+        The share of the price that the dual cuts are to leave unused, for what they miss.
+    miss : float
+        By how much of the price the last ones missed that.
+    dual_pays : bool
+        Whether the last ones closed a good part of the gap.
     """
 
     groups: int = 1
@@ -101,6 +110,10 @@ class Asked:
     curvature: bool = False
     local: bool = False
     dual: dict[int, Dual] = field(default_factory=dict)
+    weights: Array = field(default_factory=lambda: np.zeros(0))
+    room: float = 0.0
+    miss: float = 1.0
+    dual_pays: bool = False
     proposals: Sequence[Proposal] = ()
     identities: tuple[int, ...] = ()
     requests: dict[int, Request] = field(default_factory=dict)
@@ -240,7 +253,7 @@ def begin(task: Task, names: Sequence[str], round: int = 0) -> State:
         Metric(server),
         Master(server),
         Certificate(server, None),
-        Descent(smooth=not problem.loss.kinks),
+        Descent(smooth=not problem.loss.kinks, exact=server.on_whole_space),
         server.mixture.weights,
         Asked(curvature=auto, local=warm),
         Bounds(progress=round),

@@ -14,6 +14,8 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.solvers.certificate.server import ServerProblem
 
+STIFFEST = 256.0  # multiple of the curvature after Newton steps that were too long
+
 
 @dataclass(frozen=True)
 class Proposal:
@@ -31,7 +33,9 @@ class Descent:
     Attributes
     ----------
     smooth : bool
-        Newton steps on a smooth loss: one point a round, mu shrinks with the promised decrease.
+        Steps on a smooth loss: one point a round, mu shrinks with the promised decrease.
+    exact : bool
+        Whether the clients' curvature is all there is: no support adds its own.
     decrease : float
         The relative decrease that the model promises.
     serious : bool
@@ -39,12 +43,18 @@ class Descent:
     """
 
     smooth: bool
+    exact: bool = True
     mu: float = 1.0
     mu_first: float = 1.0
     sigma: float = 1.0
     nulls: int = 0
     decrease: float = math.inf
     serious: bool = True
+
+    @property
+    def newton(self) -> bool:
+        """Whether steps are Newton's."""
+        return self.smooth and self.exact
 
     def start(self, gradient_size: float, objective: float) -> None:
         """The first mu: a small part of what a gradient step of unit relative decrease needs."""
@@ -71,6 +81,8 @@ class Descent:
             self.mu *= 0.2
         if second_wins is not None:
             self.sigma = 0.4 * self.sigma if second_wins else min(1.0, 1.5 * self.sigma)
+        elif self.sigma > 1.0:  # the last steps were too long
+            self.sigma = max(1.0, self.sigma / (16.0 if delivered >= 0.5 * promised else 4.0))
         elif self.decrease < 1e-3:
             # More than the quadratic model promised: the curvature is too large.
             excess = delivered / max(promised - prox, 1e-300)
@@ -78,6 +90,9 @@ class Descent:
 
     def _after_null(self, delivered: float, promised: float) -> None:
         self.nulls += 1
+        if self.newton:
+            self.sigma = min(4.0 * self.sigma, STIFFEST)
+            return
         self.sigma = min(1.0, 1.2 * self.sigma)
         if -delivered > 2.0 * promised:
             self.mu *= 2.0
@@ -95,6 +110,7 @@ class Descent:
 
 
 MEMORY = 60  # pairs
+LEAST = 1e-9  # mu, as a share of the mean curvature
 ALIKE = 0.2  # how much local optima may differ for their mean to be worth a visit
 
 
@@ -106,6 +122,7 @@ class Metric:
         self.hessians: list[Array | None] = [None] * server.n_clients
         self.second: dict[int, Array] = {}  # at this round's second point, in case it is chosen
         self.pairs: list[tuple[Array, Array]] = []
+        self.before: tuple[list[Array | None], int] = [], -1  # curvature and its point, until now
         self._last: tuple[Array, Array] | None = None  # x (d,), gradients (S, d)
         self.diagonal = np.ones(server.dimension)
 
@@ -159,5 +176,5 @@ class Metric:
 
     def matrix(self, H: Array, sigma: float, mu: float) -> Array:
         """M, with mu kept above rounding."""
-        least = 1e-9 * float(np.trace(H / self.diagonal[:, None])) / len(H)
+        least = LEAST * float(np.trace(H / self.diagonal[:, None])) / len(H)
         return sigma * H + max(mu, least, 1e-12) * np.diag(self.diagonal)

@@ -20,7 +20,7 @@ Inaccurate multipliers only lower the bound.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -28,6 +28,7 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.solvers.certificate.anchors import Anchors
 from drfl.solvers.certificate.cuts import Cuts, Ints, Pool, Solution, sums
+from drfl.solvers.certificate.frontier import Frontier
 from drfl.solvers.certificate.region import Region
 from drfl.solvers.certificate.repair import counterweigh, polish
 from drfl.solvers.certificate.server import ServerProblem
@@ -202,6 +203,7 @@ class Certificate:
 
     server: ServerProblem
     anchors: Anchors | None
+    frontier: Frontier = field(default_factory=Frontier)
 
     @property
     def everywhere(self) -> bool:
@@ -239,10 +241,18 @@ class Certificate:
         if self.anchors is not None:
             return self.anchors.bound(total.constant, total.g, total.gb)
         if self.everywhere:
-            return pay_by_gauge(self.server, total)
+            return max(pay_by_gauge(self.server, total), self._mixed(total))
         assert region is not None
         slope = np.append(total.g, total.gb)[: self.server.dimension - self.server.is_shared]
         return region.least(total.constant, slope)
+
+    def _mixed(self, total: Aggregate) -> float:
+        """What it proves together with earlier proofs; floors and one multiplier for all aside."""
+        server = self.server
+        if server.floor.any() or server.is_shared:
+            return 0.0
+        slack = float(total.B.sum()) - server.gauge.polar(total.g)
+        return self.frontier.bound(total.constant, slack)
 
 
 # ---------------------------------------------------------------------------- cuts as minorants

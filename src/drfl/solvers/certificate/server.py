@@ -109,6 +109,11 @@ class ServerProblem:
         return self.kind != "plain" and (self.is_shared or bool((self.rho > 0.0).any()))
 
     @property
+    def on_whole_space(self) -> bool:
+        """Whether rows may go anywhere, so that F is the mean loss plus what the gauge costs."""
+        return self.kind in ("norm", "flips") and not self.is_shared
+
+    @property
     def lambdas(self) -> bool:
         """Whether every client has a multiplier of its own in the master."""
         return self.priced and self.kind in ("flips", "box") and not self.is_shared

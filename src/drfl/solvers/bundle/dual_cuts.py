@@ -1,0 +1,96 @@
+r"""Dual cuts: asked for with slopes that add up to something payable, and proved with at once.
+
+Near the optimum of a smooth loss every tangent lies below it by about the square of a distance; the
+cut of the master's dual point does not. The multipliers :math:`a_k` of the master and the curvature
+H say which slopes the rows should have: with :math:`\hat g=\sum_ka_kg_k` and the step p,
+
+.. math:: G=\hat g+\sigma Hp
+
+is what the master leaves to the norm. It exceeds the price B of the norm a little, by the proximal
+term's own part and by what the QP left open. A further step e, :math:`He=-(1-c)G`, along which
+rows' slopes move as well makes it :math:`cG` with :math:`c=(1-\mathrm{room})B/\mathrm{polar}(G)`.
+So the clients' newest dual cuts alone, with the weights of the master that asked for them, prove a
+bound, without another master.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from drfl.arrays import Array
+from drfl.solvers.bundle.messages import Reply, dual_requests
+from drfl.solvers.bundle.state import MOST_ROOM, State
+from drfl.solvers.certificate.cuts import Cuts, Solution
+from drfl.solvers.certificate.proof import aggregate, share
+
+REFINEMENTS = 3  # of the step e
+RIDGE = 1e-6  # in units of the mean curvature
+LEAST_ROOM = 0.1  # of the tolerance, which it can cost at most
+SMALL = 60  # coefficients: another master costs nothing to speak of, and may prove more
+PAYS = 0.5  # a proof that leaves more of the gap than this is not enough
+MISS = 0.3  # the share of the last miss that is left as room
+
+
+def ask_duals(state: State, cuts: Cuts, near: Solution, H: Array) -> None:
+    """Ask every client for the dual cut of this master."""
+    asked = state.asked
+    # Where the curvature is nearly singular, a large room would itself be a large step.
+    likely = min(MISS * asked.miss, max(state.step.decrease, 0.0) ** 0.5)
+    asked.room = float(np.clip(likely, LEAST_ROOM * state.task.tol, MOST_ROOM))
+    shift = state.step.sigma * (near.x - state.points.here.x)
+    if state.metric.known and _by_gauge(state):
+        shift = shift + _correction(state, cuts, near, H, shift)
+    asked.dual = dual_requests(state.pool, cuts, near, shift)
+    asked.weights = np.maximum(near.weights, 0.0)
+
+
+def proves_by_duals(state: State) -> bool:
+    """Whether Newton steps are made whose dual cuts prove ever more: no large master has to."""
+    return state.step.newton and state.asked.dual_pays and state.server.dimension > SMALL
+
+
+def prove_by_duals(state: State, heard: Mapping[int, Reply]) -> None:
+    """What the newest dual cuts of all clients prove, with the weights that asked for them."""
+    asked, pool, bounds, S = state.asked, state.pool, state.bounds, state.server.n_clients
+    asked.dual_pays = False
+    complete = len(heard) == S and all(reply.dual is not None for reply in heard.values())
+    if not complete or not _by_gauge(state):
+        return
+    newest = np.flatnonzero(~pool.cuts.tangent & (pool.cuts.used == state.round))
+    a, families = np.zeros(len(pool.cuts)), np.zeros(len(pool.family_client))
+    a[newest] = asked.weights[pool.cut_client[newest]]
+    families[pool.piece_family[pool.cuts.piece[newest]]] = a[newest]
+    x, none = state.asked.proposals[0].x, np.zeros((S, state.server.n))
+    solution = Solution(x, np.nan, a, families, asked.weights, none)
+    bound, before = state.certificate.bound(pool, pool.cuts, solution, polished=True), bounds.gap
+    bounds.raise_to(bound, state.round)
+    asked.dual_pays = bounds.gap <= PAYS * before
+    total = aggregate(state.server, *share(state.server, pool, pool.cuts, solution))
+    used = state.server.gauge.polar(total.g) / max(float(total.B.sum()), 1e-300)
+    asked.miss = abs(used - (1.0 - asked.room))
+
+
+def _by_gauge(state: State) -> bool:
+    """Whether the gauge pays for slopes, so that cuts of the mean loss are all it takes."""
+    return state.server.priced and state.server.on_whole_space
+
+
+def _correction(state: State, cuts: Cuts, near: Solution, H: Array, step: Array) -> Array:
+    """The step e; none if the curvature cannot be inverted."""
+    server, diagonal = state.server, state.metric.diagonal
+    G = near.cuts @ cuts.g + H @ step
+    paid = float(near.weights @ server.rho + near.cuts @ cuts.slope)
+    need = server.gauge.polar(G[: server.n])
+    over = 1.0 - min(1.0, (1.0 - state.asked.room) * paid / need) if need > 0.0 else 0.0
+    ridge = RIDGE * float(np.trace(H / diagonal[:, None])) / len(H)
+    try:
+        factor = cho_factor(H + np.diag(ridge * diagonal))
+    except LinAlgError:
+        return np.zeros_like(step)
+    e = np.zeros_like(step)
+    for _ in range(1 + REFINEMENTS):
+        e += cho_solve(factor, -over * G - H @ e)
+    return e
