@@ -28,7 +28,7 @@ from drfl.solvers.bundle.client_cache import (
     may_curve,
 )
 from drfl.solvers.bundle.curvature import density, hessian, pack_factor, pack_triangle, sketch
-from drfl.solvers.bundle.evaluation import Evaluation, Evaluator, WholeSpaceEvaluator
+from drfl.solvers.bundle.evaluation import Evaluation, Evaluator
 from drfl.solvers.bundle.guard import guarded_answer
 from drfl.solvers.bundle.messages import Dual, Request
 from drfl.solvers.bundle.own_optimum import rough_optimum
@@ -37,6 +37,7 @@ from drfl.solvers.bundle.settings import BundleSettings
 from drfl.solvers.bundle.state import Task, begin
 from drfl.solvers.certificate.anchors import AnchorBox
 from drfl.wire import Message
+from drfl.worst_case.whole_space import WholeSpaceOracle
 
 SKETCH_ABOVE = 500  # coefficients: curvature of a loss with kinks is sent as a sketch
 LOCAL_ROWS = 5  # a local optimum on fewer rows per coefficient tells the others nothing
@@ -77,7 +78,7 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     if request.introduction:
         reply.update(_introduction(site))
     if request.local and site.rows.n_rows >= LOCAL_ROWS * site.dimension:
-        quick = isinstance(evaluator, WholeSpaceEvaluator) and site.dimension > SMALL
+        quick = isinstance(site.oracle, WholeSpaceOracle) and site.dimension > SMALL
         own = rough_optimum(site, evaluator) if quick else local_optimum(site)
         reply["local"] = own.astype(np.float32)
     cache.keep({*request.marks, *request.identities, *_identities(request.dual)})

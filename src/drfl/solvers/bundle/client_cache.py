@@ -26,6 +26,7 @@ REQUEST = {
     "id": Field("int64", ("P",)),
     "groups": Field("uint8", ("P",)),
     "curved": Field("uint8", ("P",)),  # whether curvature was asked for there
+    "sample": Field("uint8", ("P",)),  # whether arguments of rows are kept too
     "lifted": Field("uint8", (1,)),
 }
 GROUP_ROWS = 50  # a group of fewer rows would tell too much of each
@@ -61,6 +62,10 @@ class Cached:
         sample = np.ascontiguousarray(sampled(at.arguments))
         return cls(x, sample, at.groups, at.flipped > 0.0 and not at.split, curved)
 
+    def without_sample(self) -> Cached:
+        """All but the arguments of rows."""
+        return replace(self, sample=np.zeros(0))
+
 
 @dataclass
 class Cache:
@@ -70,9 +75,9 @@ class Cache:
 
     def keep(self, identities: set[int]) -> None:
         """Forget all other points, and of recent ones all but what their slopes need."""
-        none, newest = np.zeros(0), recent(self.seen)
+        newest = recent(self.seen)
         self.seen = {
-            i: s if i in identities else replace(s, sample=none)
+            i: s if i in identities else s.without_sample()
             for i, s in self.seen.items()
             if i in identities or i in newest
         }
@@ -120,6 +125,7 @@ class CacheMirror:
     points: dict[int, _Point] = field(default_factory=dict)
     known: dict[int, set[int]] = field(default_factory=dict)  # by client
     curved: dict[int, set[int]] = field(default_factory=dict)
+    sampled: dict[int, set[int]] = field(default_factory=dict)
 
     def note(self, s: int, request: Request) -> None:
         """Client s has answered this request."""
@@ -127,14 +133,16 @@ class CacheMirror:
             self.points.setdefault(identity, _Point(x, request.groups))
         dual = request.dual.identities if request.dual else ()
         known = self.known.get(s, set()) | set(request.identities)
-        kept = {*request.marks, *request.identities, *dual, *recent(known)}
+        named = {*request.marks, *request.identities, *dual}
+        kept = named | recent(known)
         curved = {i for i, c in zip(request.identities, request.curvature, strict=True) if c}
         self.known[s] = known & kept
+        self.sampled[s] = (self.sampled.get(s, set()) | set(request.identities)) & named
         self.curved[s] = (self.curved.get(s, set()) | curved) & kept
 
     def message(self, s: int, round: int) -> Message:
         """Ask client s to compute its points again."""
-        curved = self.curved.get(s, set())
+        curved, full = self.curved.get(s, set()), self.sampled.get(s, set())
         every = sorted(self.known.get(s, set()) & set(self.points))
         points = [self.points[i] for i in every]
         dimension = len(next(iter(self.points.values())).x)
@@ -143,6 +151,7 @@ class CacheMirror:
             "id": np.array(every, dtype=np.int64),
             "groups": np.array([p.groups for p in points], dtype=np.uint8),
             "curved": np.array([i in curved for i in every], dtype=np.uint8),
+            "sample": np.array([i in full for i in every], dtype=np.uint8),
             "lifted": np.array([self.lifted], dtype=np.uint8),
         }
         return Message(KIND, round, arrays)
@@ -155,6 +164,7 @@ def recall(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     for k, identity in enumerate(arrays["id"].tolist()):
         x, groups = arrays["x"][k], groups_of(site, int(arrays["groups"][k]))
         curved = bool(arrays["curved"][k]) and may_curve(site)
-        cache.seen[identity] = Cached.of(x, evaluator.evaluate(x, groups), curved=curved)
+        cached = Cached.of(x, evaluator.evaluate(x, groups), curved=curved)
+        cache.seen[identity] = cached if arrays["sample"][k] else cached.without_sample()
     cache.keep(set(arrays["id"].tolist()))
     return {}
