@@ -7,6 +7,7 @@ import pytest
 
 from drfl.cli.main import run
 from drfl.cli.report import _data
+from drfl.training.station import Station
 from kit.program import drfl, write_csv
 
 TRAIN = ("--target", "ill", "--tol", "1e-3", "--quiet")
@@ -213,3 +214,24 @@ def test_settings_are_called_as_they_were_given(folder, refused):
         assert words in refused("train", *common, option, value)
     (folder / "bad.toml").write_text('tol = "x"\ntarget = "ill"\n[clients]\na = "north.csv"\n')
     assert "drfl: tol must be" in refused("train", "bad.toml")
+
+
+@pytest.mark.parametrize("guard", [(), ("--guard", "4")])
+def test_a_run_interrupted_before_its_first_round_can_be_resumed(
+    folder, monkeypatch, capsys, guard
+):
+    def interrupted(station, request):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(folder)
+    out = f"EARLY{len(guard)}"
+    options = ("--exclude", "id,ward", "--target", "ill", "--tol", "0.9", *guard, "--out", out)
+    with monkeypatch.context() as patched:
+        patched.setattr(Station, "look", interrupted)
+        code = run(["train", "--client", "north.csv", "--client", "south.csv", *options])
+    assert code == 130
+    said = capsys.readouterr().err
+    assert f"no round was done yet: continue with `drfl train --resume {out}`" in said
+    assert run(["train", "--resume", out]) == 0
+    assert (folder / out / "model.json").exists()
+    assert (folder / out / "table-1.txt").exists()

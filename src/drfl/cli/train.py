@@ -84,9 +84,13 @@ def _train(settings: Any, folder: Any, console: Any, *, fresh: bool) -> int:
         outcome = train(settings, folder, federation, console, fresh=fresh)
     except KeyboardInterrupt:
         console.clear()
+        done = f"the rounds done are kept in {folder.checkpoint}"
+        if not folder.config.exists():
+            folder.close_to_others()
+            folder.create(settings)
+            done = "no round was done yet"
         raise KeyboardInterrupt(
-            f"interrupted; the rounds done are kept in {folder.checkpoint}: continue with "
-            f"`drfl train --resume {folder.path}`"
+            f"interrupted; {done}: continue with `drfl train --resume {folder.path}`"
         ) from None
     if outcome.model is None:
         say(outcome.failure)

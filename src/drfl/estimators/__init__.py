@@ -1,12 +1,14 @@
 """scikit-learn estimators: a fit with a proof of how good it is."""
 
 from drfl.estimators.classifier import DRFLClassifier, NothingLearnedWarning
+from drfl.estimators.data_warnings import DataWarning
 from drfl.estimators.regressor import DRFLRegressor
 from drfl.estimators.scale import FewRowsWarning, ScaleWarning
 
 __all__ = [
     "DRFLClassifier",
     "DRFLRegressor",
+    "DataWarning",
     "FewRowsWarning",
     "NothingLearnedWarning",
     "ScaleWarning",

@@ -16,6 +16,7 @@ from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.estimators.choices import Choices
 from drfl.estimators.client_table import ALL, ClientTable
+from drfl.estimators.data_warnings import warn_of_small_clients
 from drfl.estimators.fitting import find_model, make_solver, solver_name, warn_unless_optimal
 from drfl.estimators.intervals import CONFIDENCE, estimate_of, with_confidence
 from drfl.estimators.scale import warn_of_few_rows, warn_of_scale
@@ -24,6 +25,7 @@ from drfl.inference import Inference
 from drfl.losses import Logistic, Task
 from drfl.problem import Problem
 from drfl.result import Result
+from drfl.rows.intake import require_finite
 from drfl.worst_case import WorstCase, make_oracle
 
 DTYPES = (np.float64, np.float32)
@@ -49,6 +51,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         pair: tuple[Any, NDArray[Any]] = validate_data(
             self, X, y, accept_sparse="csr", dtype=DTYPES, **options
         )
+        require_finite([pair[0]], [0], getattr(self, "feature_names_in_", None))
         return pair
 
     def _scores(self, X: Any) -> Array:
@@ -98,6 +101,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         warn_of_scale(table.X, table.weight, getattr(self, "feature_names_in_", None))
         if isinstance(choices.radius, str):
             warn_of_few_rows(table.X.shape[1], float(table.totals.sum()))
+        warn_of_small_clients(table, choices.mixture)
         table = table.canonical()
         results = [
             find_model(problem, list(table.clients(target)), choices, solver)

@@ -183,6 +183,7 @@ class ClientTable:
 
 def _named(clients: Any, X: Any) -> tuple[NDArray[Any], Index]:
     """The different names, sorted, and the number of each row's name."""
+    _refuse_alike(clients)
     given = column_or_1d(clients)
     check_consistent_length(X, given)
     missing = [k for k, name in enumerate(given.tolist()) if _is_missing(name)]
@@ -193,6 +194,14 @@ def _named(clients: Any, X: Any) -> tuple[NDArray[Any], Index]:
     except TypeError:
         raise TypeError("clients mixes names of different types: use strings alone") from None
     return names, member
+
+
+def _refuse_alike(clients: Any) -> None:
+    """Refuse names such as 1 and "1", which NumPy takes for the same."""
+    if isinstance(clients, list | tuple):
+        kinds = {isinstance(name, str) for name in clients if not _is_missing(name)}
+        if len(kinds) > 1:
+            raise TypeError("clients mixes names of different types: use strings alone")
 
 
 def _is_missing(name: Any) -> bool:

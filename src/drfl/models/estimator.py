@@ -8,15 +8,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from drfl.arrays import Array
 from drfl.estimators.base import RobustModel
 from drfl.models.document import ClientPart, Model, ProofRecord
 from drfl.models.frames import features_of
+from drfl.models.preprocessing import columns_of
 from drfl.result import Result
-from drfl.tables import Number
 from drfl.tables.encoding import Target
 
 
@@ -102,26 +101,20 @@ def model_of(estimator: Any) -> Model:
     """The model of a fitted estimator."""
     if isinstance(estimator, LoadedModel):
         return estimator.model
-    scaler = None
-    names = getattr(estimator, "feature_names_in_", None)
+    steps: list[Any] = []
+    names = input_names(estimator)
     if hasattr(estimator, "steps"):
-        parts = [step for _, step in estimator.steps]
-        if len(parts) != 2 or not isinstance(parts[0], StandardScaler):
-            raise TypeError("a pipeline must be a StandardScaler and one of drfl's estimators")
-        scaler, estimator = parts
+        *steps, estimator = (step for _, step in estimator.steps)
     if not isinstance(estimator, RobustModel):
         raise TypeError(f"this is none of drfl's estimators: {type(estimator).__name__}")
     check_is_fitted(estimator)
-    if names is None:
-        names = getattr(estimator, "feature_names_in_", None)
-    if names is None:
-        names = [f"x{j + 1}" for j in range(estimator.n_features_in_)]
+    columns = columns_of(steps, names)
     results = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
     classes = getattr(estimator, "classes_", None)
     return Model(
         target=Target("target", None if classes is None else tuple(classes.tolist())),
-        columns=_numbers([str(name) for name in names], scaler),
-        scale="none" if scaler is None else "federated",
+        columns=columns,
+        scale="federated" if steps else "none",
         missing="error",
         coef=np.atleast_2d(estimator.coef_),
         intercept=np.atleast_1d(estimator.intercept_),
@@ -132,20 +125,21 @@ def model_of(estimator: Any) -> Model:
     )
 
 
+def input_names(estimator: Any) -> list[str]:
+    """What the columns are called that a fitted estimator, or a pipeline, takes."""
+    first = estimator
+    while hasattr(first, "steps") and not hasattr(first, "feature_names_in_"):
+        first = first.steps[0][1]
+    names = getattr(first, "feature_names_in_", None)
+    if names is None:
+        names = [f"x{j + 1}" for j in range(getattr(first, "n_features_in_", 0))]
+    return [str(name) for name in names]
+
+
 def certificate(result: Result) -> ProofRecord:
     """What a result has proved."""
     return ProofRecord(
         result.objective, result.lower_bound, result.gap, result.status, result.rounds
-    )
-
-
-def _numbers(names: list[str], scaler: Any) -> tuple[Number, ...]:
-    shift, scale = np.zeros(len(names)), np.ones(len(names))
-    if scaler is not None:
-        shift = shift if scaler.mean_ is None or not scaler.with_mean else scaler.mean_
-        scale = scale if scaler.scale_ is None else scaler.scale_
-    return tuple(
-        Number(name, float(a), float(b)) for name, a, b in zip(names, shift, scale, strict=True)
     )
 
 

@@ -85,15 +85,13 @@ def _as_numbers(column: Column, values: Any) -> Array:
 def _coded(values: Any) -> tuple[Any, list[str]]:
     known: dict[str, int] = {}
     codes = [
-        MISSING
-        if value is None or value != value
-        else known.setdefault(_as_text(value), len(known))
+        MISSING if value is None or value != value else known.setdefault(as_text(value), len(known))
         for value in values.tolist()
     ]
     return np.array(codes, dtype=np.int32), list(known)
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
     """As the value would stand in a file: whole numbers without a point."""
     whole = isinstance(value, float) and value.is_integer()
     return str(int(value)) if whole else str(value).strip()

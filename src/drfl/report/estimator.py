@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import scipy
 import sklearn
+from sklearn.preprocessing import StandardScaler
 
 from drfl.estimators.base import RobustModel
 from drfl.estimators.client_table import ALL, ClientTable
 from drfl.estimators.parameters import seed_of
 from drfl.models import Model
-from drfl.models.estimator import LoadedModel, model_of
+from drfl.models.estimator import LoadedModel, input_names, model_of
 from drfl.models.frames import features_of
 from drfl.problem import to_json
 from drfl.report.evidence import Json
@@ -43,7 +44,7 @@ def records_of(estimator: Any, X: Any, y: Any, clients: Any, plan: Plan) -> list
         return told
     model = model_of(estimator)
     selection = selection or getattr(fitted, "selection_", None)
-    data = {} if X is None else _data(model, fitted, X, y, clients)
+    data = {} if X is None else _data(model, fitted, _columns(estimator, X), y, clients)
     found = [{"kind": "plan", **asdict(plan)}, *measured(model, data, plan)] if data else []
     records = [
         _start(fitted),
@@ -59,11 +60,22 @@ def records_of(estimator: Any, X: Any, y: Any, clients: Any, plan: Plan) -> list
     return told
 
 
+def _columns(estimator: Any, X: Any) -> Any:
+    """The rows of a pipeline that chooses columns by name; other rows as they are."""
+    steps = [step for _, step in getattr(estimator, "steps", [])[:-1]]
+    if all(isinstance(step, StandardScaler) for step in steps):
+        return X
+    names = input_names(estimator)
+    if hasattr(X, "columns"):
+        return {name: np.asarray(X[own]) for name, own in zip(names, X.columns, strict=True)}
+    return dict(zip(names, np.asarray(X).T, strict=True))
+
+
 def _data(model: Model, fitted: Any, X: Any, y: Any, clients: Any) -> dict[str, ClientSample]:
     """The rows by client, for the model: in the order of its clients."""
     names = [part.name for part in model.clients]
-    loaded = isinstance(fitted, LoadedModel)
-    X = features_of(X, model) if loaded else X.to_numpy() if hasattr(X, "to_numpy") else X
+    named = isinstance(fitted, LoadedModel) or isinstance(X, Mapping)
+    X = features_of(X, model) if named else X.to_numpy() if hasattr(X, "to_numpy") else X
     X = np.asarray(X, dtype=np.float64) if isinstance(X, list) else X
     given = np.asarray(y)
     classes = model.target.classes

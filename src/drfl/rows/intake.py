@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from drfl.arrays import Array
-from drfl.rows.parts import Parts, is_sparse
+from drfl.rows.parts import is_sparse
 
 
 def feature_names(X: Any) -> tuple[str, ...] | None:
@@ -81,38 +82,51 @@ def column_vector(name: str, value: ArrayLike | None, n: int) -> Array | None:
     return array
 
 
-def require_finite(parts: Parts, starts: list[int], names: tuple[str, ...] | None) -> None:
-    """Refuse NaN and infinite entries: how many rows, the first few, the first column."""
-    found = [_not_finite(part) for part in parts]
-    rows = [np.unique(at) + start for start, (at, _) in zip(starts, found, strict=True)]
-    columns = np.concatenate([columns for _, columns in found])
+LARGEST = 1e100
+"""Squares of larger numbers, and sums of them, would not be numbers any more."""
+
+
+def require_finite(parts: Iterable[Any], starts: list[int], names: tuple[str, ...] | None) -> None:
+    """Refuse NaN, infinite and huge entries: how many rows, the first few, the first column."""
+    found = [_unusable(part) for part in parts]
+    rows = [np.unique(at) + start for start, (at, _, _) in zip(starts, found, strict=True)]
+    columns = np.concatenate([columns for _, columns, _ in found])
     if len(columns):
         j = int(columns[0])
-        raise ValueError(
-            f"X has NaN or infinite values in {_rows(np.concatenate(rows))} "
-            f"(column {names[j] if names else j!r} first): drop or fill them"
-        )
+        where = f"{_rows(np.concatenate(rows))} (column {names[j] if names else j!r} first)"
+        what, advice = _what(np.concatenate([values for _, _, values in found]))
+        raise ValueError(f"X has {what} in {where}: {advice}")
 
 
 def require_finite_target(y: Array) -> None:
     """The same of y."""
-    bad = np.flatnonzero(~np.isfinite(y))
+    bad = np.flatnonzero(~(np.abs(y) <= LARGEST))
     if len(bad):
-        raise ValueError(f"y has NaN or infinite values in {_rows(bad)}: drop or fill them")
+        what, advice = _what(y[bad])
+        raise ValueError(f"y has {what} in {_rows(bad)}: {advice}")
 
 
-def _not_finite(part: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows and columns of NaN and infinite entries."""
+def _what(values: Array) -> tuple[str, str]:
+    """What is wrong with values, and what to do."""
+    if np.isfinite(values).all():
+        return f"numbers beyond {LARGEST:g}, which cannot be squared,", "correct them"
+    return "NaN or infinite values", "drop or fill them"
+
+
+def _unusable(part: Any) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
+    """Rows, columns and values of NaN, infinite and huge entries."""
     values = part.data if is_sparse(part) else part
-    # The sum is finite only if every entry is; the slow look runs only on a suspicion.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum()):
-            return np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)
+    nothing = np.zeros(0, dtype=np.intp)
+    # The slow look runs only on a suspicion; a NaN is the largest and the least of all.
+    if not values.size or max(float(values.max()), -float(values.min())) <= LARGEST:
+        return nothing, nothing, np.zeros(0)
+    bad = ~(np.abs(values.astype(np.float64)) <= LARGEST)
     if not is_sparse(part):
-        rows, columns = np.nonzero(~np.isfinite(part))
-        return rows, columns
-    at = np.flatnonzero(~np.isfinite(values))
-    return np.searchsorted(part.indptr, at, side="right") - 1, part.indices[at]
+        rows, columns = np.nonzero(bad)
+        return rows, columns, np.asarray(part[bad], dtype=np.float64)
+    at = np.flatnonzero(bad)
+    rows = np.searchsorted(part.indptr, at, side="right") - 1
+    return rows, part.indices[at], np.asarray(values[at], dtype=np.float64)
 
 
 def _rows(rows: NDArray[np.intp]) -> str:

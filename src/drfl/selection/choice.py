@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.estimators.base import RobustModel
 from drfl.selection.clients import SelectionClients
 from drfl.selection.grid import Candidate
 from drfl.selection.path import Fit
@@ -134,7 +133,7 @@ class Selection(Choice):
         How it was chosen: ``rule``, ``folds``, ``noise_scale``, ``seed``.
     """
 
-    estimator: RobustModel
+    estimator: Any
     settings: dict[str, Any] = field(default_factory=dict)
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
 from drfl.estimators.base import RobustModel
 from drfl.estimators.parameters import seed_of
@@ -14,7 +18,7 @@ from drfl.selection.grid import with_params
 
 
 def select(
-    estimator: RobustModel,
+    estimator: RobustModel | Pipeline,
     X: Any,
     y: Any,
     clients: Any = None,
@@ -37,8 +41,9 @@ def select(
 
     Parameters
     ----------
-    estimator : DRFLClassifier, DRFLRegressor or one of drfl.baselines
-        Its parameters hold where the grid says nothing.
+    estimator : DRFLClassifier, DRFLRegressor or one of drfl.baselines, or a pipeline of one
+        Its parameters hold where the grid says nothing. What a pipeline does before is fitted once,
+        to all rows.
     X, y, clients, sample_weight
         As for its ``fit``.
     rule : {"mean", "one_se", "worst_client", "noise", "new_client"}
@@ -78,6 +83,19 @@ def select(
     >>> found.best_params
     {'radius': 0.0}
     """
+    given: dict[str, Any] = {
+        "clients": clients,
+        "rule": rule,
+        "grid": grid,
+        "folds": folds,
+        "noise_scale": noise_scale,
+        "scoring": scoring,
+        "random_state": random_state,
+        "verbose": verbose,
+        "sample_weight": sample_weight,
+    }
+    if isinstance(estimator, Pipeline):
+        return _select_last(estimator, X, y, given)
     _check_estimator(estimator)
     checked_noise(rule, noise_scale)
     reader = with_params(estimator, {})
@@ -100,6 +118,18 @@ def select(
     chosen.fit(X, y, clients=clients, sample_weight=sample_weight)
     settings["seed"] = seed
     return Selection(found.table, found.best_params, found.reason, chosen, settings)
+
+
+def _select_last(pipeline: Pipeline, X: Any, y: Any, given: dict[str, Any]) -> Selection:
+    """The same of the last step of a pipeline; those before are fitted once, to all rows."""
+    (name, last), before = pipeline.steps[-1], clone(pipeline[:-1])
+    prefix = f"{name}__"
+    grid = given["grid"]
+    if grid is not None:
+        given = {**given, "grid": {k.removeprefix(prefix): values for k, values in grid.items()}}
+    found = select(last, before.fit_transform(X, y), y, **given)
+    whole = Pipeline([*before.steps, (name, found.estimator)])
+    return replace(found, estimator=whole)
 
 
 def _check_estimator(estimator: Any) -> None:

@@ -123,7 +123,7 @@ def promises(settings: Settings, folder: RunFolder) -> dict[str, DifferentialPri
 def _ledger(name: str, folder: RunFolder) -> Path:
     ledger = folder.ledgers / f"{quote(name, safe=' ')}.ledger"
     # All ledgers are begun before a run is written down, and none may be without.
-    if folder.config.exists() and not ledger.exists():
+    if folder.begun and not ledger.exists():
         raise ValueError(
             f"the ledger {ledger} of client {name!r} is gone: put it back, a run cannot go on "
             "with a new one"

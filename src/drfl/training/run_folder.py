@@ -110,9 +110,18 @@ class RunFolder:
         """The settings of the run, overridden by flags."""
         return read_settings(self.config, flags, [])
 
+    @property
+    def _identity(self) -> Path:
+        return self.checkpoint / "identity.json"
+
+    @property
+    def begun(self) -> bool:
+        """Whether a preflight has succeeded; a run that was interrupted before begins again."""
+        return self._identity.exists()
+
     def check_identity(self, settings: Settings) -> None:
         """Write down what the run depends on; refuse if that has changed since."""
-        path = self.checkpoint / "identity.json"
+        path = self._identity
         now = json.loads(json.dumps(to_json(_identity(settings))))
         if not path.exists():
             write_json(path, now, mode=PRIVATE)

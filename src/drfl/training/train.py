@@ -106,6 +106,7 @@ def train(
     fresh : bool
         Whether this is no resumed run.
     """
+    fresh = fresh or not folder.begun
     if not fresh:
         folder.check_identity(settings)
     training = Training(settings, folder, listener, Records(), federation)
@@ -114,7 +115,7 @@ def train(
     if fresh:
         folder.create(settings)
         folder.check_identity(settings)
-        folder.write_table(training.agreement.table.lines())
+    folder.write_table(training.agreement.table.lines())
     training.records.open(folder.records)
     if settings["select"]:
         from drfl.training.held_out import chosen_radii  # and with it scikit-learn
