@@ -55,6 +55,18 @@ def test_check(sites):
     assert "3 clients, 270 rows, target 'disease': 2 classes" in said
 
 
+def test_inspect(sites):
+    """Table 1 of the sites is that of the same files at hand, warnings and all."""
+    there = drfl_sites("inspect", cwd=sites.folder)
+    files = [f"{name}.csv" for name in sites.sites]
+    here = drfl(sites.folder, "inspect", *files, "--target=disease")
+    table = here[here.index("Table 1") : here.index("scaling:")]
+    assert table in there.stdout
+    lines = drfl_sites("inspect", "--json", cwd=sites.folder).stdout.splitlines()
+    cells = [json.loads(line) for line in lines]
+    assert {cell["client"] for cell in cells if cell["kind"] == "cell"} == set(sites.sites)
+
+
 def test_a_run_is_that_of_the_files_at_hand(trained, here):
     ours, theirs = read_model(trained / "model.json"), read_model(here / "model.json")
     assert np.array_equal(ours.coef, theirs.coef)

@@ -9,15 +9,18 @@ import pytest
 import drfl
 from drfl.checkpoint import Checkpoint, cut_back
 from drfl.engines import Answers
+from drfl.privacy import Guard
 from drfl.result import Record
-from drfl.sites.carrier import CallError, PollingCarrier
+from drfl.sites.carrier import CallError, Carrier, Outcome, PollingCarrier
 from drfl.sites.child import KEPT
 from drfl.sites.driver import PROGRESS, STATE, drive
+from drfl.sites.gate import HELLO
 from drfl.sites.order import Order, read_order
 from drfl.sites.progress import AT_ONCE, ProgressLog
 from drfl.training.binding import BIND
-from drfl.training.station import PREFLIGHT
-from drfl.wire import Failure, Message
+from drfl.training.data_request import text_array
+from drfl.training.station import PREFLIGHT, Station
+from drfl.wire import Failure, Message, decode, encode
 
 ORDER = {
     "schema": 1,
@@ -139,6 +142,50 @@ def test_a_site_that_falls_silent_is_kept_for_the_next_attempt(tmp_path, monkeyp
     assert {"missing": {"north": "silent"}} in told["events"]
     kept = tmp_path / "state" / ORDER["run"] / "silent.json"
     assert json.loads(kept.read_text("utf-8")) == ["north", "south"]
+
+
+class Nearby(Carrier):
+    """Stations in this process that say hello as sites do."""
+
+    def __init__(self, stations):
+        self.stations = stations
+
+    def carry(self, questions, deadline):
+        return {
+            site: Outcome(encode(self._answer(site, decode(question.message))), False, 0.0)
+            for site, question in questions.items()
+        }
+
+    def _answer(self, site, message):
+        if message.kind == HELLO:
+            about = {"drfl": drfl.__version__, "guard": 5, "schema": 1, "python": "3.11"}
+            return message.reply({"about": text_array(about)})
+        return self.stations[site].answer(message)
+
+
+def test_table_one_of_sites_with_guards_and_gaps(tmp_path, monkeypatch):
+    """`drfl sites inspect` looks at files with gaps, and tells what guards let it."""
+    rng = np.random.default_rng(0)
+    stations = {}
+    for name, factor in (("north", 1.0), ("south", 12.0)):
+        age = (factor * rng.normal(50.0, 9.0, 80)).round(2).astype(str)
+        age[:20], ill = "", np.where(np.arange(80) % 2, "yes", "no")
+        path = tmp_path / f"{name}.csv"
+        path.write_text("age,y\n" + "".join(f"{a},{y}\n" for a, y in zip(age, ill, strict=True)))
+        stations[name] = Station(name, path, Guard(5))
+    outcome, _ = driven(
+        tmp_path,
+        monkeypatch,
+        list(stations),
+        lambda silence, patience: Nearby(stations),
+        kind="inspect",
+    )
+    assert (outcome["status"], outcome["exit"]) == ("done", 0)
+    assert any("Table 1" in line for line in outcome["agreement"])
+    assert "filled at north: age 25%" in outcome["agreement"]
+    (warning,) = outcome["warnings"]
+    assert "years and months" in warning
+    assert {cell["missing"] for cell in outcome["table"] if cell["column"] == "age"} == {0.25}
 
 
 def test_a_bad_order_has_an_outcome_too(tmp_path, monkeypatch):

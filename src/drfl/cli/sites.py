@@ -13,6 +13,7 @@ example:
   drfl sites approve north.request
   drfl sites serve
   drfl sites check
+  drfl sites inspect
   drfl sites run --out RUN
   drfl sites stop
 
@@ -49,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 MODULES = {
-    "coordinator": ("init", "approve", "serve", "check", "run", "stop"),
+    "coordinator": ("init", "approve", "serve", "check", "inspect", "run", "stop"),
     "model": ("evaluate", "explain"),
     "site": ("request", "join", "audit"),
 }
@@ -61,6 +62,7 @@ ACTIONS = {
     "approve": "sign the request of a site, and write its kit",
     "serve": "run the server",
     "check": "whether every site is there, of the same version, with the same columns",
+    "inspect": "what the columns of the sites look like, and what looks wrong in them",
     "run": "train over the sites",
     "evaluate": "how good a model is at the sites",
     "explain": "what the adversary would do at the sites",
@@ -70,7 +72,7 @@ ACTIONS = {
     "audit": "at a site: what has left it",
 }
 
-COORDINATOR = ("approve", "serve", "check", "run", "evaluate", "explain", "stop")
+COORDINATOR = ("approve", "serve", "check", "inspect", "run", "evaluate", "explain", "stop")
 """Actions that work on a project that exists."""
 
 
@@ -133,6 +135,7 @@ _FILL = {
     "approve": _approve,
     "serve": lambda action: None,
     "check": _shown,
+    "inspect": _shown,
     "run": _run,
     "evaluate": _evaluate,
     "explain": _explain,

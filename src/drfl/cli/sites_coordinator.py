@@ -118,6 +118,29 @@ def check(options: argparse.Namespace) -> int:
     return OK if good else FAILED
 
 
+def inspect(options: argparse.Namespace) -> int:
+    """Table 1 of the sites."""
+    from drfl.sites.progress import MISSING
+    from drfl.sites.watch import Watch
+
+    layout = find_layout(options)
+    console = Console(quiet=options.quiet, as_json=options.json)
+    watch = Watch(layout, "inspect", console)
+    outcome, _ = watched(watch)
+    watch.clean()
+    for site, why in outcome.get("missing", {}).items():
+        console.warn(f"the table is without site {site!r}: {MISSING.get(why, why)}")
+    if "table" not in outcome:
+        say(outcome["sentence"])
+        return int(outcome.get("exit", FAILED))
+    console.say(*outcome["agreement"])
+    for sentence in outcome["warnings"]:
+        console.warn(sentence)
+    for cell in outcome["table"]:
+        console.record({"kind": "cell", **cell})
+    return int(outcome["exit"])
+
+
 def run(options: argparse.Namespace) -> int:
     """Train over the sites."""
     from drfl.cli.summary import summary

@@ -89,7 +89,8 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     ----------
     estimator : estimator
         A fitted `drfl.DRFLClassifier`, `drfl.DRFLRegressor`, one of `drfl.baselines` or
-        `drfl.native`, a pipeline of a StandardScaler and one of these, or what `drfl.load` gave.
+        `drfl.native`, a pipeline of scalers, imputers, a OneHotEncoder or a ColumnTransformer of
+        these and one of them, or what `drfl.load` gave.
     path : path
         Where to.
     """

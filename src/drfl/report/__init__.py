@@ -36,7 +36,8 @@ def report(
     Parameters
     ----------
     estimator : estimator, pipeline or Selection
-        One of drfl's, fitted; a `StandardScaler` before it; what `drfl.select` or `drfl.load` gave.
+        One of drfl's, fitted; scalers, imputers, a OneHotEncoder or a ColumnTransformer of these
+        before it; what `drfl.select` or `drfl.load` gave.
     path : path
         The file.
     X, y, clients : arrays, optional

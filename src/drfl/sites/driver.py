@@ -133,6 +133,7 @@ class Work:
         kinds = {
             "train": self._train,
             "check": self._check,
+            "inspect": self._inspect,
             "evaluate": self._evaluate,
             "explain": self._explain,
         }
@@ -207,6 +208,22 @@ class Work:
         exit = OK if len(found) == len(self.order.sites) else FAILED
         lines = [*agreement.describe(), *agreement.warnings]
         return facts | {"status": "ready", "exit": exit, "sentence": "", "agreement": lines}
+
+    def _inspect(self) -> dict[str, Any]:
+        """Table 1; to look at files with gaps is what this is for."""
+        values = self.order.settings
+        if values.get("missing", "error") == "error":
+            values = {**values, "missing": "mean"}
+        settings = from_values(values, dict.fromkeys(self.sites.names))
+        agreement = preflight(settings.data_request(), self.sites.names, self.sites.ask)
+        return {
+            "status": "done",
+            "exit": SHORT if self.engine.missing else OK,
+            "sentence": "",
+            "agreement": agreement.describe(),
+            "warnings": list(agreement.warnings),
+            "table": agreement.table.facts(),
+        }
 
     def _evaluate(self) -> dict[str, Any]:
         model = from_plain(self.order.model)

@@ -17,7 +17,7 @@ SCHEMA = 1
 PROGRESS = "drfl.progress"
 """The application command that tells what has happened."""
 
-KINDS = ("train", "check", "evaluate", "explain")
+KINDS = ("train", "check", "inspect", "evaluate", "explain")
 _RUN = re.compile(r"[0-9a-f]{32}")
 
 
@@ -102,7 +102,7 @@ def make_order(project: Project, kind: str, run: str, attempt: int = 0, **more: 
     project : Project
         The coordinator's.
     kind : str
-        "train", "check", "evaluate" or "explain".
+        One of `KINDS`.
     run : str
         32 hexadecimal digits, the same for every attempt at one run.
     attempt : int

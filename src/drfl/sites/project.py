@@ -119,5 +119,7 @@ def _training(path: Path, table: Mapping[str, Any], sites: tuple[str, ...]) -> S
 ELSEWHERE = {
     "engine": "the sites are the engine",
     "guard": "each site sets its own, in its own settings",
+    "client_column": "each site has its own file",
+    "rename": "each site says in its own settings what its columns are called, under [columns]",
 }
 """Settings of a training that are not the coordinator's."""

@@ -114,9 +114,6 @@ FIELDS: dict[str, Setting] = {
 }
 """Every setting but the clients."""
 
-HERE = ("client_column", "rename")
-"""What is said of files that are here; a site says it in its own settings."""
-
 FREE = ("max_rounds", "engine", "compare", "leave_out", "keep_cuts", "validation", "inference")
 """What may change when a run is resumed."""
 
@@ -256,12 +253,7 @@ def _complete(settings: Settings) -> Settings:
     if settings["solver"] == "private" and "missing" not in settings.values:
         # A gap becomes the middle of its range: whether there is one must not be told.
         settings = settings.with_values(missing="mean")
-    if None in settings.clients.values():
-        for name in HERE:
-            if settings[name]:
-                raise ValueError(f"{name} is for files that are here: a site has it in site.toml")
-    elif settings.clients:
-        settings.readings()  # what is wrong with them is said now
+    settings.readings()  # what is wrong with them is said now
     if not settings.clients:
         raise ValueError("there is no client: give --client FILE for each, or a settings file")
     if settings["target"] is None:
