@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from training_kit import Loopback, Silent
 
 from drfl import DRFLClassifier
 from drfl.models import read_model
@@ -15,6 +14,7 @@ from drfl.training.settings import from_values
 from drfl.training.station import Station
 from drfl.training.train import train
 from kit.program import THREE, drfl, records_of, write_hospitals
+from kit.stations import Loopback, Silent
 
 FEW = ["--folds", "2", "--tol", "1e-4", "--exclude", "chest_pain_type,sex"]
 
