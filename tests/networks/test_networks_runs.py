@@ -4,6 +4,8 @@ import copy
 import math
 import pickle
 import pickletools
+import subprocess
+import sys
 from dataclasses import fields
 
 import numpy as np
@@ -337,3 +339,16 @@ def test_what_travels_are_arrays_of_the_length_of_the_model():
 def test_one_sentence_for_what_cannot_be(make, sentence):
     with pytest.raises((ValueError, TypeError), match=sentence):
         make()
+
+
+def test_who_trains_no_network_loads_no_torch():
+    """Here it is installed, and would be found."""
+    command = (
+        "import sys, drfl, drfl.native, drfl.report, drfl.cli, drfl.training.station; "
+        "X, y = [[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1]; "
+        "drfl.DRFLClassifier().fit(X, y); drfl.native.FedAvgClassifier().fit(X, y); "
+        "drfl.Problem.from_dict(drfl.Problem().to_dict()); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-W", "ignore", "-c", command], check=False)
+    assert told.returncode == 0
