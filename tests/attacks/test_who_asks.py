@@ -84,13 +84,12 @@ def test_the_units_are_not_the_coordinators_to_choose(path, changes):
     assert bound(station, agreement) is None
 
 
-@pytest.mark.parametrize("scale", ["federated", "none"])
-def test_gaps_are_not_filled_with_what_stands_out(path, scale):
+def test_gaps_are_not_filled_with_what_stands_out(path):
     lines = path.read_text().splitlines()
     gaps = [",".join([line.split(",")[0], "", *line.split(",")[2:]]) for line in lines[1:41]]
     path.write_text("\n".join([lines[0], *gaps, *lines[41:]]) + "\n")
     station = Station("a", path, Guard(K))
-    agreement = asked(station, DataRequest("ill", missing="mean", scale=scale))
+    agreement = asked(station, DataRequest("ill", missing="mean"))
     assert bound(station, agreement) is None
     for fill in (1e9, -1e9, np.inf):
         assert bound(station, with_column(agreement, "dose", fill=fill)) is not None

@@ -54,7 +54,7 @@ def remote(files, **more):
 
 def run(values, files, folder, federation=None):
     clients = dict.fromkeys(files) if federation else files
-    settings = from_values({"validation": False} | values, clients)
+    settings = from_values({"validation": False, "leave_out": False} | values, clients)
     folder = RunFolder(folder / "RUN", folder / "kept")
     federation = federation or files_here(settings, folder)
     return train(settings, folder, federation, Silent(), fresh=True), folder

@@ -226,10 +226,12 @@ class ClientFile:
             and abs(column.shift - mean) <= FARTHEST * max(column.scale, deviation)
         ):
             raise RefusedError(f"the units of column {column.name!r} are far from those here")
-        if self.k and column.fill is not None:
-            usual = deviation if self.request.scale != "federated" else max(column.scale, deviation)
-            if not abs(column.fill - mean) <= FARTHEST * usual:
-                raise RefusedError(f"column {column.name!r} would be filled with what is far away")
+        elif (
+            self.k
+            and column.fill is not None
+            and not (abs(column.fill - mean) <= FARTHEST * max(column.scale, deviation))
+        ):
+            raise RefusedError(f"column {column.name!r} would be filled with what is far away")
         how = self.request.gaps_of(column.name)
         if (column.fill is not None) != (how in FILLED):
             raise RefusedError("a binding fills gaps in another way than was asked")
