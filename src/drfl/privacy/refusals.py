@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from drfl.losses import LOSSES, Loss
+from drfl.losses import LOSSES
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.supports import WholeSpace
@@ -101,11 +101,6 @@ def class_counts(rows: Rows) -> list[int]:
     if not set(labels.tolist()) <= {-1.0, 1.0}:
         return []
     return [int((rows.y == label).sum()) for label in labels]
-
-
-def is_linear(loss: Loss) -> bool:
-    """Whether the constant of a cut is linear in its weights, so that the audit covers it."""
-    return bool(loss.pieces) and len(loss.kinks) == 1
 
 
 def merge_categories(

@@ -15,8 +15,16 @@ from drfl.losses import Loss, make_loss
 from drfl.norms import Norm
 from drfl.reference.clients import make_client
 from drfl.reference.conic import cvxpy, minimise
-from drfl.reference.members import center_of, is_list, make_members, union_of, unit_of
-from drfl.reference.programs import Formulation, client_program, mixture_program
+from drfl.reference.programs import (
+    Formulation,
+    center_of,
+    client_program,
+    is_list,
+    make_members,
+    mixture_program,
+    union_of,
+    unit_of,
+)
 from drfl.supports import Support
 
 
