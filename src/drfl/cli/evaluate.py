@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 EXAMPLE = """\
 example:
   drfl evaluate RUN/model.json a.csv b.csv --noise 0.25,0.5,1
+  drfl evaluate RUN/model.json new.csv --threshold 0.2,0.5 --by sex --by age:50,65
 
 Noise is Gaussian, added to every column of numbers; its deviation is in units of the scaled column
 (for a model with scale = "none", in those of the file).
@@ -28,6 +29,16 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--noise", metavar="DEVIATIONS", help="like 0.1,0.5: also under noise")
     parser.add_argument("--repeats", type=int, default=10, help="draws of the noise (10)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise (0)")
+    parser.add_argument(
+        "--threshold", metavar="P", help="count decisions where the probability is above: 0.2,0.5"
+    )
+    parser.add_argument(
+        "--by",
+        action="append",
+        default=[],
+        metavar="COLUMN[:CUTS]",
+        help="judge probabilities in groups of rows: sex, or age:50,65",
+    )
     reading_options(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
@@ -38,13 +49,23 @@ def run(options: argparse.Namespace) -> int:
     from drfl.models import read_model
     from drfl.models.file_rows import read_rows
     from drfl.problem import to_json
+    from drfl.tables.read import read_column
     from drfl.training.evaluation import scored
 
     levels = noise_levels(options.noise, options.repeats)
     model = read_model(options.model)
-    found = []
+    thresholds, by = _thresholds(options.threshold), [_by(text) for text in options.by]
+    probable = model.probabilistic and len(model.coef) == 1
+    if (thresholds or by) and not probable:
+        raise ValueError(
+            "--threshold and --by judge probabilities, which a model of two classes with the "
+            "logistic loss has: leave them out"
+        )
+    found, parts = [], []
     for name, path, reading in sources(options, {str(p): p for p in options.files}):
         rows = read_rows(model, path, target=True, reading=reading)
+        if probable:
+            parts.append(_Part(name, model, rows, [(c, read_column(path, c)) for c, _ in by]))
         for level in levels:
             values = scored(model, rows, level, options.repeats, options.seed)
             found.append({"file": name, "rows": int(rows.keep.sum()), "noise": level} | values)
@@ -53,7 +74,69 @@ def run(options: argparse.Namespace) -> int:
             print(json.dumps(to_json(entry), allow_nan=False))
     else:
         print("\n".join(table(found)))
+    if probable:
+        _judge(parts, dict(by), thresholds, as_json=options.json)
     return OK
+
+
+class _Part:
+    """The rows of a file: whose they are, scores, classes, and the columns that divide them."""
+
+    def __init__(self, name: str, model: Any, rows: Any, columns: Any) -> None:
+        self.name = name
+        if any(len(texts) != len(rows.keep) for _, texts in columns):
+            raise ValueError("--by needs a file for every client: divide the file first")
+        self.z = model.scores(rows.X, rows.X)[:, 0]
+        self.positive = rows.y == 1
+        self.columns = {
+            c: [t for t, k in zip(texts, rows.keep, strict=True) if k] for c, texts in columns
+        }
+
+
+def _judge(
+    parts: list[_Part], by: dict[str, list[float]], thresholds: list[float], *, as_json: bool
+) -> None:
+    """Print how good the probabilities are: of all files, of each, and of groups of rows."""
+    import numpy as np
+
+    from drfl.cli.main import printable
+    from drfl.models.judgement import grouped, judged, lines, told
+    from drfl.problem import to_json
+
+    z, positive = (np.concatenate([getattr(p, name) for p in parts]) for name in ("z", "positive"))
+    member = np.repeat(np.arange(len(parts)), [len(p.z) for p in parts])
+    groups = {"all files": np.ones(len(z), dtype=bool)} if len(parts) > 1 else {}
+    groups |= {p.name: member == s for s, p in enumerate(parts)}
+    for column, cuts in by.items():
+        labels = grouped(column, [text for p in parts for text in p.columns[column]], cuts)
+        groups |= {str(label): labels == label for label in np.unique(labels)}
+    large, small = told(groups)
+    found = {n: judged(z[at], positive[at], member[at], thresholds) for n, at in large.items()}
+    if as_json:
+        for name, facts in found.items() if thresholds or by else ():
+            print(json.dumps(to_json({"rows_of": name} | facts), allow_nan=False))
+        return
+    print("\nprobabilities")
+    for line in lines(found):
+        print(printable(line))
+    if small:
+        print(printable(f"fewer than 5 rows, not told: {', '.join(small)}"))
+
+
+def _thresholds(text: str | None) -> list[float]:
+    from drfl.training.fields import number
+
+    found = [] if text is None else [number("--threshold", part) for part in text.split(",")]
+    if not all(0.0 < value < 1.0 for value in found):
+        raise ValueError("--threshold must be probabilities between 0 and 1, like 0.2,0.5")
+    return found
+
+
+def _by(text: str) -> tuple[str, list[float]]:
+    from drfl.training.fields import number
+
+    column, _, cuts = text.partition(":")
+    return column, sorted(number(f"--by {column}", cut) for cut in cuts.split(",") if cut)
 
 
 def reading_options(parser: argparse.ArgumentParser, *, several: bool = True) -> None:

@@ -1,0 +1,149 @@
+"""How good the probabilities of a model are, for all rows, for files and for groups of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.arrays import Array
+from drfl.probability_metrics import (
+    area,
+    bins,
+    brier,
+    combined_auc,
+    decisions,
+    recalibration,
+)
+
+SMALLEST = 5
+"""Of groups and bins with fewer rows nothing is told."""
+HALF = 1.959963984540054
+EDGES = np.linspace(0.0, 1.0, 11)
+
+
+def judged(
+    z: Array, positive: NDArray[np.bool_], member: NDArray[np.intp], thresholds: Sequence[float]
+) -> dict[str, Any]:
+    """What is told of some rows, with the numbers it rests on and the majority beside it.
+
+    Parameters
+    ----------
+    z, positive : arrays of shape (N,)
+        Log-odds of the second class, and who is in it.
+    member : array of shape (N,)
+        Whose row each is; the areas under the ROC curves of clients are combined, since scores of
+        rows of different clients need not be comparable.
+    thresholds : sequence of float
+        Of the probability, where decisions are counted.
+    """
+    share = float(positive.mean())
+    facts: dict[str, Any] = {"rows": len(z), "positive": int(positive.sum())}
+    parts = [(z[member == s], positive[member == s]) for s in np.unique(member)]
+    areas, variances = (np.array(v) for v in zip(*(area(*part) for part in parts), strict=True))
+    sizes = np.array([_pairs(part[1]) for part in parts])
+    middle, variance = combined_auc(areas, variances, sizes)
+    half = HALF * math.sqrt(variance) if variance >= 0.0 else math.nan
+    both, shift = recalibration(z, positive), recalibration(z, positive, slope=False)
+    facts |= {
+        "auc": middle,
+        "auc_low": max(0.0, middle - half),
+        "auc_high": min(1.0, middle + half),
+        "brier": brier(z, positive),
+        "brier_of_share": share * (1.0 - share),
+        "accuracy": float(((z > 0.0) == positive).mean()),
+        "majority": max(share, 1.0 - share),
+        "calibration_in_the_large": shift.intercept,
+        "calibration_intercept": both.intercept,
+        "calibration_slope": both.slope,
+        "calibration_slope_error": both.slope_error,
+        "calibration": [
+            {"rows": n, "predicted": p, "observed": y}
+            for n, p, y in bins(z, positive, EDGES)
+            if n >= SMALLEST
+        ],
+        "decisions": [_decided(z, positive, t) for t in thresholds],
+    }
+    return facts
+
+
+def _pairs(positive: NDArray[np.bool_]) -> float:
+    m, k = int(positive.sum()), int((~positive).sum())
+    return m * k / (m + k)
+
+
+def _decided(z: Array, positive: NDArray[np.bool_], threshold: float) -> dict[str, Any]:
+    at = decisions(z, positive, threshold)
+    names = ("sensitivity", "specificity", "positive_value", "negative_value")
+    benefits = {"net_benefit": at.net_benefit, "benefit_of_all": at.benefit_of_all}
+    called = at.true_positive + at.false_positive
+    found = {"threshold": threshold, "called_positive": called}
+    return found | {name: getattr(at, name) for name in names} | benefits
+
+
+def grouped(column: str, texts: Iterable[str], cuts: Sequence[float]) -> NDArray[np.str_]:
+    """The group of every row: its text, or between which cuts its number lies.
+
+    Examples
+    --------
+    >>> grouped("age", ["40", "65", "?"], [50.0]).tolist()
+    ['age < 50', 'age >= 50', 'age missing']
+    """
+    return np.array([_group(column, text, cuts) for text in texts])
+
+
+def _group(column: str, text: str, cuts: Sequence[float]) -> str:
+    if not cuts:
+        return f"{column} = {text}" if text else f"{column} missing"
+    try:
+        value = float(text)
+    except ValueError:
+        return f"{column} missing"
+    if math.isnan(value):
+        return f"{column} missing"
+    below = [cut for cut in cuts if cut <= value]
+    above = [cut for cut in cuts if cut > value]
+    if not below:
+        return f"{column} < {above[0]:g}"
+    if not above:
+        return f"{column} >= {below[-1]:g}"
+    return f"{below[-1]:g} <= {column} < {above[0]:g}"
+
+
+def told(groups: Mapping[str, NDArray[np.bool_]]) -> tuple[dict[str, NDArray[np.bool_]], list[str]]:
+    """The groups that are large enough, and the names of the others."""
+    small = [name for name, at in groups.items() if int(at.sum()) < SMALLEST]
+    return {name: at for name, at in groups.items() if name not in small}, small
+
+
+def lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """For a reader."""
+    width = max(len("decisions"), *(len(name) for name in found))
+    text = [
+        f"{'rows of':{width}} {'rows':>7} {'positive':>8} {'AUC (95 %)':>21} {'Brier':>7} "
+        f"{'of share':>8} {'accuracy':>8} {'majority':>8} {'slope':>6} {'in the large':>12}"
+    ]
+    for name, f in found.items():
+        between = f"{f['auc']:.3f} ({f['auc_low']:.3f}-{f['auc_high']:.3f})"
+        text.append(
+            f"{name:{width}} {f['rows']:>7} {f['positive']:>8} {between:>21} {f['brier']:>7.4f} "
+            f"{f['brier_of_share']:>8.4f} {f['accuracy']:>8.4f} {f['majority']:>8.4f} "
+            f"{f['calibration_slope']:>6.2f} {f['calibration_in_the_large']:>+12.2f}"
+        )
+    decided = [(name, d) for name, f in found.items() for d in f["decisions"]]
+    if decided:
+        text += [
+            "",
+            f"{'decisions':{width}} {'threshold':>9} {'called':>7} {'sens':>6} {'spec':>6} "
+            f"{'PPV':>6} {'NPV':>6} {'net benefit':>11} {'of all':>7}",
+        ]
+        text += [
+            f"{name:{width}} {d['threshold']:>9g} {d['called_positive']:>7} "
+            f"{d['sensitivity']:>6.3f} {d['specificity']:>6.3f} {d['positive_value']:>6.3f} "
+            f"{d['negative_value']:>6.3f} {d['net_benefit']:>11.4f} {d['benefit_of_all']:>7.4f}"
+            for name, d in decided
+        ]
+    return text

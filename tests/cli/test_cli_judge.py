@@ -1,0 +1,59 @@
+"""``drfl evaluate`` judges probabilities, for files and groups of rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import brier_score_loss, roc_auc_score
+
+import drfl as library
+from kit.program import THREE, drfl
+
+MODEL = "RUN/model.json"
+
+
+def test_groups_and_thresholds_agree_with_scikit_learn(trained):
+    flags = ["--threshold", "0.3", "--by", "sex", "--by", "age:50,65", "--json"]
+    said = drfl("evaluate", MODEL, "a.csv", "b.csv", *flags, cwd=trained).records
+    told = {entry["rows_of"]: entry for entry in said if "rows_of" in entry}
+    frame = pd.concat([pd.read_csv(trained / f"{c}.csv", keep_default_na=False) for c in "ab"])
+    p = library.load(trained / MODEL).predict_proba(frame)[:, 1]
+    y = (frame["disease"] == "yes").to_numpy()
+    sex, age = frame["sex"].to_numpy(), frame["age"].to_numpy()
+    groups = {
+        "all files": np.ones(180, bool),
+        "a.csv": np.arange(180) < 90,
+        "b.csv": np.arange(180) >= 90,
+        "sex = f": sex == "f",
+        "sex = m": sex == "m",
+        "age < 50": age < 50,
+        "50 <= age < 65": (age >= 50) & (age < 65),
+        "age >= 65": age >= 65,
+    }
+    assert set(told) == set(groups)
+    for name, at in groups.items():
+        entry = told[name]
+        assert (entry["rows"], entry["positive"]) == (at.sum(), y[at].sum())
+        assert entry["brier"] == pytest.approx(brier_score_loss(y[at], p[at]))
+        assert entry["majority"] == pytest.approx(max(y[at].mean(), 1 - y[at].mean()))
+        (decided,) = entry["decisions"]
+        assert decided["called_positive"] == (p[at] > 0.3).sum()
+        assert sum(b["rows"] for b in entry["calibration"]) <= at.sum()
+    assert told["a.csv"]["auc"] == pytest.approx(roc_auc_score(y[:90], p[:90]))
+    assert told["a.csv"]["auc_low"] < told["a.csv"]["auc"] < told["a.csv"]["auc_high"]
+
+
+def test_what_cannot_be_judged_is_refused(trained):
+    wrong = drfl("evaluate", MODEL, "a.csv", "--threshold", "1.5", cwd=trained, code=3)
+    assert "between 0 and 1" in wrong.err
+    wrong = drfl("evaluate", MODEL, "a.csv", "--by", "town", cwd=trained, code=3)
+    assert "has no column 'town'" in wrong.err
+    youngest = int(pd.read_csv(trained / "a.csv")["age"].min()) + 1
+    said = drfl("evaluate", MODEL, "a.csv", "--by", f"age:{youngest}", cwd=trained)
+    assert f"fewer than 5 rows, not told: age < {youngest}" in said.out
+
+
+def test_scores_that_are_no_probabilities_are_not_judged(files):
+    drfl("train", *THREE, "--loss", "hinge", "--tol", "0.1", "--out", "RUN", "--quiet", cwd=files)
+    assert "Brier" not in drfl("evaluate", MODEL, "a.csv", cwd=files).out
+    refused = drfl("evaluate", MODEL, "a.csv", "--by", "sex", cwd=files, code=3)
+    assert "judge probabilities" in refused.err
