@@ -26,6 +26,7 @@ COMMANDS = {
     "report": "write the report of a run",
     "audit": "what has left a client, by the ledger of its guard",
     "sites": "train over real sites, each with its own data on its own machine",
+    "flower": "the same over sites that Flower connects",
     "list": "losses, norms, supports, solvers, methods, engines and rules",
 }
 

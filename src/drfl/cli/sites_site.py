@@ -34,7 +34,7 @@ def join(options: argparse.Namespace) -> int:
     console = Console()
     kit = Kit.open(options.kit)
     how = {"wait": options.wait, "without_guard": options.without_guard}
-    if take_part(kit, options.data, console, _ask, **how):
+    if take_part(kit, options.data, console, ask, **how):
         console.say("the coordinator has ended it")
         return OK
     from drfl.cli.main import say
@@ -43,7 +43,7 @@ def join(options: argparse.Namespace) -> int:
     return FAILED
 
 
-def _ask(message: dict[str, Any]) -> bool:
+def ask(message: dict[str, Any]) -> bool:
     """Show the first message of a kind to a person."""
     for line in [
         "",

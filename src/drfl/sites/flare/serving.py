@@ -105,19 +105,13 @@ def join(
         That nothing controls what is disclosed must be said here too, not in the settings alone.
     """
     settings, path = own_settings(kit, data)
-    if settings.is_exact != without_guard:
-        raise ValueError(
-            f"{kit.settings} says guard = 0: what leaves would be exact; if that is meant, join "
-            "with --without-guard"
-            if settings.is_exact
-            else f"--without-guard is for guard = 0, and {kit.settings} has a guard: change one"
-        )
+    require_meant(settings, kit.settings, without_guard)
     lock = Lock(kit.state / "lock", f"the kit {kit.folder}")
     kit.harden()
     days = check_own(kit.startup)
     kit.check()
     _greet(kit, listener, wait)
-    _forget(settings.approvals)
+    forget(settings.approvals)
     environment = {
         "DRFL_SITE_SETTINGS": str(path),
         "DRFL_SITES_REFUSED": str(settings.refused.resolve()),
@@ -136,10 +130,21 @@ def join(
                 *settings.describe(),
                 f"what leaves is written to {settings.ledger}; Ctrl-C ends it",
             )
-        _attend(flare, settings, listener, ask)
+        attend(flare.running, settings, listener, ask)
         return (kit.flare / SHUT_DOWN).exists()
     finally:
         flare.stop()
+
+
+def require_meant(settings: SiteSettings, path: Path, without_guard: bool) -> None:
+    """That nothing controls what is disclosed must be said twice: in the settings, and here."""
+    if settings.is_exact != without_guard:
+        raise ValueError(
+            f"{path} says guard = 0: what leaves would be exact; if that is meant, join "
+            "with --without-guard"
+            if settings.is_exact
+            else f"--without-guard is for guard = 0, and {path} has a guard: change one"
+        )
 
 
 def own_settings(kit: Kit, data: Path | None) -> tuple[SiteSettings, Path]:
@@ -187,10 +192,12 @@ def _greet(kit: Kit, listener: Listener, wait: float) -> None:
             time.sleep(min(1.0, wait))
 
 
-def _attend(flare: FlareProcess, settings: SiteSettings, listener: Listener, ask: Ask) -> None:
+def attend(
+    running: Callable[[], bool], settings: SiteSettings, listener: Listener, ask: Ask
+) -> None:
     """Show the people here what concerns them, until it ends."""
     troubles, refusals = Tail(settings.state / "errors.log"), Tail(settings.refused)
-    while flare.running():
+    while running():
         for line in troubles.lines():
             # A traceback is for the file; its first line is a sentence.
             if line[:2] == "20":
@@ -205,7 +212,7 @@ def _attend(flare: FlareProcess, settings: SiteSettings, listener: Listener, ask
         time.sleep(0.3)
 
 
-def _forget(folder: Path) -> None:
+def forget(folder: Path) -> None:
     """Each kind of message is asked about anew."""
     for pattern in ("*.asked.json", "*.answer"):
         for old in folder.glob(pattern):

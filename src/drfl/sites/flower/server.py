@@ -1,0 +1,347 @@
+"""The server's half of the Flower app: the training of `drfl.sites.driver`, carried by Flower."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Condition, Lock, Thread
+from time import monotonic, sleep
+from typing import Any
+
+from flwr.app import Message
+from flwr.serverapp import Grid, ServerApp
+
+from drfl._registry import listed
+from drfl.result import Record
+from drfl.sites.carrier import CallError, PollingCarrier, Question
+from drfl.sites.driver import FAILED, STATE, drive
+from drfl.sites.flower.app import read_app_project
+from drfl.sites.flower.asked import LOST, Asked, who_is_there
+from drfl.sites.flower.client import CLOSED, bytes_of, records
+from drfl.sites.order import KINDS, make_order
+from drfl.sites.processes import wait_until
+from drfl.sites.progress import ENDS, tell
+from drfl.sites.project import NAME, Project
+
+LOOK = 0.2
+"""Seconds between two looks for replies, all of them at once."""
+
+REPEAT = 30.0
+"""Seconds after which a question is sent again: a SuperNode that was killed has taken it along."""
+
+INTRODUCTION = 30.0
+"""Seconds that a SuperNode has to say which site it is."""
+
+app = ServerApp()
+
+
+@app.main()  # type: ignore[untyped-decorator]
+def main(grid: Grid, context: Any) -> None:
+    """Carry out what the app's own table says; a sentence is raised if it fails."""
+    Job(grid, context.run_id, context.run_config).done()
+
+
+class Job:
+    """One run of the app, in as many attempts as it needs.
+
+    Parameters
+    ----------
+    grid : Grid
+        Flower's.
+    number : int
+        Flower's number of the run.
+    config : mapping
+        The table ``[tool.flwr.app.config]`` of the app.
+    """
+
+    def __init__(self, grid: Grid, number: int, config: Mapping[str, Any]) -> None:
+        self.kind, resumed = str(config["kind"]), str(config["resume"])
+        if self.kind not in KINDS[:2]:
+            raise ValueError(f"kind must be one of {listed(KINDS[:2])}, got {self.kind!r}")
+        if resumed and not resumed.isdecimal():
+            raise ValueError(f"resume must be the number of a run, got {resumed!r}")
+        folder = Path(str(config["folder"])).resolve()
+        self.results, self.number = folder / str(number), number
+        self.run = f"{int(resumed or number):032x}"
+        self.project = read_app_project(str(config["project"]), self.results / "project.toml")
+        os.environ[STATE] = str(folder / "checkpoints")
+        self.voice, self.post = Voice(), Post(grid)
+        self.roll = Roll(grid, self.post, self.project, self.voice)
+
+    def done(self) -> None:
+        """Do it, again from the checkpoint if a site that fell silent is back."""
+        self.voice.say(f"run {self.number}: what comes of it is written to {self.results}")
+        for attempt in range(self.project["attempts"]):
+            self._assemble()
+            outcome = self._attempt(attempt)
+            if not outcome["resubmit"] or not self._back(list(outcome["missing"])):
+                break
+            if attempt + 1 < self.project["attempts"]:
+                self.voice.warn(f"attempt {attempt + 2}, from the checkpoint")
+        self._tell(outcome)
+
+    def _assemble(self) -> None:
+        """Wait for the sites, or for enough of them."""
+        wait_until(lambda: not self.roll.missing(), self.project["rejoin"], 1.0)
+        missing = self.roll.missing()
+        here, quorum = len(self.project.sites) - len(missing), self.project["quorum"]
+        if here < quorum:
+            raise RuntimeError(
+                f"{here} sites are connected, the quorum is {quorum}: {listed(missing)} did not "
+                f"come; {self._resumable}"
+            )
+
+    def _attempt(self, attempt: int) -> dict[str, Any]:
+        shutil.rmtree(self.results / "RUN", ignore_errors=True)
+
+        def carrier(silence: float, patience: float) -> FlowerCarrier:
+            return FlowerCarrier(self.post, self.roll, attempt, silence, patience)
+
+        drive(
+            make_order(self.project, self.kind, self.run, attempt),
+            present=[site for site in self.project.sites if site not in self.roll.missing()],
+            carrier=carrier,
+            results=self.results,
+            publish=lambda name, since: Thread(
+                target=_follow, args=(since, self.voice), daemon=True
+            ).start(),
+        )
+        text = (self.results / "RUN" / "outcome.json").read_text(encoding="utf-8")
+        outcome: dict[str, Any] = json.loads(text)
+        return outcome
+
+    def _back(self, missing: list[str]) -> bool:
+        """Whether another attempt could do better."""
+        for site in missing:
+            self.roll.forget(site)
+        self.voice.warn(f"waiting {self.project['rejoin']:g} s for {listed(missing)} to come back")
+        return wait_until(
+            lambda: not set(missing) & set(self.roll.missing()), self.project["rejoin"], 1.0
+        )
+
+    def _tell(self, outcome: dict[str, Any]) -> None:
+        self.voice.say(*outcome.get("agreement", []))
+        for site, found in outcome.get("sites", {}).items():
+            self.voice.say(f"{site}: {found['sentence'] or 'ready'}")
+        if outcome["exit"] == FAILED:
+            raise RuntimeError(f"{outcome.get('sentence') or 'it failed'}; {self._resumable}")
+        self.voice.say(
+            f"{outcome['status']}: {outcome['sentence']}"
+            if outcome["sentence"]
+            else outcome["status"],
+            f"written: {self.results / 'RUN'}",
+        )
+
+    @property
+    def _resumable(self) -> str:
+        number = int(self.run, 16)
+        return f"continue with `flwr run . --run-config 'resume=\"{number}\"'`"
+
+
+def _follow(since: Callable[[dict[str, Any]], dict[str, Any]], voice: Voice) -> None:
+    """Say what the driver tells, until it has told all."""
+    first, phase = 0, ""
+    while phase not in ENDS:
+        told = since({"since": first})
+        first, phase = told["next"], told["phase"]
+        for event in told["events"]:
+            tell(voice, event)
+        sleep(LOOK)
+
+
+class Voice:
+    """Says what happens in Flower's log of the run; a `drfl.training.progress.Listener`."""
+
+    live = True
+
+    def say(self, *lines: str) -> None:
+        for line in lines:
+            print(f"drfl: {line}", flush=True)
+
+    def warn(self, sentence: str) -> None:
+        self.say(f"warning: {sentence}")
+
+    def record(self, record: dict[str, Any]) -> None:
+        pass  # it is in the run folder
+
+    def progress(self, record: Record, prefix: str = "") -> None:
+        self.say(f"{prefix}round {record.round}  gap {record.gap:.1e}  {record.failures or ''}")
+
+    def clear(self) -> None:
+        pass
+
+
+class Post:
+    """Sends bytes to SuperNodes from any thread, and looks for all replies at once.
+
+    Parameters
+    ----------
+    grid : Grid
+        Flower's.
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid, self._there = grid, Condition()
+        self._replies: dict[str, Message | None] = {}
+        Thread(target=self._look, daemon=True).start()
+
+    def send(self, node: int, data: bytes, timeout: float) -> bytes:
+        """What a SuperNode replies; `CallError` if it does not in time, or not properly."""
+        # What nobody waits for any more is not handed to a SuperNode that comes back.
+        message = Message(records(data), node, "query", ttl=timeout)
+        try:
+            with self._there:
+                (identifier,) = self.grid.push_messages([message])
+        except Exception as error:
+            raise CallError(type(error).__name__) from None
+        reply = self._wait(identifier, timeout)
+        found = None if reply is None else bytes_of(reply)
+        if found is None:
+            raise CallError("no reply")
+        return found
+
+    def _wait(self, identifier: str, timeout: float) -> Message | None:
+        until = monotonic() + timeout
+        with self._there:
+            self._replies[identifier] = None
+            while self._replies[identifier] is None and (left := until - monotonic()) > 0.0:
+                self._there.wait(left)
+            return self._replies.pop(identifier)
+
+    def _look(self) -> None:
+        while True:
+            sleep(LOOK)
+            with self._there:
+                waiting = [name for name, reply in self._replies.items() if reply is None]
+                try:
+                    found = list(self.grid.pull_messages(waiting)) if waiting else []
+                except Exception:
+                    continue  # who waits is told when the time is over
+                for reply in found:
+                    if reply.metadata.reply_to_message_id in self._replies:
+                        self._replies[reply.metadata.reply_to_message_id] = reply
+                if found:
+                    self._there.notify_all()
+
+
+class Roll:
+    """Which SuperNode is which site.
+
+    With node authentication on, the coordinator gave every SuperNode a name when registering its
+    key, and only that name counts; without it, each says who it is, and two that say the same are
+    refused.
+
+    Parameters
+    ----------
+    grid, post
+        Flower's, and how to ask.
+    project : Project
+        Whose sites are wanted.
+    voice : Voice
+        Who is told of a stranger.
+    """
+
+    def __init__(self, grid: Grid, post: Post, project: Project, voice: Voice) -> None:
+        self.grid, self.post, self.project, self.voice = grid, post, project, voice
+        self._lock, self._names = Lock(), dict[int, str]()
+
+    def node(self, site: str) -> int:
+        """The SuperNode of a site; `CallError` if there is none."""
+        with self._lock:
+            found = [node for node, name in self._names.items() if name == site]
+        if len(found) != 1:
+            raise CallError(f"{len(found)} SuperNodes")
+        return found[0]
+
+    def forget(self, site: str) -> None:
+        """Ask again who is there."""
+        with self._lock:
+            self._names = {node: name for node, name in self._names.items() if name != site}
+
+    def missing(self) -> list[str]:
+        """The sites that are not there; who is new is asked."""
+        self.refresh()
+        with self._lock:
+            names = list(self._names.values())
+        doubled = [site for site in self.project.sites if names.count(site) > 1]
+        if doubled:
+            raise RuntimeError(
+                f"two SuperNodes say that they are site {doubled[0]!r}: end one of them, and turn "
+                "node authentication on"
+            )
+        return [site for site in self.project.sites if site not in names]
+
+    def refresh(self, wanted: str | None = None) -> None:
+        """Ask those who are new, all at the same time; until somebody says the wanted name."""
+        try:
+            here = {node.node_id: node.name for node in self.grid.get_nodes()}
+        except Exception:
+            return
+        with self._lock:
+            self._names = {node: name for node, name in self._names.items() if node in here}
+            new = [node for node in here if node not in self._names]
+        asking = [Thread(target=self._ask, args=(node, here[node]), daemon=True) for node in new]
+        for thread in asking:
+            thread.start()
+        while any(thread.is_alive() for thread in asking) and wanted not in self._names.values():
+            sleep(LOOK)
+
+    def _ask(self, node: int, registered: str) -> None:
+        try:
+            told = self.post.send(node, who_is_there(), INTRODUCTION)
+        except CallError:
+            return
+        if told == CLOSED:
+            whose = f" of {registered!r}" if registered else ""
+            self.voice.warn(f"SuperNode {node}{whose} finds no door: run `drfl flower site` there")
+            return
+        name = told.decode("ascii", "replace")
+        if not NAME.fullmatch(name) or name not in self.project.sites:
+            self.voice.warn(f"SuperNode {node} is no site of this project: it is not asked")
+            name = ""
+        elif registered and registered != name:
+            self.voice.warn(
+                f"SuperNode {node} is registered as {registered!r} and says that it is {name!r}: "
+                "it is not asked"
+            )
+            name = ""
+        with self._lock:
+            self._names[node] = name
+
+
+class FlowerCarrier(PollingCarrier):
+    """Messages of Flower's, each answered by one process of the client's half.
+
+    Parameters
+    ----------
+    post, roll
+        How to send, and to whom.
+    attempt : int
+        At the run.
+    silence, patience : float
+        As of every such carrier.
+    """
+
+    def __init__(
+        self, post: Post, roll: Roll, attempt: int, silence: float, patience: float
+    ) -> None:
+        super().__init__(silence, patience)
+        self.post, self.roll, self.attempt = post, roll, attempt
+
+    def call(
+        self, site: str, number: int, question: Question, seconds: float, timeout: float
+    ) -> bytes:
+        asked = Asked(self.attempt, number, question, seconds, site)
+        try:
+            found = self.post.send(self.roll.node(site), asked.to_bytes(), min(timeout, REPEAT))
+        except CallError:
+            # Without node authentication a SuperNode that comes back has another number.
+            self.roll.forget(site)
+            self.roll.refresh(site)
+            raise
+        if found in (CLOSED, LOST):
+            raise CallError("nobody is there who knows of the job")
+        return found
