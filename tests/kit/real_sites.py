@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from drfl.sites.processes import wait_until
 from drfl.sites.project import read_project
 from drfl.sites.provision import ProjectFolder
 from drfl.training.settings import toml_value
+from kit.ports import free_port
 
 PATIENTS = "age,bmi,disease\n" + "\n".join(
     f"{40 + 3 * k % 37},{20 + 7 * k % 13},{'yes' if k % 3 else 'no'}" for k in range(30)
@@ -37,12 +37,6 @@ def hospitals(names=("north", "south", "west"), columns=6):
             lines.append(",".join([*(f"{v:g}" for v in row), "yes" if label > 0 else "no"]))
         found[name] = "\n".join(lines) + "\n"
     return found
-
-
-def free_port():
-    with socket.socket() as trial:
-        trial.bind(("localhost", 0))
-        return trial.getsockname()[1]
 
 
 def write_project(folder, sites, *, training=None, **settings):

@@ -9,7 +9,7 @@ from drfl.files import write_text
 from drfl.sites.project import PROJECT, Project, read_project
 from drfl.training.settings import read_toml
 
-SILENCE, LEAST = 90.0, 30.0
+SILENCE, LEAST = 120.0, 30.0
 """Seconds without a sign of life after which a site is gone: the default, and what is too few."""
 
 APP = """\

@@ -75,16 +75,15 @@ class Job:
         """Do it, again from the checkpoint if a site that fell silent is back."""
         self.voice.say(f"run {self.number}: what comes of it is written to {self.results}")
         for attempt in range(self.project["attempts"]):
-            self._assemble()
-            outcome = self._attempt(attempt)
+            outcome = self._attempt(attempt, self._assembled())
             if not outcome["resubmit"] or not self._back(list(outcome["missing"])):
                 break
             if attempt + 1 < self.project["attempts"]:
                 self.voice.warn(f"attempt {attempt + 2}, from the checkpoint")
         self._tell(outcome)
 
-    def _assemble(self) -> None:
-        """Wait for the sites, or for enough of them."""
+    def _assembled(self) -> list[str]:
+        """The sites that are there, after a while: all of them, or enough."""
         wait_until(lambda: not self.roll.missing(), self.project["rejoin"], 1.0)
         missing = self.roll.missing()
         here, quorum = len(self.project.sites) - len(missing), self.project["quorum"]
@@ -93,8 +92,9 @@ class Job:
                 f"{here} sites are connected, the quorum is {quorum}: {listed(missing)} did not "
                 f"come; {self._resumable}"
             )
+        return [site for site in self.project.sites if site not in missing]
 
-    def _attempt(self, attempt: int) -> dict[str, Any]:
+    def _attempt(self, attempt: int, present: list[str]) -> dict[str, Any]:
         shutil.rmtree(self.results / "RUN", ignore_errors=True)
 
         def carrier(silence: float, patience: float) -> FlowerCarrier:
@@ -102,7 +102,7 @@ class Job:
 
         drive(
             make_order(self.project, self.kind, self.run, attempt),
-            present=[site for site in self.project.sites if site not in self.roll.missing()],
+            present=present,
             carrier=carrier,
             results=self.results,
             publish=lambda name, since: Thread(
@@ -246,7 +246,7 @@ class Roll:
 
     def __init__(self, grid: Grid, post: Post, project: Project, voice: Voice) -> None:
         self.grid, self.post, self.project, self.voice = grid, post, project, voice
-        self._lock, self._names = Lock(), dict[int, str]()
+        self._lock, self._names, self._named = Lock(), dict[int, str](), set[str]()
 
     def node(self, site: str) -> int:
         """The SuperNode of a site; `CallError` if there is none."""
@@ -274,8 +274,9 @@ class Roll:
             )
         return [site for site in self.project.sites if site not in names]
 
-    def refresh(self, wanted: str | None = None) -> None:
+    def refresh(self, wanted: str | None = None, seconds: float = INTRODUCTION) -> None:
         """Ask those who are new, all at the same time; until somebody says the wanted name."""
+        until = monotonic() + seconds
         try:
             here = {node.node_id: node.name for node in self.grid.get_nodes()}
         except Exception:
@@ -286,7 +287,9 @@ class Roll:
         asking = [Thread(target=self._ask, args=(node, here[node]), daemon=True) for node in new]
         for thread in asking:
             thread.start()
-        while any(thread.is_alive() for thread in asking) and wanted not in self._names.values():
+        while any(thread.is_alive() for thread in asking) and monotonic() < until:
+            if wanted in self._names.values():
+                break
             sleep(LOOK)
 
     def _ask(self, node: int, registered: str) -> None:
@@ -296,20 +299,28 @@ class Roll:
             return
         if told == CLOSED:
             whose = f" of {registered!r}" if registered else ""
-            self.voice.warn(f"SuperNode {node}{whose} finds no door: run `drfl flower site` there")
+            self._warn(f"SuperNode {node}{whose} finds no door: run `drfl flower site` there")
             return
         name = told.decode("ascii", "replace")
         if not NAME.fullmatch(name) or name not in self.project.sites:
-            self.voice.warn(f"SuperNode {node} is no site of this project: it is not asked")
+            self._warn(f"SuperNode {node} is no site of this project: it is not asked")
             name = ""
         elif registered and registered != name:
-            self.voice.warn(
+            self._warn(
                 f"SuperNode {node} is registered as {registered!r} and says that it is {name!r}: "
                 "it is not asked"
             )
             name = ""
         with self._lock:
             self._names[node] = name
+
+    def _warn(self, sentence: str) -> None:
+        """Once."""
+        with self._lock:
+            if sentence in self._named:
+                return
+            self._named.add(sentence)
+        self.voice.warn(sentence)
 
 
 class FlowerCarrier(PollingCarrier):
@@ -330,17 +341,22 @@ class FlowerCarrier(PollingCarrier):
     ) -> None:
         super().__init__(silence, patience)
         self.post, self.roll, self.attempt = post, roll, attempt
+        self._sent: dict[str, int] = {}  # the last question to every site
 
     def call(
         self, site: str, number: int, question: Question, seconds: float, timeout: float
     ) -> bytes:
-        asked = Asked(self.attempt, number, question, seconds, site)
+        asked, until = Asked(self.attempt, number, question, seconds, site), monotonic() + timeout
         try:
-            found = self.post.send(self.roll.node(site), asked.to_bytes(), min(timeout, REPEAT))
+            node = self.roll.node(site)
+            # The second time it is the machine that is slow: it gets all the time there is.
+            timeout = timeout if self._sent.get(site) == number else min(timeout, REPEAT)
+            self._sent[site] = number
+            found = self.post.send(node, asked.to_bytes(), timeout)
         except CallError:
             # Without node authentication a SuperNode that comes back has another number.
             self.roll.forget(site)
-            self.roll.refresh(site)
+            self.roll.refresh(site, min(until - monotonic(), INTRODUCTION))
             raise
         if found in (CLOSED, LOST):
             raise CallError("nobody is there who knows of the job")
