@@ -2,18 +2,19 @@ PYTHON ?= python3
 WORKERS ?= 2
 BIN := .venv/bin
 
-# Build an environment in folder $(1) with what $(2) names. The machine's pip, however old, only
-# fetches the pinned pip; that one does the rest.
+# Build an environment in folder $(1) with what $(2) names, in the versions of the file $(3), by
+# default constraints.txt. The machine's pip, however old, only fetches the pinned pip; that one does
+# the rest.
 define environment
 @$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "drfl needs Python 3.11 or newer; run make with PYTHON=<such a python>")'
-@echo 'building $(1) from constraints.txt'
+@echo 'building $(1) from $(or $(3),constraints.txt)'
 @$(PYTHON) -m venv --without-pip $(1)
 @$(PYTHON) -m pip --python $(1)/bin/python install -qq --constraint constraints.txt pip
-@$(1)/bin/python -m pip install -qq --constraint constraints.txt --build-constraint constraints.txt $(2)
+@$(1)/bin/python -m pip install -qq --constraint $(or $(3),constraints.txt) --build-constraint constraints.txt $(2)
 @touch $(1)/.complete
 endef
 
-.PHONY: help setup lint test test-all attacks test-torch docs demo reproduce bench bench-check lock format clean
+.PHONY: help setup lint test test-all attacks test-torch test-flower docs demo reproduce bench bench-check lock format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
@@ -42,6 +43,11 @@ test-torch: .venv-torch/.complete ## the tests of networks, in an environment wi
 	OMP_NUM_THREADS=1 .venv-torch/bin/pytest -q --doctest-modules src/drfl/torch
 .venv-torch/.complete: pyproject.toml constraints.txt
 	$(call environment,.venv-torch,--editable .[torch] --group torch)
+
+test-flower: .venv-flower/.complete ## the tests over Flower, with real SuperNodes; SLOW=1 for all
+	.venv-flower/bin/pytest -q -n $(WORKERS) --dist worksteal $(if $(SLOW),-m "") tests/flower
+.venv-flower/.complete: pyproject.toml constraints.txt constraints-flower.txt
+	$(call environment,.venv-flower,--editable .[flower] --group flower,constraints-flower.txt)
 
 docs: setup ## build the site, docs/_build/html/index.html; a warning is an error
 	$(BIN)/sphinx-build -q -W --keep-going docs docs/_build/html
@@ -74,4 +80,4 @@ format: setup ## rewrite the code the way lint wants it
 	$(BIN)/ruff format .
 
 clean: ## remove everything that make has built
-	rm -rf .venv .venv-demo .venv-bench .venv-lock .venv-torch bench dist docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-demo .venv-bench .venv-lock .venv-torch .venv-flower bench dist docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -23,7 +23,11 @@ MODULES = sorted(
 )
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 # Code runs; text is output or a formula; the others tell the site what to make.
-CODE, TEXT, SITE = {"python", "console", "sh"}, {"text"}, {"{toctree}", "{eval-rst}", "{math}"}
+CODE, TEXT, SITE = (
+    {"python", "console", "sh"},
+    {"text", "toml"},
+    {"{toctree}", "{eval-rst}", "{math}"},
+)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -12,7 +12,7 @@ import pytest
 
 import drfl
 
-HEAVY = {"clarabel", "cvxpy", "matplotlib", "nvflare", "onnx", "pandas", "pyarrow", "torch"}
+HEAVY = {"clarabel", "cvxpy", "flwr", "matplotlib", "nvflare", "onnx", "pandas", "pyarrow", "torch"}
 # In the core, but half a second of import that a client without estimators does not need.
 LATER = {"drfl.baselines", "drfl.estimators", "joblib", "sklearn"}
 SUBMODULES = {module.name for module in pkgutil.iter_modules(drfl.__path__)}

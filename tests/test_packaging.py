@@ -17,7 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = {"excel", "onnx", "oracle", "parquet", "plots", "sites", "torch"}
+EXTRAS = {"excel", "flower", "onnx", "oracle", "parquet", "plots", "sites", "torch"}
 TRY_OUT = """
 import drfl
 from drfl.datasets import load_abalone, load_breast_cancer, load_heart

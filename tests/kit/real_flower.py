@@ -68,7 +68,7 @@ class Deployment:
 
     def begin(self, name, *command, **environment):
         """A program in the background; what it says is in a file."""
-        with self.log(name).open("ab") as out:
+        with self.log(name).open("wb") as out:
             self.running[name] = subprocess.Popen(
                 [str(word) for word in command],
                 cwd=self.folder,
@@ -172,6 +172,72 @@ class Deployment:
         for process in self.running.values():
             process.wait(20)
         assert not alive, [process.name() for process in alive]
+
+
+PAIR = ("north", "west")
+# A busy machine needs minutes for what Flower does in seconds.
+LIMITS = {"sites": list(PAIR), "quorum": 1, "rejoin": 90, "silence": 400}
+TRAINING = {"target": "disease", "radius": "0.05", "loss": "logistic", "tol": "1e-6"}
+FAULTY = Path(__file__).parents[1] / "sites" / "faulty"
+
+
+class Faulty(Deployment):
+    """Two sites that can be told to misbehave; limits of the project where they differ."""
+
+    def __init__(self, folder, **limits):
+        super().__init__(folder)
+        lines = [f"{key} = {json.dumps(value)}" for key, value in {**LIMITS, **limits}.items()]
+        lines += ["[training]"]
+        lines += [f"{key} = {json.dumps(value)}" for key, value in TRAINING.items()]
+        (folder / "sites.toml").write_text("\n".join(lines) + "\n", "utf-8")
+        self.connection("insecure = true")
+        for name in PAIR:
+            (folder / f"{name}.csv").write_text(patients(name), "utf-8")
+            (folder / name).mkdir()
+            (folder / name / "site.toml").write_text("guard = 0\n", "utf-8")
+        self.behave()
+
+    def start(self):
+        self.do("drfl", "flower", "init", "sites.toml")
+        self.superlink()
+        for name in PAIR:
+            self.open(name)
+            self.supernode(name)
+
+    def open(self, name):
+        self.site(name, PYTHONPATH=str(FAULTY), MISBEHAVE=str(self.command(name)))
+
+    def command(self, name):
+        return self.folder / f"misbehave-{name}.json"
+
+    def behave(self, slow=0.0, **faults):
+        """Let the sites be slow, and the west misbehave in certain rounds: ``r3="nan"``."""
+        told = {"slow": slow, "faults": {key[1:]: fault for key, fault in faults.items()}}
+        self.command("west").write_text(json.dumps(told), "utf-8")
+        self.command("north").write_text(json.dumps({"slow": slow}), "utf-8")
+
+    def run(self, *more):
+        """A training, in the background."""
+        self.begin("run", "flwr", "run", "sites-app", "--stream", *more)
+
+    def end(self, seconds=1200.0):
+        """Wait for it."""
+        assert self.running["run"].wait(seconds) == 0, self.said("run")
+        return result_of(last_run(self))
+
+    def in_the_middle(self, rounds=2):
+        """Wait until so many rounds are answered."""
+        before = self.rounds("north")
+        self.wait(
+            lambda: self.rounds("north") >= before + rounds, 1200.0, lambda: self.said("run"), "run"
+        )
+
+    def undisturbed(self):
+        """The same training on the same files by the serial engine."""
+        files = [f"--client={name}.csv" for name in PAIR]
+        settings = [f"--{key}={value}" for key, value in TRAINING.items()]
+        self.do("drfl", "train", *files, *settings, "--quiet", "--out=HERE")
+        return result_of(self.folder / "HERE")
 
 
 # ---------------------------------------------------------------------------- keys

@@ -1,0 +1,55 @@
+"""Sites that leave, come late or have no door: real processes."""
+
+import pytest
+
+from kit.real_flower import Faulty, last_run, result_of
+
+SLOW = 4.0  # seconds that a site takes for a round, where somebody strikes in the middle
+
+
+@pytest.fixture
+def impatient(tmp_path):
+    """A run that does not wait for long; nobody is started yet but the SuperLink."""
+    made = Faulty(tmp_path, silence=60, rejoin=30)
+    try:
+        made.do("drfl", "flower", "init", "sites.toml")
+        made.superlink()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.slow
+def test_a_site_that_leaves_is_named_and_the_others_go_on(impatient):
+    for name in ("north", "west"):
+        impatient.open(name)
+        impatient.supernode(name)
+    impatient.behave(slow=SLOW)
+    impatient.run()
+    impatient.in_the_middle(1)
+    impatient.kill("node-west")
+    impatient.kill("door-west")
+    impatient.behave()
+    result = impatient.end()
+    said = impatient.said("run")
+    assert "site 'west' is missing from now on: it gave no sign of life" in said
+    assert "waiting 30 s for 'west' to come back" in said
+    (model,) = result["models"]
+    assert model["status"]["kind"] == "partial"
+    assert "west fell silent" in model["status"]["message"]
+
+
+@pytest.mark.slow
+def test_a_site_that_is_late_takes_part_in_the_next_attempt(impatient):
+    """Before it, its SuperNode is there without a door, and that is said."""
+    impatient.open("north")
+    for name in ("north", "west"):
+        impatient.supernode(name)
+    impatient.run()
+    impatient.until("run", "site 'west' is missing from now on: it was not connected", 1200.0)
+    assert "finds no door: run `drfl flower site` there" in impatient.said("run")
+    impatient.open("west")
+    result, here = impatient.end(), impatient.undisturbed()
+    assert "attempt 2, from the checkpoint" in impatient.said("run")
+    assert result["models"] == here["models"]
+    assert result_of(last_run(impatient))["rounds"] == here["rounds"]
