@@ -97,6 +97,7 @@ class Flower:
         doors = {self.numbers[name]: folder / name / "door.json" for name in self.sites}
         self.grid = LocalGrid(doors)
         self.roll = rolled(self.grid, list(self.sites))
+        settled(self.roll)
         assert self.roll.missing() == []
         self.carrier = FlowerCarrier(self.roll.post, self.roll, 0, SILENCE, 600.0)
 
@@ -114,8 +115,24 @@ class Flower:
 
 
 def rolled(grid, sites, voice=None):
-    project = SimpleNamespace(sites=sites)
-    return Roll(grid, Post(grid), project, voice or Voice())
+    found = Roll(grid, Post(grid), Wanted(sites), voice or Voice())
+    found.refresh()
+    return settled(found)
+
+
+def settled(roll):
+    """Everybody has said who they are."""
+    while roll.asking:
+        time.sleep(0.01)
+    return roll
+
+
+class Wanted(dict):
+    """A project, as far as it is looked at."""
+
+    def __init__(self, sites):
+        super().__init__(silence=SILENCE)
+        self.sites = sites
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +184,8 @@ def test_a_supernode_is_the_site_that_it_is_registered_as_or_none(says, sentence
     grid, heard = Introduced({1: says}), Heard()
     grid.names[1] = "north"
     roll = rolled(grid, ["north", "south"], heard)
-    assert roll.missing() == roll.missing() == ["north", "south"]
+    assert roll.missing() == ["north", "south"]
+    assert settled(roll).missing() == ["north", "south"]
     (line,) = heard.lines
     assert sentence in line
 
@@ -178,8 +196,8 @@ def test_a_supernode_that_comes_back_with_another_number_is_found():
     assert (roll.missing(), roll.node("north")) == ([], 1)
     grid.doors = {5: b"north"}
     roll.forget("north")
-    roll.refresh("north")
-    assert roll.node("north") == 5
+    roll.refresh()
+    assert settled(roll).node("north") == 5
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ REPEAT = 30.0
 """Seconds after which a question is sent again: a SuperNode that was killed has taken it along."""
 
 INTRODUCTION = 30.0
-"""Seconds that a SuperNode has to say which site it is."""
+"""Seconds to wait, once all sites are there, for SuperNodes that have not said yet who they are."""
 
 app = ServerApp()
 
@@ -84,7 +84,8 @@ class Job:
 
     def _assembled(self) -> list[str]:
         """The sites that are there, after a while: all of them, or enough."""
-        wait_until(lambda: not self.roll.missing(), self.project["rejoin"], 1.0)
+        if wait_until(lambda: not self.roll.missing(), self.project["rejoin"], 1.0):
+            wait_until(lambda: not self.roll.asking, INTRODUCTION)
         missing = self.roll.missing()
         here, quorum = len(self.project.sites) - len(missing), self.project["quorum"]
         if here < quorum:
@@ -242,11 +243,17 @@ class Roll:
         Whose sites are wanted.
     voice : Voice
         Who is told of a stranger.
+
+    Attributes
+    ----------
+    asking : set of int
+        The SuperNodes that have not said yet who they are.
     """
 
     def __init__(self, grid: Grid, post: Post, project: Project, voice: Voice) -> None:
         self.grid, self.post, self.project, self.voice = grid, post, project, voice
-        self._lock, self._names, self._named = Lock(), dict[int, str](), set[str]()
+        self.asking = set[int]()
+        self._lock, self._names, self._said = Lock(), dict[int, str](), set[str]()
 
     def node(self, site: str) -> int:
         """The SuperNode of a site; `CallError` if there is none."""
@@ -274,52 +281,54 @@ class Roll:
             )
         return [site for site in self.project.sites if site not in names]
 
-    def refresh(self, wanted: str | None = None, seconds: float = INTRODUCTION) -> None:
-        """Ask those who are new, all at the same time; until somebody says the wanted name."""
-        until = monotonic() + seconds
+    def refresh(self) -> None:
+        """Ask those who are new; what they say is known later."""
         try:
             here = {node.node_id: node.name for node in self.grid.get_nodes()}
         except Exception:
             return
         with self._lock:
             self._names = {node: name for node, name in self._names.items() if node in here}
-            new = [node for node in here if node not in self._names]
-        asking = [Thread(target=self._ask, args=(node, here[node]), daemon=True) for node in new]
-        for thread in asking:
-            thread.start()
-        while any(thread.is_alive() for thread in asking) and monotonic() < until:
-            if wanted in self._names.values():
-                break
-            sleep(LOOK)
+            new = here.keys() - self._names.keys() - self.asking
+            self.asking |= new
+        for node in new:
+            Thread(target=self._ask, args=(node, here[node]), daemon=True).start()
 
     def _ask(self, node: int, registered: str) -> None:
         try:
-            told = self.post.send(node, who_is_there(), INTRODUCTION)
+            told = self.post.send(node, who_is_there(), self.project["silence"])
+            name = self._name(node, registered, told)
         except CallError:
-            return
+            name = None
+        with self._lock:
+            self.asking.discard(node)
+            if name is not None:
+                self._names[node] = name
+
+    def _name(self, node: int, registered: str, told: bytes) -> str | None:
+        """The site that it is; empty: none; None: it has to be asked again."""
+        name = told.decode("ascii", "replace")
         if told == CLOSED:
             whose = f" of {registered!r}" if registered else ""
             self._warn(f"SuperNode {node}{whose} finds no door: run `drfl flower site` there")
-            return
-        name = told.decode("ascii", "replace")
+            return None
         if not NAME.fullmatch(name) or name not in self.project.sites:
             self._warn(f"SuperNode {node} is no site of this project: it is not asked")
-            name = ""
-        elif registered and registered != name:
+            return ""
+        if registered not in ("", name):
             self._warn(
                 f"SuperNode {node} is registered as {registered!r} and says that it is {name!r}: "
                 "it is not asked"
             )
-            name = ""
-        with self._lock:
-            self._names[node] = name
+            return ""
+        return name
 
     def _warn(self, sentence: str) -> None:
         """Once."""
         with self._lock:
-            if sentence in self._named:
+            if sentence in self._said:
                 return
-            self._named.add(sentence)
+            self._said.add(sentence)
         self.voice.warn(sentence)
 
 
@@ -346,7 +355,7 @@ class FlowerCarrier(PollingCarrier):
     def call(
         self, site: str, number: int, question: Question, seconds: float, timeout: float
     ) -> bytes:
-        asked, until = Asked(self.attempt, number, question, seconds, site), monotonic() + timeout
+        asked = Asked(self.attempt, number, question, seconds, site)
         try:
             node = self.roll.node(site)
             # The second time it is the machine that is slow: it gets all the time there is.
@@ -356,7 +365,7 @@ class FlowerCarrier(PollingCarrier):
         except CallError:
             # Without node authentication a SuperNode that comes back has another number.
             self.roll.forget(site)
-            self.roll.refresh(site, min(until - monotonic(), INTRODUCTION))
+            self.roll.refresh()
             raise
         if found in (CLOSED, LOST):
             raise CallError("nobody is there who knows of the job")
