@@ -180,7 +180,8 @@ def test_two_supernodes_that_say_the_same_name_are_refused():
         (CLOSED, "finds no door: run `drfl flower site` there"),
     ],
 )
-def test_a_supernode_is_the_site_that_it_is_registered_as_or_none(says, sentence):
+def test_a_supernode_is_the_site_that_it_is_registered_as_or_none(says, sentence, monkeypatch):
+    monkeypatch.setattr("drfl.sites.flower.server.PAUSE", 0.0)
     grid, heard = Introduced({1: says}), Heard()
     grid.names[1] = "north"
     roll = rolled(grid, ["north", "south"], heard)

@@ -35,6 +35,9 @@ REPEAT = 30.0
 INTRODUCTION = 30.0
 """Seconds to wait, once all sites are there, for SuperNodes that have not said yet who they are."""
 
+PAUSE = 5.0
+"""Seconds until a SuperNode that has not said who it is, is asked again: each time is a process."""
+
 app = ServerApp()
 
 
@@ -198,7 +201,7 @@ class Post:
                 (identifier,) = self.grid.push_messages([message])
         except Exception as error:
             raise CallError(type(error).__name__) from None
-        reply = self._wait(identifier, timeout)
+        reply = self._wait(identifier, timeout) if identifier else None
         found = None if reply is None else bytes_of(reply)
         if found is None:
             raise CallError("no reply")
@@ -300,6 +303,8 @@ class Roll:
             name = self._name(node, registered, told)
         except CallError:
             name = None
+        if name is None:
+            sleep(PAUSE)
         with self._lock:
             self.asking.discard(node)
             if name is not None:
