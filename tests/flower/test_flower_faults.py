@@ -1,6 +1,10 @@
 """Replies that are spoiled, and a SuperNode that is killed: real processes."""
 
 import numpy as np
+import pytest
+
+# Flower needs a machine that is not busy: it takes a client that needs 30 s to start for crashed.
+pytestmark = pytest.mark.slow
 
 SLOW = 4.0  # seconds that a site takes for a round, where somebody strikes in the middle
 

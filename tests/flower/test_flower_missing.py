@@ -4,6 +4,9 @@ import pytest
 
 from kit.real_flower import Faulty, last_run, result_of
 
+# Flower needs a machine that is not busy: it takes a client that needs 30 s to start for crashed.
+pytestmark = pytest.mark.slow
+
 SLOW = 4.0  # seconds that a site takes for a round, where somebody strikes in the middle
 
 
@@ -19,7 +22,6 @@ def impatient(tmp_path):
         made.close()
 
 
-@pytest.mark.slow
 def test_a_site_that_leaves_is_named_and_the_others_go_on(impatient):
     for name in ("north", "west"):
         impatient.open(name)
@@ -39,7 +41,6 @@ def test_a_site_that_leaves_is_named_and_the_others_go_on(impatient):
     assert "west fell silent" in model["status"]["message"]
 
 
-@pytest.mark.slow
 def test_a_site_that_is_late_takes_part_in_the_next_attempt(impatient):
     """Before it, its SuperNode is there without a door, and that is said."""
     impatient.open("north")

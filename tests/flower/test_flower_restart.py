@@ -1,6 +1,11 @@
 """The SuperLink is killed in the middle of a run: real processes."""
 
+import pytest
+
 from kit.real_flower import last_run
+
+# Flower needs a machine that is not busy: it takes a client that needs 30 s to start for crashed.
+pytestmark = pytest.mark.slow
 
 SLOW = 4.0  # seconds that a site takes for a round
 
