@@ -7,6 +7,7 @@ method (and FedAvg's step, which all take), the rest trains. Nothing is chosen b
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,11 +16,11 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 import drfl
 from drfl.arrays import Array
+from drfl.estimators import ScaleWarning
 from drfl.native import AFL, DRFA, WAFL, DualADMM, FedAvg
 from drfl.native.settings import Native
 from drfl.rows import Rows as ClientRows
@@ -267,14 +268,15 @@ class Study:
         X, y = (np.concatenate(part) for part in zip(*self.rows.fitting, strict=True))
         who = np.repeat(np.arange(len(self.clients)), [len(b) for _, b in self.rows.fitting])
         kind: Any = drfl.DRFLRegressor if self.numbers else drfl.DRFLClassifier
-        scaler = StandardScaler().fit(X)
-        model = kind(tol=1e-3).fit(scaler.transform(X), y, clients=who)
+        with warnings.catch_warnings():
+            # Pixels keep their units: divided by their deviations, noise in the corners is all.
+            warnings.simplefilter("ignore", ScaleWarning)
+            model = kind(tol=1e-3).fit(X, y, clients=who)
 
         def outputs(rows: Array) -> Array:
-            scaled = scaler.transform(rows)
             if self.numbers:
-                return np.asarray(model.predict(scaled)[:, None])
-            z = model.decision_function(scaled)
+                return np.asarray(model.predict(rows)[:, None])
+            z = model.decision_function(rows)
             return np.asarray(np.column_stack([-z, z]) if z.ndim == 1 else z)
 
         return {"method": LINE, **self.judged(outputs)}
