@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from attack_kit import Server, leverages, make_problem
 
-from drfl.privacy import Guard
+from drfl.privacy import Guard, SpentError
 from drfl.tables import Number
 from drfl.tables.encoding import Encoding, Target
 from drfl.training.agreement import preflight
@@ -62,6 +62,21 @@ def test_sums_with_and_without_one_row(file, tmp_path, table):
     assert found[0] == pytest.approx(X[17, 0], abs=1e-9)
     assert found[1] is False
     table("preflights whose sums differ by one row", "a row", "refused")
+
+
+def test_a_preflight_beyond_the_budget_is_refused_before_the_file_is_read(file, tmp_path):
+    """What has been told may be asked again; a new question finds no reader of the file."""
+    path, _ = file
+    copy = tmp_path / "copy.csv"
+    copy.write_bytes(path.read_bytes())
+    guard = Guard(K, ledger=tmp_path / "ledger", preflights=1)
+    first = DataRequest("ill", missing="drop", exclude=("lab", "dose"))
+    told = Station("a", copy, guard).look(first)
+    again = Station("a", copy, guard).look(first)
+    assert again["sum"].tolist() == told["sum"].tolist()
+    copy.unlink()
+    with pytest.raises(SpentError, match="1 preflights"):
+        Station("a", copy, guard).look(DataRequest("ill", missing="drop", exclude=("dose",)))
 
 
 def test_a_column_that_one_row_lacks(file, tmp_path):

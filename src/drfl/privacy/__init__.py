@@ -7,7 +7,13 @@ from drfl.privacy.keys import file_key, file_prints, meaning_of
 from drfl.privacy.ledger import Ledger
 from drfl.privacy.leverage import Leverage
 from drfl.privacy.refusals import merge_categories, require_answerable
-from drfl.privacy.scalars import release_metric, release_moments, release_scalar, release_sums
+from drfl.privacy.scalars import (
+    release_metric,
+    release_moments,
+    release_scalar,
+    release_sums,
+    require_sums_left,
+)
 from drfl.privacy.statement import audit, audit_ledger
 
 __all__ = [
@@ -30,4 +36,5 @@ __all__ = [
     "release_scalar",
     "release_sums",
     "require_answerable",
+    "require_sums_left",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.privacy.errors import SpentError
+from drfl.privacy.guard import Guard
+from drfl.privacy.journal import Journal
 from drfl.privacy.ledger import Ledger
 from drfl.privacy.rounding import Rounding, dither, grid_above
 from drfl.rows import Rows
@@ -113,6 +116,17 @@ def release_sums(
             raise SpentError(f"the ledger has answered its {most} preflights")
         entry = entry or ledger.write(SUMS, key, sums)
     return {name: entry.arrays[name] for name in sums}
+
+
+def require_sums_left(guard: Guard, name: str, question: bytes) -> None:
+    """Refuse a preflight beyond the budget before any file is read; an old one may be repeated."""
+    journal = Journal(None if guard.ledger is None else Path(guard.ledger))
+    if not journal.exists:
+        return
+    told = [entry for entry in journal.peek() if entry.kind == SUMS]
+    known = {entry.arrays["question"].tobytes() for entry in told}
+    if len(told) >= guard.preflights and _key(name, question) not in known:
+        raise SpentError(f"the ledger has answered its {guard.preflights} preflights")
 
 
 def release_moments(ledger: Ledger, rows: Rows) -> tuple[Array, Array]:

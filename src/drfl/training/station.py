@@ -16,7 +16,14 @@ from drfl.client import Client, Handler, Policy, RefusedError, Site, code_of
 from drfl.inference import HANDLERS as INFERENCE
 from drfl.models import Model
 from drfl.models.file_rows import FileRows, read_rows
-from drfl.privacy import Guard, Ledger, file_key, file_prints, release_sums
+from drfl.privacy import (
+    Guard,
+    Ledger,
+    file_key,
+    file_prints,
+    release_sums,
+    require_sums_left,
+)
 from drfl.privacy.columns import require_many
 from drfl.privacy.dp import DifferentialPrivacy
 from drfl.privacy.refusals import require_enough
@@ -131,6 +138,8 @@ class Station:
         """
         self._forget()
         self.policy.require(target=request.target)
+        if self.guard is not None:
+            require_sums_left(self.guard, PREFLIGHT, request.to_bytes().tobytes())
         k = 0 if self.guard is None else self.guard.k
         only: Any = {"allowed": self.policy.allow_columns, "where": self.where}
         file = (
