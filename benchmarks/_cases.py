@@ -69,7 +69,8 @@ class Case:
             f"{data} {self.clients} {self.split} {self.loss} {self.label_cost:g}",
             "intercept" if self.intercept else "",
             "" if self.norm == "l1" else self.norm,
-            f"box rho={self.radius:g}" if self.box else "",
+            "box" if self.box else "",
+            f"rho={self.radius:g}" if self.box or self.radius != 0.01 else "",
             "strict" if self.strict else "",
             " ".join(f"{name}={value}" for name, value in self.solver.items()),
             "" if self.tol == 1e-6 else f"tol={self.tol:g}",
@@ -145,6 +146,77 @@ MANY = [
         targets={"certified": 200, "server s": 3, "server growth": 10},
     ),
 ]
+DIMENSION = [
+    *(
+        Case(
+            "sparse300",
+            10,
+            loss=loss,
+            label_cost=math.inf,
+            radius=rho,
+            intercept=True,
+            reference=False,
+            targets=goal(rounds),
+        )
+        for loss, rho, rounds in (
+            ("logistic", 0.01, 8),
+            ("logistic", 1e-4, 14),
+            ("hinge", 0.01, 21),
+        )
+    ),
+    Case(
+        (5000, 1000),
+        3,
+        loss="logistic",
+        label_cost=math.inf,
+        intercept=True,
+        tol=1e-4,
+        reference=False,
+        max_rounds=30,
+        targets=goal(15),
+    ),
+]
+# Rounds of these, on three divisions of the rows, are stored and may not grow.
+ROUNDS = [
+    Case("heart", 10, reference=False),
+    Case("heart", 10, loss="logistic", label_cost=math.inf, intercept=True, reference=False),
+    Case(
+        "heart",
+        10,
+        loss="logistic",
+        label_cost=math.inf,
+        radius=1e-4,
+        intercept=True,
+        reference=False,
+    ),
+    Case("heart", 10, norm="l2", reference=False),
+    Case("heart", 10, norm="linf", reference=False),
+    Case("heart", 10, label_cost=1.0, radius=0.1, intercept=True, box=True, reference=False),
+    Case("heart", 3, strict=True, reference=False),
+    Case("breast-cancer", 5, label_cost=math.inf, intercept=True, reference=False),
+    Case("breast-cancer", 5, loss="logistic", label_cost=math.inf, intercept=True, reference=False),
+    Case(
+        "breast-cancer",
+        5,
+        loss="logistic",
+        label_cost=math.inf,
+        radius=1e-4,
+        intercept=True,
+        reference=False,
+    ),
+    Case("arff", 10, loss="huber", reference=False),
+    Case("libsvm", 10, reference=False),
+    Case("libsvm", 10, loss="logistic", label_cost=math.inf, intercept=True, reference=False),
+    Case(
+        "libsvm",
+        10,
+        loss="logistic",
+        label_cost=math.inf,
+        radius=1e-4,
+        intercept=True,
+        reference=False,
+    ),
+]
 GRID = [
     Case("heart", 10, loss=loss, norm=norm, p=p, intercept=True, reference=False)
     for loss, norm, p in product(
@@ -166,6 +238,8 @@ SECTIONS = {
     "strict": STRICT,
     "server": SERVER,
     "many": MANY,
+    "dimension": DIMENSION,
+    "rounds": ROUNDS,
     "grid": GRID,
     "admm": ADMM,
 }

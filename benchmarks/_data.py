@@ -39,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def load(data: str | tuple[int, int], options: argparse.Namespace) -> Data:
     """A data set by its name, or synthetic data by their numbers of rows and features."""
+    if data == "sparse300":
+        return binary(49_749, 300, np.random.default_rng(0))
     if isinstance(data, tuple):
         return synthetic(*data, np.random.default_rng(0))
     if data == "heart":
@@ -60,6 +62,14 @@ def synthetic(n_rows: int, n_features: int, rng: np.random.Generator) -> Data:
     w = rng.normal(size=n_features) / np.sqrt(n_features)
     X = rng.normal(size=(n_rows, n_features))
     return X, np.where(X @ w + 0.7 * rng.normal(size=n_rows) > 0.0, 1.0, -1.0)
+
+
+def binary(n_rows: int, n_features: int, rng: np.random.Generator) -> Data:
+    """Columns of 0 and 1, ever rarer, and 3 % of the rows of one class."""
+    shares = np.clip(0.3 / np.arange(1, n_features + 1) ** 0.7, 0.002, 0.5)
+    X = (rng.random((n_rows, n_features)) < shares).astype(np.float64)
+    z = X @ (1.5 * rng.normal(size=n_features)) + rng.logistic(size=n_rows)
+    return X, np.where(z > np.quantile(z, 0.97), 1.0, -1.0)
 
 
 def standardised(X: np.ndarray) -> np.ndarray:

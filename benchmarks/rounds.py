@@ -1,7 +1,10 @@
 """How many rounds, kilobytes and seconds a solve takes.
 
     python benchmarks/rounds.py [SECTION ...] [--seeds 3] [--check]
-        [--libsvm PATH --features n] [--arff PATH] [--solver NAME ...]
+        [--libsvm PATH --features n] [--arff PATH] [--solver NAME ...] [--store]
+
+The section "rounds" is compared with what is stored in ``rounds.json``: medians and worst of the
+certified rounds may not grow (``--check`` fails then; ``--store`` writes them anew).
 
 One row per configuration, medians over the seeds of the split. A true gap is the distance of the
 best objective so far to the optimum, which a solve to 1e-8 gives; a certified gap is the one that
@@ -12,12 +15,14 @@ counted. Seconds are per round, those of the clients added up. One thread.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import statistics
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is loaded
 os.environ["MKL_NUM_THREADS"] = "1"
@@ -33,6 +38,7 @@ from drfl.solvers.admm import AdLpmm, Admm
 
 TRUE = {"true 1e-2": 1e-2, "true 1e-3": 1e-3, "true 1e-4": 1e-4, "true 1e-6": 1e-6}
 OPTIMUM_TOL = 1e-8
+STORED = Path(__file__).with_name("rounds.json")
 # Later rounds have more cuts: server times of runs of unequal length are compared on these.
 EARLY = 5
 HEAD = (
@@ -112,6 +118,10 @@ class Report:
         self.options, self.missed = options, list[str]()
         self.loaded: dict[object, Data] = {}
         self.server: dict[int, float] = {}
+        self.rounds: dict[str, list[float]] = {}
+        self.stored: dict[str, list[float]] = {}
+        if STORED.exists() and not options.store:
+            self.stored = json.loads(STORED.read_text(encoding="utf-8"))
 
     def section(self, name: str) -> None:
         print(f"\n{name}\n\n{HEAD}\n|{'---|' * 8}", flush=True)
@@ -177,6 +187,8 @@ class Report:
         proved = f"{_whole(row['certified 1e-4'])}/{_whole(row['certified'])}"
         ours = bundle and SHAPES.get(str(case.data), data[0].shape) == data[0].shape
         remarks = [self._judge(label, row, case)] if ours else []
+        if bundle and case in SECTIONS["rounds"]:
+            remarks.append(self._compare(label, row))
         remarks += sorted({end for end in ends if end != "certified"})
         print(
             f"| {label:44} | {_title(solver):20} | {true:18} | {proved:14} | {row['kB']:7.2f} "
@@ -198,7 +210,18 @@ class Report:
             ends.append(str(result.status.kind))
             if self.options.each:
                 print(f"    seed {seed}: {_numbers(row)} {result.status}", flush=True)
-        return {name: statistics.median(row[name] for row in rows) for name in rows[0]}, ends
+        medians = {name: statistics.median(row[name] for row in rows) for name in rows[0]}
+        return medians | {"worst": max(row["certified"] for row in rows)}, ends
+
+    def _compare(self, label: str, row: Measures) -> str:
+        """The median and the worst of the divisions beside the stored ones."""
+        found = [row["certified"], row["worst"]]
+        before, self.rounds[label] = self.stored.get(label, found), found
+        word = f"median {found[0]:g}, worst {found[1]:g}"
+        if found[0] > before[0] or found[1] > before[1]:
+            word += f" GREW from {before[0]:g}, {before[1]:g}"
+            self.missed.append(f"{label}: {word}")
+        return word
 
     def _judge(self, label: str, row: Measures, case: Case) -> str:
         """The targets, with what was reached where they were missed."""
@@ -235,6 +258,7 @@ def main() -> None:
     parser.add_argument("--solver", nargs="*", default=[], help="others to run beside the bundle")
     parser.add_argument("--each", action="store_true", help="also print every seed")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
+    parser.add_argument("--store", action="store_true", help="write rounds.json anew")
     add_arguments(parser)
     options = parser.parse_args()
     unknown = [name for name in options.section if name not in SECTIONS]
@@ -246,6 +270,10 @@ def main() -> None:
     report = Report(options)
     for name in options.section or SECTIONS:
         report.grid() if name == "grid" else report.section(name)
+    if options.store:
+        kept = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
+        text = json.dumps(kept | report.rounds, indent=1, sort_keys=True)
+        STORED.write_text(text + "\n", encoding="utf-8")
     print(f"\n{len(report.missed)} missed", *report.missed, sep="\n  ")
     if options.check and report.missed:
         sys.exit(1)

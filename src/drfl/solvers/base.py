@@ -241,6 +241,20 @@ class Session(ABC):
         return {}
 
 
+MOST_COLUMNS = 8000  # matrices of columns x columns then have half a gigabyte each
+
+
+def require_few_columns(name: str, n_features: int) -> None:
+    """Refuse, before any work, what would end in a lack of memory."""
+    if n_features > MOST_COLUMNS:
+        size = 8.0 * n_features**2 / 1e9
+        raise ValueError(
+            f"{n_features} columns are too many for solver={name!r}: it keeps matrices of columns "
+            f"times columns, {size:.1f} GB each; give at most {MOST_COLUMNS} columns, "
+            "for example those that most rows have"
+        )
+
+
 def relative_gap(upper: float, lower: float, at_zero: float) -> float:
     r"""How far from the optimum the model can be at most, relative to its objective.
 

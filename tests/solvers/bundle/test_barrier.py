@@ -84,3 +84,14 @@ def test_both_methods_certify_the_same_optimum(monkeypatch, loss, norm, cost, p)
     assert own.status.kind == general.status.kind == "certified"
     assert own.objective == pytest.approx(general.objective, rel=2e-6)
     assert own.lower_bound <= general.objective * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("solver", ["bundle", "local", "admm", "ad_lpmm"])
+def test_too_many_columns_are_refused_in_a_sentence(solver):
+    """Before any work: nothing as large as columns times columns is made."""
+    X = sparse.random(40, 20_000, density=1e-3, format="csr", random_state=0)
+    y = np.where(np.arange(40) % 2, 1.0, -1.0)
+    with pytest.raises(ValueError, match=r"20000 columns are too many .* 3\.2 GB each"):
+        drfl.solve(
+            drfl.Problem("logistic", drfl.Ball(0.01)), [drfl.Client("a", X, y)], solver=solver
+        )

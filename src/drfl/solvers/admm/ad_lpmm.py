@@ -29,7 +29,7 @@ from drfl.solvers.admm.operators import (
     update_z,
 )
 from drfl.solvers.admm.session import AdmmSession, Rounds
-from drfl.solvers.base import Session, Solver
+from drfl.solvers.base import Session, Solver, require_few_columns
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ class AdLpmm(Solver):
         tol: float,
         max_rounds: int,
     ) -> Session:
+        require_few_columns(self.name, n_features)
         return AdLpmmSession(self, problem, names, n_features, tol=tol, max_rounds=max_rounds)
 
 

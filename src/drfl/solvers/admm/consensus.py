@@ -33,7 +33,7 @@ from drfl.solvers.admm.client import HANDLERS
 from drfl.solvers.admm.multipliers import Penalties
 from drfl.solvers.admm.operators import update_w
 from drfl.solvers.admm.session import AdmmSession, Rounds
-from drfl.solvers.base import Session, Solver
+from drfl.solvers.base import Session, Solver, require_few_columns
 
 IMBALANCE = 3.0  # of the residuals, at which a penalty changes
 FACTOR, FADE = 2.0, 30.0  # by which it changes at first, and the rounds in which that fades
@@ -80,6 +80,7 @@ class Admm(Solver):
         tol: float,
         max_rounds: int,
     ) -> Session:
+        require_few_columns(self.name, n_features)
         return AdmmConsensus(self, problem, names, n_features, tol=tol, max_rounds=max_rounds)
 
 

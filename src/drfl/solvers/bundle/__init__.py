@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from drfl.client import Checked, Handler
 from drfl.problem import Problem
-from drfl.solvers.base import Session, Solver
+from drfl.solvers.base import Session, Solver, require_few_columns
 from drfl.solvers.bundle import client_cache, guard, messages
 from drfl.solvers.bundle.client import answer
 from drfl.solvers.bundle.session import BundleSession
@@ -38,5 +38,6 @@ class Bundle(BundleSettings, Solver):
         tol: float,
         max_rounds: int,
     ) -> Session:
+        require_few_columns(self.name, n_features)
         task = Task(self, problem, tuple(names), n_features, tol, max_rounds)
         return BundleSession(begin(task, task.names))

@@ -108,7 +108,7 @@ def groups_of(site: Site, asked: int) -> int:
 
 def may_curve(site: Site) -> bool:
     """Whether curvature may leave the client, and is worth it."""
-    return site.policy.curvature and site.dimension <= NONE_ABOVE
+    return site.policy.curvature and site.n_features <= NONE_ABOVE
 
 
 @dataclass(frozen=True)
