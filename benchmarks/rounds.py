@@ -192,7 +192,7 @@ class Report:
         remarks += sorted({end for end in ends if end != "certified"})
         print(
             f"| {label:44} | {_title(solver):20} | {true:18} | {proved:14} | {row['kB']:7.2f} "
-            f"| {row['server s']:8.3f} | {row['clients s']:9.3f} | {', '.join(remarks)} |",
+            f"| {row['server s']:8.3f} | {row['clients s']:9.3f} | {', '.join(filter(None, remarks))} |",
             flush=True,
         )
 
