@@ -189,10 +189,11 @@ class Report:
         remarks = [self._judge(label, row, case)] if ours else []
         if bundle and case in SECTIONS["rounds"]:
             remarks.append(self._compare(label, row))
+        remarks = [remark for remark in remarks if remark]
         remarks += sorted({end for end in ends if end != "certified"})
         print(
             f"| {label:44} | {_title(solver):20} | {true:18} | {proved:14} | {row['kB']:7.2f} "
-            f"| {row['server s']:8.3f} | {row['clients s']:9.3f} | {', '.join(filter(None, remarks))} |",
+            f"| {row['server s']:8.3f} | {row['clients s']:9.3f} | {', '.join(remarks)} |",
             flush=True,
         )
 
