@@ -38,7 +38,7 @@ def section(evidence: Evidence, groups: Groups) -> Section | None:
         which = "" if len(models) == 1 else f", {model_name(k, len(models), groups.classes)}"
         intervals = _intervals(evidence, k, len(features))
         blocks += _model(features, model, units, intervals, which)
-        blocks += forest(evidence, k, features, which)
+        blocks += forest(evidence, groups, k, features, which)
     bootstrap = evidence.first("bootstrap")
     blocks.append(Text(_label(bootstrap) if bootstrap else NO_INTERVALS, "note"))
     if len(models) > MOST_MODELS:

@@ -7,6 +7,7 @@ import math
 from drfl.report.blocks import Block, Mark, Marks, TableBlock, Text
 from drfl.report.evidence import Evidence, Json, name, number, numbers, objects_of, sentence, vector
 from drfl.report.figures import count, plain, share
+from drfl.report.suppression import Groups
 
 HALF = 1.959963984540054
 """Standard errors on either side of a 95 % interval."""
@@ -18,17 +19,21 @@ MEANING = (
 )
 
 
-def forest(evidence: Evidence, k: int, features: list[str], which: str) -> list[Block]:
+def forest(
+    evidence: Evidence, groups: Groups, k: int, features: list[str], which: str
+) -> list[Block]:
     """The unpenalised estimates of the k-th linear model with their intervals, if recorded."""
     for record in evidence.of("inference"):
         if record.get("refused"):
             return [Text(f"{sentence(record['refused'])}.", "note")] if k == 0 else []
         if record.get("model") == k:
-            return _forest(evidence, record, features, which)
+            return _forest(evidence, groups, record, features, which)
     return []
 
 
-def _forest(evidence: Evidence, record: Json, features: list[str], which: str) -> list[Block]:
+def _forest(
+    evidence: Evidence, groups: Groups, record: Json, features: list[str], which: str
+) -> list[Block]:
     point, robust = vector(record.get("point")), vector(record.get("robust"))
     rows = objects_of(record.get("covariances")).get("robust")
     errors = [vector(row) for row in rows] if isinstance(rows, list) else []
@@ -57,7 +62,7 @@ def _forest(evidence: Evidence, record: Json, features: list[str], which: str) -
     return [
         Marks(title, "per standard deviation, with 95 % intervals", marks, note=MEANING),
         TableBlock(f"{title}.", head, lines, folded=True),
-        Text(_weights(record), "note"),
+        Text("" if groups.small else _weights(record), "note"),  # few rows are not told
     ]
 
 
