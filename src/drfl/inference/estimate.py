@@ -35,7 +35,7 @@ class InferenceError(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class ModelPieces:
     """What one client tells at a point; see `drfl.inference.protocol`.
 
     Attributes
@@ -59,7 +59,7 @@ class Pieces:
     outer: Array | None
 
 
-Ask = Callable[[Array, bool], Mapping[str, Pieces]]
+Ask = Callable[[Array, bool], Mapping[str, ModelPieces]]
 """Everybody's pieces at a point, with J or without."""
 
 
@@ -165,7 +165,7 @@ def corrected(
     )
 
 
-def _weights(weights: Mapping[str, float], found: Mapping[str, Pieces]) -> list[float]:
+def _weights(weights: Mapping[str, float], found: Mapping[str, ModelPieces]) -> list[float]:
     q = [float(weights[name]) for name in found]
     total = sum(q)
     return [w / total for w in q]
@@ -178,7 +178,7 @@ def _mixed(q: list[float], parts: list[Array]) -> Array:
     return total
 
 
-def _gradient(q: list[float], found: Mapping[str, Pieces]) -> Array:
+def _gradient(q: list[float], found: Mapping[str, ModelPieces]) -> Array:
     return _mixed(q, [piece.gradient for piece in found.values()])
 
 
@@ -214,7 +214,7 @@ def _inverse(H: Array, names: list[str] | None) -> Array:
 
 
 def _summed(
-    found: Mapping[str, Pieces],
+    found: Mapping[str, ModelPieces],
     loss: Loss,
     robust: Array,
     x: Array,
@@ -263,11 +263,11 @@ def _summed(
     )
 
 
-def _outer(piece: Pieces) -> Array:
+def _outer(piece: ModelPieces) -> Array:
     assert piece.outer is not None
     return piece.outer
 
 
-def _equal(pieces: list[Pieces]) -> bool:
+def _equal(pieces: list[ModelPieces]) -> bool:
     """Whether all rows of every client weigh the same."""
     return all(abs(piece.squares * piece.total - 1.0) < 1e-9 for piece in pieces)

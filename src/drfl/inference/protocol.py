@@ -23,7 +23,7 @@ from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.client import Checked, Client, Party, RefusedError, Site
 from drfl.engines import Engine, make_engine
-from drfl.inference.estimate import InferenceError, Pieces
+from drfl.inference.estimate import InferenceError, ModelPieces
 from drfl.problem import Problem
 from drfl.wire import Failure, Field, Message, Tally, WireError, reply_kind, validate
 
@@ -148,7 +148,7 @@ class Inquiry:
     ) -> None:
         self._engine.close()
 
-    def ask(self, x: Array, outer: bool) -> dict[str, Pieces]:
+    def ask(self, x: Array, outer: bool) -> dict[str, ModelPieces]:
         """Everybody's pieces at x, in client order; with J if ``outer``."""
         message = Message(KIND, self.rounds, {"x": x, "outer": np.array(int(outer))})
         messages = {client.name: message for client in self.clients}
@@ -168,7 +168,7 @@ class Inquiry:
         self.rounds += 1
         return found
 
-    def _read(self, name: str, reply: Message, outer: bool) -> Pieces:
+    def _read(self, name: str, reply: Message, outer: bool) -> ModelPieces:
         d = self.clients[0].n_features + self.problem.fit_intercept
         validate(reply, reply_kind(KIND), self.rounds, REPLY, {"d": d, "t": d * (d + 1) // 2})
         told = reply.arrays
@@ -176,7 +176,7 @@ class Inquiry:
             raise WireError(f"client {name!r} told impossible weights of its rows")
         if outer != ("outer" in told):
             raise WireError(f"client {name!r} did not tell what it was asked for")
-        return Pieces(
+        return ModelPieces(
             total=float(told["total"]),
             squares=float(told["squares"]),
             loss=float(told["loss"]),

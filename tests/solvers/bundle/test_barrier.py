@@ -7,7 +7,7 @@ from scipy import sparse
 import drfl
 from drfl.datasets import partition
 from drfl.solvers.bundle import qp
-from drfl.solvers.bundle.barrier import Rows, minimise
+from drfl.solvers.bundle.barrier import BarrierRows, minimise
 
 rng = np.random.default_rng(0)
 
@@ -26,7 +26,7 @@ def program(d, cuts, n_more):
     down = sparse.hstack([-eye, none, t, more])
     bound = sparse.hstack([sparse.csr_matrix((n_more, d + 2)), -sparse.eye(n_more)])
     b = np.concatenate([rng.normal(size=cuts), 0.1 * np.ones(2 * d), np.ones(n_more)])
-    return P, c, Rows(G, sparse.vstack([E, up, down, bound]).tocsr(), b)
+    return P, c, BarrierRows(G, sparse.vstack([E, up, down, bound]).tocsr(), b)
 
 
 @pytest.mark.parametrize("shape", [(5, 3, 0), (30, 200, 4), (80, 20, 1)])
@@ -63,7 +63,7 @@ def test_products_are_those_of_the_whole_matrix():
 
 
 def test_a_program_without_a_minimum_is_not_taken_for_solved():
-    rows = Rows(np.zeros((0, 1)), sparse.csr_matrix(np.array([[0.0, 1.0]])), np.ones(1))
+    rows = BarrierRows(np.zeros((0, 1)), sparse.csr_matrix(np.array([[0.0, 1.0]])), np.ones(1))
     assert minimise(np.eye(1), np.array([0.0, 1.0]), rows, 1e-9).residual > 1e-3
 
 

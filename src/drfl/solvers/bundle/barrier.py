@@ -32,7 +32,7 @@ REFINE_BELOW = 1e-7  # mean product
 
 
 @dataclass(frozen=True)
-class Rows:
+class BarrierRows:
     """Rows ``A z <= b``.
 
     Attributes
@@ -80,7 +80,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Iterate:
+class BarrierIterate:
     """A point, its slacks and multipliers, and by how much they miss the optimality conditions."""
 
     z: Array
@@ -90,7 +90,9 @@ class Iterate:
     primal: Array
 
     @classmethod
-    def at(cls, P: Array, c: Array, rows: Rows, z: Array, s: Array, y: Array) -> Iterate:
+    def at(
+        cls, P: Array, c: Array, rows: BarrierRows, z: Array, s: Array, y: Array
+    ) -> BarrierIterate:
         """With its residuals."""
         dual = rows.transposed(y) + c
         dual[: len(P)] += P @ z[: len(P)]
@@ -108,17 +110,17 @@ class Iterate:
         return float(max(*sides, self.gap))
 
 
-def minimise(P: Array, c: Array, rows: Rows, eps: float) -> Iterate:
+def minimise(P: Array, c: Array, rows: BarrierRows, eps: float) -> BarrierIterate:
     """The iterate with the smallest residual, at most eps unless the method gets stuck."""
     z, s = np.zeros(len(c)), np.maximum(rows.b, START)
     y = START * max(float(np.abs(c).max()), 1e-3) / s
-    best = at = Iterate.at(P, c, rows, z, s, y)
+    best = at = BarrierIterate.at(P, c, rows, z, s, y)
     since = 0
     for _ in range(ITERATIONS):
         step = _step(P, rows, at) if at.residual > eps and since <= PATIENCE else None
         if step is None:
             break
-        at = Iterate.at(P, c, rows, at.z + step[0], at.s + step[1], at.y + step[2])
+        at = BarrierIterate.at(P, c, rows, at.z + step[0], at.s + step[1], at.y + step[2])
         better = at.residual < best.residual
         best, since = (at, 0) if better else (best, since + 1)
         if not np.isfinite(at.residual):
@@ -126,7 +128,7 @@ def minimise(P: Array, c: Array, rows: Rows, eps: float) -> Iterate:
     return best
 
 
-def _step(P: Array, rows: Rows, at: Iterate) -> tuple[Array, Array, Array] | None:
+def _step(P: Array, rows: BarrierRows, at: BarrierIterate) -> tuple[Array, Array, Array] | None:
     """Mehrotra's step in z, s and y; none if the equations cannot be factored."""
     s, y, mu = at.s, at.y, at.gap / len(rows.b)
     system = _System(P, rows, y / s)
@@ -152,7 +154,7 @@ def _step(P: Array, rows: Rows, at: Iterate) -> tuple[Array, Array, Array] | Non
 class _System:
     """The normal equations at a point, factored once."""
 
-    def __init__(self, P: Array, rows: Rows, weights: Array) -> None:
+    def __init__(self, P: Array, rows: BarrierRows, weights: Array) -> None:
         self.P, self.rows, self.weights = P, rows, weights
         order = weights[: len(rows.G)] * (1.0 + np.einsum("ij,ij->i", rows.G, rows.G))
         kept = np.flatnonzero(order > NEGLIGIBLE * order.max(initial=0.0))

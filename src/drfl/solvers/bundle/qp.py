@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.barrier import Rows, minimise
+from drfl.solvers.bundle.barrier import BarrierRows, minimise
 
 Ints = NDArray[np.intp]
 
@@ -149,7 +149,7 @@ class Builder:
         )
         rest = sparse.vstack([A.tocsr()[order], L]).tocsr()
         right = np.concatenate([self.right[order], -self.lower[bounded]])
-        found = minimise(P, cost, Rows(G, rest, right), eps)
+        found = minimise(P, cost, BarrierRows(G, rest, right), eps)
         multipliers = np.zeros(self.n_rows)
         multipliers[order] = found.y[: self.n_rows]
         near = found.residual <= max(TRUSTED * eps, LEAST_TRUSTED)
