@@ -184,6 +184,15 @@ def test_outliers_ids_copies_and_tiny_clients_are_told(tmp_path):
     assert any("client 'one' has 4 rows" in w for w in looked(tmp_path, tiny).warnings)
 
 
+def test_an_id_of_text_is_said_to_be_one(tmp_path):
+    files = {
+        name: {"name": np.array([f"{name}{k}" for k in range(40)]), **patients(j, 40)}
+        for j, name in enumerate(("north", "south"))
+    }
+    (warning,) = looked(tmp_path, files).warnings
+    assert "column 'name' is text with no value that 5 rows of a client hold" in warning
+
+
 def test_a_guard_tells_no_more_than_its_sums(tmp_path):
     wild = patients(2)["age"].copy()
     wild[7] = 1e5

@@ -68,7 +68,7 @@ def _row(path: Path, line: int, text: bytes) -> tuple[float, list[int], list[flo
     parts = text.partition(b"#")[0].split()
     if not parts:
         return None
-    label = _number(path, line, parts[0])
+    label = _number(path, line, parts[0], "the label")
     at: list[int] = []
     values: list[float] = []
     for part in parts[1:]:
@@ -83,11 +83,11 @@ def _row(path: Path, line: int, text: bytes) -> tuple[float, list[int], list[flo
         if at and int(index) <= at[-1] + 1:
             raise at_line(path, line, f"index {int(index)} is not in ascending order: sort them")
         at.append(int(index) - 1)
-        values.append(_number(path, line, value))
+        values.append(_number(path, line, value, f"column 'x{int(index)}'"))
     return label, at, values
 
 
-def _number(path: Path, line: int, text: bytes) -> float:
+def _number(path: Path, line: int, text: bytes, where: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -96,8 +96,8 @@ def _number(path: Path, line: int, text: bytes) -> float:
         raise at_line(
             path,
             line,
-            f"{shown(text.decode(errors='replace'))} is not a finite number that can be squared: "
-            "correct the line",
+            f"{where} holds {shown(text.decode(errors='replace'))}, which is not a finite number "
+            "that can be squared: correct the line",
         )
     return value
 

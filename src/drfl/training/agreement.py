@@ -182,12 +182,13 @@ def _columns(
     names = _widest(answers) if sparse else _common(answers)
     numbers = _numbers(request, names, answers, sparse)
     columns: list[Column] = []
-    constant = []
+    constant: list[str] = []
+    unnamed: list[str] = []
     gaps = {} if sparse else _mostly_missing(request.max_missing, names, answers)
     for name in (name for name in names if name not in gaps):
         column: Column | None = numbers.get(name) or _category(name, answers)
         if column is None:
-            constant.append(name)
+            (unnamed if _is_unnamed(name, answers) else constant).append(name)
         else:
             columns.append(column)
     if not columns:
@@ -196,10 +197,21 @@ def _columns(
     word = "column" if len(constant) == 1 else "columns"
     said = [f"{word} {listed(constant)} {each} left out"] if constant else []
     said += [
+        f"column {name!r} is text with no value that 5 rows of a client hold, such as an id: it is "
+        "left out"
+        for name in unnamed
+    ]
+    said += [
         f"column {name!r} is left out: it has no value in {share:.0%} of the rows of {client!r}"
         for name, (client, share) in gaps.items()
     ]
     return tuple(columns), said
+
+
+def _is_unnamed(name: str, answers: Mapping[str, DataReply]) -> bool:
+    """Whether a column of text has values, and none that enough rows hold to be named."""
+    told = [answer.facts["texts"].get(name) for answer in answers.values()]
+    return any(t and t["other"] for t in told) and not any(t and t["values"] for t in told)
 
 
 def _mostly_missing(
