@@ -111,9 +111,9 @@ def test_other_settings_are_refused(trained_copy):
     said = drfl("train", "--resume", "RUN", "--radius", "0.5", cwd=trained_copy, code=3)
     assert said.err.startswith("drfl: the run in RUN had radius = 'auto', not 0.5: resume it")
     config = trained_copy / "RUN" / "config.toml"
-    config.write_text(config.read_text().replace('norm = "l1"', 'norm = "l2"'))
+    config.write_text(config.read_text().replace('norm = "l2"', 'norm = "l1"'))
     said = drfl("train", "--resume", "RUN", cwd=trained_copy, code=3)
-    assert "had norm = 'l1', not 'l2'" in said.err
+    assert "had norm = 'l2', not 'l1'" in said.err
 
 
 def test_other_data_are_refused(trained_copy):
