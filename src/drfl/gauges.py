@@ -11,10 +11,13 @@ which says which slopes a price pays for.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from drfl.arrays import Array
-from drfl.norms import EpigraphRows, Norm
+from drfl.curves import Curves
+from drfl.norms import Entries, EpigraphRows, GroupedLInf, Norm
 
 
 class Gauge(ABC):
@@ -47,6 +50,10 @@ class Gauge(ABC):
     @abstractmethod
     def payable(self, g: Array, price: float) -> Array:
         """A slope (n,) near g whose polar is at most the price; 0 if that is 0."""
+
+    def nearest(self, x: Array) -> Array:
+        """A point where the gauge is finite, near one where it is up to rounding."""
+        return x
 
     @abstractmethod
     def rows(self) -> EpigraphRows | None:
@@ -91,3 +98,51 @@ class DualNorm(Gauge):
 
     def curvature(self, x: Array, price: float = 1.0) -> Array | None:
         return self.norm.dual_curvature(x[: self.n], price)
+
+
+@dataclass(frozen=True)
+class ShapedCurves(Gauge):
+    r"""The dual norm of slopes that follow rules, and infinity for all others.
+
+    So the rules are rows of the epigraph, and a price pays for more slopes: only
+    :math:`g^\top s` of slopes s that follow the rules has to be paid for, column by column.
+    """
+
+    norm: Norm
+    curves: Curves
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        """How many slopes there are."""
+        return self.curves.n_slopes
+
+    def value(self, x: Array) -> float:
+        return self.norm.dual(x[: self.n])
+
+    def subgradient(self, x: Array) -> Array:
+        return self.norm.steepest(x[: self.n])
+
+    def polar(self, g: Array) -> float:
+        columns = self.curves.polars(g)
+        return float(columns.max() if isinstance(self.norm, GroupedLInf) else columns.sum())
+
+    def payable(self, g: Array, price: float) -> Array:
+        need = self.polar(g)
+        return g if need <= price else g * (max(price, 0.0) / need)
+
+    def nearest(self, x: Array) -> Array:
+        return np.concatenate([self.curves.nearest(x[: self.n]), x[self.n :]])
+
+    def rows(self) -> EpigraphRows | None:
+        rows, rules = self.norm.dual_rows(self.n), self.curves.rows()
+        assert rows is not None
+        more = Entries(rules.row + rows.n_rows, rules.column, rules.value)
+        w = Entries(*(np.concatenate(pair) for pair in zip(rows.w, more, strict=True)))
+        count = int(rules.row.max(initial=-1)) + 1
+        return replace(rows, n_rows=rows.n_rows + count, w=w)
+
+    def extra(self, x: Array) -> Array:
+        return self.norm.dual_extra(x[: self.n])
+
+    def curvature(self, x: Array, price: float = 1.0) -> Array | None:
+        return None

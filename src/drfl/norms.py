@@ -178,6 +178,59 @@ class LInf(Norm):
         return np.abs(w)
 
 
+@dataclass(frozen=True, repr=False)
+class GroupedLInf(Norm):
+    r"""linf between the columns of curves: :math:`\max_j\sum_p|d_{jp}|` over ramps p of column j.
+
+    Its dual is :math:`\sum_j\max_p|s_{jp}|`: a column whose curve is flat costs nothing.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        How many ramps every column has.
+    """
+
+    sizes: tuple[int, ...]
+    name = "linf"
+
+    @property
+    def starts(self) -> NDArray[np.intp]:
+        """Where every column begins."""
+        return np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.intp)
+
+    def __call__(self, d: Array) -> Array:
+        sums = np.add.reduceat(np.abs(d), self.starts, axis=-1)
+        return np.asarray(sums.max(axis=-1, initial=0.0))
+
+    def dual(self, w: Array) -> float:
+        return float(self.dual_extra(w).sum())
+
+    def steepest(self, w: Array) -> Array:
+        u = np.zeros_like(w)
+        for start, size in zip(self.starts, self.sizes, strict=True):
+            p = start + int(np.argmax(np.abs(w[start : start + size])))
+            u[p] = np.sign(w[p])
+        return u
+
+    def project_ball(self, v: Array) -> Array:
+        ball, columns = L1(), np.split(v, self.starts[1:])
+        return np.concatenate([ball.project_ball(column) for column in columns])
+
+    def dual_rows(self, n: int) -> EpigraphRows:
+        r""":math:`\pm s_{jp}\le e_j,\ \sum_je_j\le t`."""
+        J, column = len(self.sizes), np.repeat(np.arange(len(self.sizes)), self.sizes)
+        e = Entries(
+            np.concatenate([np.arange(2 * n), np.full(J, 2 * n)]),
+            np.concatenate([np.tile(column, 2), np.arange(J)]),
+            np.concatenate([np.full(2 * n, -1.0), np.ones(J)]),
+        )
+        t = Entries(np.array([2 * n]), np.array([0]), np.array([-1.0]))
+        return EpigraphRows(2 * n + 1, J, _both_signs(n), e, t)
+
+    def dual_extra(self, w: Array) -> Array:
+        return np.asarray(np.maximum.reduceat(np.abs(w), self.starts))
+
+
 def _both_signs(n: int) -> Entries:
     """n rows with w_j, then n with -w_j."""
     return Entries(np.arange(2 * n), np.tile(np.arange(n), 2), np.repeat([1.0, -1.0], n))

@@ -64,8 +64,8 @@ def solve(
     _check_settings(problem, solver, tol, max_rounds, callbacks, deadline)
     names = _checked_names(problem, clients)
     _check_privacy(solver, clients)
-    n_features = clients[0].n_features
-    session = solver.start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
+    n = problem.coefficients(clients[0].n_features)
+    session = solver.start(problem, names, n, tol=tol, max_rounds=max_rounds)
     log = (
         None
         if checkpoint is None
@@ -156,6 +156,8 @@ def _check_settings(
         raise ValueError(
             f"the solver {solver.name!r} knows no max_weight: take solver='bundle', or leave it out"
         )
+    if problem.curves is not None and not solver.curves:
+        raise ValueError(f"the solver {solver.name!r} knows no curves: take solver='bundle'")
     checks.number("tol", tol, above=0.0)
     checks.whole("max_rounds", max_rounds, least=1)
     if not (isinstance(callbacks, Sequence) and all(callable(c) for c in callbacks)):

@@ -37,7 +37,9 @@ class Site:
     Attributes
     ----------
     name, rows, policy, guard, ledger, privacy, spending
-        Those of the client.
+        Those of the client; with curves the rows are ramps of its columns.
+    problem : Problem
+        The problem.
     oracle : Oracle
         Its worst-case loss :math:`F_s`; for a network there is ``network`` instead.
     fit_intercept, n_features, dimension
@@ -48,23 +50,26 @@ class Site:
 
     def __init__(self, client: Client, problem: Problem, *, debug: bool = False) -> None:
         self.name, self.rows, self.policy = client.name, client.rows, client.policy
+        self.problem = problem
         self.guard, self.ledger = client.guard, client.ledger
         self.privacy, self.spending = client.privacy, client.spending
         try:
+            if problem.curves is not None:
+                self.rows = client.rows.ramped(problem.curves)
             if client.guard is not None:
-                require_answerable(problem, client.name, client.rows)
+                require_answerable(problem, client.name, self.rows)
             if client.privacy is not None:
                 require_known(problem, client.name)
             ball = problem.ball_of(client.name)
             self.network: ClientLoss | None = None
             if problem.network is None:
-                self.oracle = make_oracle(client.rows, problem.loss, ball)
+                self.oracle = make_oracle(self.rows, problem.loss, ball)
             else:
                 self.network = problem.network.at(client.rows, ball, client.name)
         except ValueError as error:
             raise ValueError(f"client {client.name!r}: {error}") from error
         self.fit_intercept = problem.fit_intercept
-        self.n_features = client.rows.n_features
+        self.n_features = self.rows.n_features
         self.shared_ball = problem.shared_ball
         self.dimension = problem.dimension(self.n_features)
         self.memory: dict[str, Any] = {}

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from drfl._registry import listed
 from drfl.ball import Ball
+from drfl.curves import Curves
 from drfl.differentiable import RowLoss
+from drfl.gauges import DualNorm, Gauge, ShapedCurves
 from drfl.losses import Loss, make_loss
 from drfl.mixture import Mixture
-from drfl.norms import Norm
+from drfl.norms import GroupedLInf, Norm
 from drfl.problem.plain import (
     Json,
     ball_from_dict,
@@ -28,7 +30,7 @@ from drfl.problem.plain import (
     mixture_to_dict,
     require_keys,
 )
-from drfl.supports import Support
+from drfl.supports import Support, WholeSpace
 from drfl.worst_case.make import oracle_class
 
 T = TypeVar("T")
@@ -53,6 +55,9 @@ class Problem:
     shared_ball : bool
         One ball around the mixture of the clients instead of a ball around each: one multiplier
         :math:`\lambda` for all of them.
+    curves : Curves, optional
+        Columns whose part of the score is a piecewise-linear curve; w are its slopes then. For the
+        norms l1 and linf on the whole space.
 
     Examples
     --------
@@ -68,6 +73,7 @@ class Problem:
     mixture: Mixture
     fit_intercept: bool
     shared_ball: bool
+    curves: Curves | None
 
     def __init__(
         self,
@@ -77,6 +83,7 @@ class Problem:
         *,
         fit_intercept: bool = True,
         shared_ball: bool = False,
+        curves: Curves | None = None,
         **loss_params: Any,
     ) -> None:
         set_field = object.__setattr__  # the record is frozen
@@ -97,6 +104,9 @@ class Problem:
                 oracle_class(self.loss, each)  # what has no closed form is refused here
         if self.shared_ball:
             _require_finite_way(self.balls[0], self.loss)
+        set_field(self, "curves", None if curves is None else _instance("curves", curves, Curves))
+        if self.curves is not None:
+            _require_curves(self)
 
     @property
     def network(self) -> RowLoss | None:
@@ -104,22 +114,37 @@ class Problem:
         loss: object = self.loss
         return loss if isinstance(loss, RowLoss) else None
 
+    def coefficients(self, n_features: int) -> int:
+        """How many coefficients a model of so many columns has: slopes, where there are curves."""
+        if self.curves is None:
+            return n_features
+        if self.curves.n != n_features:
+            raise ValueError(
+                f"the curves are of {self.curves.n} columns, but clients have {n_features}"
+            )
+        return self.curves.n_slopes
+
     def dimension(self, n_features: int) -> int:
-        """The length of a model: (w, b) and the multiplier of a shared ball, or a network's x."""
+        """The length of a model: (w, b) and the multiplier of a shared ball, or a network's x.
+
+        ``n_features`` is the length of w.
+        """
         if self.network is not None:
             return self.network.dimension
         return n_features + self.fit_intercept + self.shared_ball
 
     def ball_of(self, name: str) -> Ball:
-        """The ball of a client."""
+        """The ball of a client, around its rows as the model sees them: ramps, with curves."""
         if isinstance(self.ball, Ball):
-            return self.ball
-        if name not in self.ball:
+            ball = self.ball
+        elif name in self.ball:
+            ball = self.ball[name]
+        else:
             raise ValueError(
                 f"there is no radius for client {name!r}, only for {listed(self.ball)}: give every "
                 "client a ball"
             )
-        return self.ball[name]
+        return ball if self.curves is None else replace(ball, norm=self.norm)
 
     @property
     def balls(self) -> tuple[Ball, ...]:
@@ -128,8 +153,17 @@ class Problem:
 
     @property
     def norm(self) -> Norm:
-        """The ground norm that all balls share."""
-        return self.balls[0].norm
+        """The ground norm that all balls share; between ramps, with curves."""
+        norm = self.balls[0].norm
+        if self.curves is None or norm.name == "l1":
+            return norm
+        return GroupedLInf(tuple(int(size) for size in self.curves.sizes))
+
+    def gauge(self, n: int) -> Gauge:
+        """What every price of transport is at least, a function of w (n,)."""
+        if self.curves is not None and self.curves.shaped:
+            return ShapedCurves(self.norm, self.curves)
+        return DualNorm(self.norm, n)
 
     @property
     def support_kind(self) -> type[Support]:
@@ -148,19 +182,23 @@ class Problem:
             "mixture": mixture_to_dict(self.mixture),
             "fit_intercept": self.fit_intercept,
             "shared_ball": self.shared_ball,
+            **({} if self.curves is None else {"curves": self.curves.to_dict()}),
         }
 
     @classmethod
     def from_dict(cls, data: Json) -> Problem:
         """Read what `to_dict` wrote; every field is checked."""
         ball = "balls" if isinstance(data, dict) and "balls" in data else "ball"
-        require_keys("a problem", data, ["loss", ball, "mixture", "fit_intercept", "shared_ball"])
+        keys = ["loss", ball, "mixture", "fit_intercept", "shared_ball"]
+        curved = isinstance(data, dict) and "curves" in data
+        require_keys("a problem", data, [*keys, "curves"] if curved else keys)
         return cls(
             loss_from_dict(data["loss"]),
             ball_from_dict(data[ball]) if ball == "ball" else balls_from_dict(data[ball]),
             mixture_from_dict(data["mixture"]),
             fit_intercept=data["fit_intercept"],
             shared_ball=data["shared_ball"],
+            curves=Curves.from_dict(data["curves"]) if curved else None,
         )
 
 
@@ -188,6 +226,22 @@ def _instance(name: str, value: object, kind: type[T]) -> T:
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be a {kind.__name__}, got {type(value).__name__}")
     return value
+
+
+def _require_curves(problem: Problem) -> None:
+    """Ramps keep l1, and bound the worst case for linf; what others cost is not known here."""
+    if problem.network is not None or problem.shared_ball:
+        raise ValueError("curves are for one score and a ball around each client: leave them out")
+    norm, support = problem.balls[0].norm, problem.balls[0].support
+    if norm.name not in ("l1", "linf"):
+        raise ValueError(
+            f"additive models need norm='l1' or norm='linf', not {norm.name!r}: name one of them"
+        )
+    if not isinstance(support, WholeSpace):
+        raise ValueError("additive models are on the whole space: leave out the support")
+    shaped = problem.curves is not None and problem.curves.shaped
+    if shaped and not any(ball.radius > 0.0 for ball in problem.balls):
+        raise ValueError("rules for the shapes of curves need a radius above 0")
 
 
 def _require_finite_way(ball: Ball, loss: Loss) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from drfl.arrays import Array
+from drfl.curves import Curves
 
 # With one to three models a matrix product is slower than as many products with vectors.
 FEW_MODELS = 3
@@ -51,6 +52,47 @@ class ClippedParts(Parts):
 
     def over(self, views: list[Any]) -> Parts:
         return ClippedParts(self.inner.over(views), self.low, self.high)
+
+
+class RampedParts(Parts):
+    """The blocks of X as ramps of their scaled columns, made when they are read.
+
+    Of a sparse block only the stored entries become ramps, less what an entry 0 becomes.
+    """
+
+    def __init__(self, parts: Parts, curves: Curves, shift: Array, scale: Array) -> None:
+        super().__init__(parts.views)
+        self.inner, self.curves, self.shift, self.scale = parts, curves, shift, scale
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.clip, self.views)
+
+    def clip(self, part: Any) -> Any:
+        part = self.inner.clip(part)
+        if is_sparse(part):
+            return self._sparse(part)
+        return self.curves.expand(((part - self.shift) / self.scale).astype(part.dtype, copy=False))
+
+    def _sparse(self, part: Any) -> Any:
+        j, curves = part.indices, self.curves
+        count = curves.sizes[j]
+        ends = np.cumsum(count)
+        first = np.concatenate([[0], np.cumsum(curves.sizes)[:-1]])
+        which = np.arange(int(count.sum())) - np.repeat(ends - count, count)
+        which += np.repeat(first[j], count)
+        x = np.repeat((part.data - self.shift[j]) / self.scale[j], count)
+        data = (curves.ramps(x, which) - self.zero[which]).astype(part.dtype, copy=False)
+        indptr = np.concatenate([[0], ends])[part.indptr]
+        shape = (part.shape[0], curves.n_slopes)
+        return assembled(sparse.csr_array, data, which, indptr, shape)
+
+    @property
+    def zero(self) -> Array:
+        """What a row of zeros becomes (n',)."""
+        return np.asarray(self.curves.expand((-self.shift / self.scale)[None])[0])
+
+    def over(self, views: list[Any]) -> Parts:
+        return RampedParts(self.inner.over(views), self.curves, self.shift, self.scale)
 
 
 def products(A: Any, U: Array) -> Array:

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.curves import Curves
 from drfl.rows.operator import Operator, block_rows
-from drfl.rows.parts import ClippedParts, is_sparse, transposed
+from drfl.rows.parts import ClippedParts, RampedParts, is_sparse, transposed, width_of
 
 # What is not a linear map makes about so many arrays of the size of its block, which all together
 # should stay in cache too.
@@ -130,6 +131,21 @@ class Rows(Operator):
         rows = copy(self)
         rows.y = np.clip(self.y, y_low, y_high)
         rows._parts = ClippedParts(self._parts, low, high)
+        return rows
+
+    def ramped(self, curves: Curves) -> Rows:
+        """The same rows with the ramps of their columns for features, made block by block."""
+        if curves.n != self.n_features:
+            raise ValueError(f"curves of {curves.n} columns do not fit {self.n_features} columns")
+        rows, n = copy(self), self.n_features
+        shift = np.zeros(n) if self.shift is None else self.shift
+        scale = np.ones(n) if self.scale is None else self.scale
+        more = curves.n_slopes / max(n, 1)
+        rows.n_features, rows.names = curves.n_slopes, None
+        rows._size = block_rows(int(more * width_of(self.X)) + 1, 64)
+        rows._parts = parts = RampedParts(self._parts.over(rows._views()), curves, shift, scale)
+        rows.shift = -parts.zero if is_sparse(self.X) else None
+        rows.scale = None
         return rows
 
     def dense_blocks(self) -> Iterator[tuple[slice, Array]]:

@@ -44,6 +44,7 @@ class WarmBundle(Solver):
     handlers: ClassVar[Mapping[str, Handler]] = Bundle.handlers
     shared_ball: ClassVar[bool] = Bundle.shared_ball
     max_weight: ClassVar[bool] = Bundle.max_weight
+    curves: ClassVar[bool] = Bundle.curves
 
     def __init__(self, settings: Bundle) -> None:
         self.settings = settings

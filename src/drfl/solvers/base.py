@@ -125,6 +125,8 @@ class Solver(ABC):
         Whether it solves problems with one ball around the mixture.
     max_weight : bool
         Whether it knows mixtures with a largest weight.
+    curves : bool
+        Whether it knows additive models.
     networks : bool
         Whether values and gradients are all that it asks of a loss.
     private : bool
@@ -135,6 +137,7 @@ class Solver(ABC):
     handlers: ClassVar[Mapping[str, Handler]]
     shared_ball: ClassVar[bool] = False
     max_weight: ClassVar[bool] = False
+    curves: ClassVar[bool] = False
     networks: ClassVar[bool] = False
     private: ClassVar[bool] = False
 

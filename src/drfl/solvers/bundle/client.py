@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.ball import Ball
 from drfl.client import Site
 from drfl.mixture import Mixture
-from drfl.problem import Problem
 from drfl.solvers.bundle.client_cache import (
     Cache,
     Cached,
@@ -201,8 +202,9 @@ def local_optimum(site: Site) -> Array:
     """A rough minimiser of this client's worst-case loss, by the same method with one client."""
     alone = copy.copy(site)
     alone.memory = {}
-    oracle = site.oracle
-    problem = Problem(oracle.loss, oracle.ball, Mixture(), fit_intercept=site.fit_intercept)
+    stated = site.problem
+    ball = stated.ball if isinstance(stated.ball, Ball) else stated.ball[site.name]
+    problem = replace(stated, ball=ball, mixture=Mixture())
     settings = BundleSettings(groups=1, dual_cuts=False, second_point=False, warm_start=False)
     task = Task(settings, problem, (site.name,), site.n_features, ROUGH, FEW)
     session = BundleSession(begin(task, task.names))

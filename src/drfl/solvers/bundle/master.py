@@ -128,6 +128,7 @@ class Layout:
         x = (self.origin + qp.z[self.x]) * self.server.scale
         if self.server.is_shared:  # feasible to the last bit, so that values there are upper bounds
             x[-1] = max(x[-1], self.server.multiplier(0, x) if len(self.t) else 0.0)
+        x = self.server.gauge.nearest(x)
         return Solution(x, value, a, families, weights, clipping)
 
     def failed(self, centre: Array) -> Solution:

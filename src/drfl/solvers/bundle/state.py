@@ -266,6 +266,7 @@ def _clients(task: Task, names: Sequence[str]) -> Clients:
     """Nobody has answered yet."""
     problem, none = task.problem, np.zeros(len(names), int)
     cut, known = lifted(problem, names, task.n), task.settings.column_sizes or {}
+    known = {} if problem.curves is not None else known  # of columns, not of their ramps
     return Clients(
         tuple(names),
         cut,

@@ -19,7 +19,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.ball import Ball
-from drfl.gauges import DualNorm, Gauge
+from drfl.gauges import Gauge
 from drfl.losses import Loss
 from drfl.mixture import Mixture
 from drfl.norms import L1
@@ -178,7 +178,7 @@ def server_problem(
         kind=kind,
         rho=rho,
         floor=floor,
-        gauge=DualNorm(problem.norm, n),
+        gauge=problem.gauge(n),
         mixture=problem.mixture.resolve(sizes),
         half=half,
         shared_rho=shared_rho,

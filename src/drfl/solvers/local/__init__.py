@@ -39,6 +39,7 @@ class Local(Solver):
 
     name: ClassVar[str] = "local"
     handlers: ClassVar[Mapping[str, Handler]] = Bundle.handlers
+    curves: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         # Each solver has a collector of its own: what a handler keeps is not for others to find.
@@ -66,6 +67,7 @@ class Local(Solver):
             ball.radius > 0.0 and math.isfinite(ball.label_cost) for ball in balls
         )
         known = has_kernel(problem.loss, flips=flips) and has_cone(problem.norm)
+        known = known and problem.curves is None
         if not (known and any(ball.radius for ball in balls) and 0 < n_features <= LARGEST):
             return bundle()
         collector = cast(RowCollector, self.handlers[KIND])

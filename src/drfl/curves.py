@@ -1,0 +1,223 @@
+r"""Curves: additive piecewise-linear models, and the rules that their shapes may follow.
+
+A column with knots :math:`t_1<\dots<t_k` is replaced by its *ramps*
+
+.. math:: r_0=\min(x-t_1,0),\qquad r_i=\mathrm{clip}(x,t_i,t_{i+1})-t_i,\qquad r_k=\max(x-t_k,0).
+
+The coefficients of the ramps are the slopes of the column's curve, and the curve is 0 at
+:math:`t_1`. Each point of a segment is covered by one ramp, so that the map to all ramps is an
+isometry of :math:`(R^n,\ell_1)`: the linear problem on ramps bounds the worst case in x with the
+same radius, and its proof is the proof of the additive model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl import checks
+from drfl._registry import listed, lookup
+from drfl.arrays import Array
+from drfl.norms import Entries
+
+SHAPES = ("increasing", "decreasing", "convex", "concave", "flat ends")
+OPPOSITE = (("increasing", "decreasing"), ("convex", "concave"))
+BENT = ("convex", "concave")
+MOST_KNOTS = 50
+
+Shapes = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Curves:
+    r"""Which columns have curves: their knots, and the rules of their slopes.
+
+    Parameters
+    ----------
+    knots : sequence of sequences of float
+        For every column its knots, increasing, in the units of the scaled rows; none: the column
+        stays linear.
+    shapes : sequence of sequences of str, optional
+        For every column which of "increasing", "decreasing", "convex", "concave" and "flat ends"
+        its curve has to be.
+
+    Examples
+    --------
+    >>> curves = Curves([[0.0, 1.0], []], [["increasing"], []])
+    >>> curves.expand(np.array([[0.5, 2.0]])).tolist()
+    [[0.0, 0.5, 0.0, 2.0]]
+    """
+
+    knots: tuple[tuple[float, ...], ...]
+    shapes: tuple[Shapes, ...] = ()
+
+    def __post_init__(self) -> None:
+        knots = tuple(_knots(column) for column in self.knots)
+        shapes = tuple(tuple(sorted(set(rules))) for rules in self.shapes) or ((),) * len(knots)
+        if len(shapes) != len(knots):
+            raise ValueError(f"shapes of {len(shapes)} columns, but knots of {len(knots)}")
+        for column, rules in zip(knots, shapes, strict=True):
+            _check_rules(rules, len(column))
+        object.__setattr__(self, "knots", knots)
+        object.__setattr__(self, "shapes", shapes)
+
+    # ---------------------------------------------------------------- columns and slopes
+    @property
+    def n(self) -> int:
+        """How many columns there are."""
+        return len(self.knots)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.intp]:
+        """How many slopes every column has (n,)."""
+        return np.array([len(knots) + 1 for knots in self.knots], dtype=np.intp)
+
+    @cached_property
+    def column(self) -> NDArray[np.intp]:
+        """The column of every slope (n',)."""
+        return np.repeat(np.arange(self.n), self.sizes)
+
+    @property
+    def n_slopes(self) -> int:
+        """How many slopes there are in all, n'."""
+        return int(self.sizes.sum())
+
+    @property
+    def shaped(self) -> bool:
+        """Whether any column has a rule."""
+        return any(self.shapes)
+
+    def of(self, j: int) -> slice:
+        """Where the slopes of column j are."""
+        start = int(self.sizes[:j].sum())
+        return slice(start, start + int(self.sizes[j]))
+
+    # ---------------------------------------------------------------- ramps
+    @cached_property
+    def _pieces(self) -> tuple[Array, Array, Array]:
+        """From where to where every ramp rises, and where it is 0 (n',)."""
+        low, high, zero = [], [], []
+        for knots in self.knots:
+            low += [-np.inf, *knots]
+            high += [*knots, np.inf]
+            zero += [knots[0], *knots] if knots else [0.0]
+        return np.array(low), np.array(high), np.array(zero)
+
+    def expand(self, X: NDArray[Any]) -> NDArray[Any]:
+        """The ramps (N, n') of dense rows (N, n)."""
+        return self.ramps(X[:, self.column], np.arange(self.n_slopes))
+
+    def ramps(self, x: NDArray[Any], which: NDArray[np.intp]) -> NDArray[Any]:
+        """Entries of columns as entries of given ramps."""
+        low, high, zero = (part[which].astype(x.dtype) for part in self._pieces)
+        return np.asarray(np.clip(x, low, high) - zero)
+
+    def value(self, j: int, slopes: Array, x: Array) -> Array:
+        """The curve of column j at x, from all slopes (n',)."""
+        at = np.arange(self.n_slopes)[self.of(j)]
+        ramps = self.ramps(np.repeat(np.asarray(x, dtype=float)[:, None], len(at), axis=1), at)
+        return np.asarray(ramps @ slopes[at])
+
+    def names(self, columns: Sequence[str]) -> list[str]:
+        """What the slopes of columns with these names are called."""
+        named = []
+        for name, knots in zip(columns, self.knots, strict=True):
+            ends = ["", *(f"{knot:.3g}" for knot in knots), ""]
+            pieces = [f"{name} ({a}..{b})" for a, b in pairwise(ends)]
+            named += pieces if knots else [name]
+        return named
+
+    # ---------------------------------------------------------------- rules
+    def nearest(self, slopes: Array) -> Array:
+        """Slopes that follow the rules to the last bit, near some that do up to rounding."""
+        slopes = slopes.copy()
+        for j, rules in enumerate(self.shapes):
+            if not rules:
+                continue
+            s, (low, high) = slopes[self.of(j)], self._range(j)
+            s = np.clip(s, np.where(low < 0.0, -np.inf, 0.0), np.where(high > 0.0, np.inf, 0.0))
+            s = np.maximum.accumulate(s) if "convex" in rules else s
+            slopes[self.of(j)] = np.minimum.accumulate(s) if "concave" in rules else s
+        return slopes
+
+    def rows(self) -> Entries:
+        r"""The rules as rows :math:`As\le0`."""
+        rows: list[dict[int, float]] = []
+        for j, rules in enumerate(self.shapes):
+            at, (low, high) = np.arange(self.n_slopes)[self.of(j)], self._range(j)
+            rows += [{p: 1.0} for p in at[high == 0.0]] + [{p: -1.0} for p in at[low == 0.0]]
+            bent = 1.0 if "convex" in rules else -1.0
+            steps = at[:-1] if set(rules) & set(BENT) else at[:0]
+            rows += [{p: bent, p + 1: -bent} for p in steps]
+        entries = [(k, p, value) for k, row in enumerate(rows) for p, value in row.items()]
+        table = np.array(entries, dtype=np.float64).reshape(len(entries), 3)
+        return Entries(table[:, 0].astype(np.intp), table[:, 1].astype(np.intp), table[:, 2])
+
+    def polars(self, g: Array) -> Array:
+        r"""For every column :math:`\max\{-g_j^\top s:|s|\le1,\ s\text{ follows its rules}\}` (n,).
+
+        The extreme points of the slopes in order within a range take its two ends, one after the
+        other: there are as many as places to change over.
+        """
+        found = np.zeros(self.n)
+        for j, rules in enumerate(self.shapes):
+            own, (low, high) = g[self.of(j)], self._range(j)
+            first, last = (high, low) if "concave" in rules else (low, high)
+            if set(rules) & set(BENT):
+                before = np.concatenate([[0.0], np.cumsum(first * own)])
+                after = np.concatenate([[0.0], np.cumsum(last * own)])
+                found[j] = float((-(before + after[-1] - after)).max())
+            else:
+                found[j] = float(np.maximum(-own * low, -own * high).sum())
+        return found
+
+    def _range(self, j: int) -> tuple[Array, Array]:
+        """The least and the largest slope of every piece, where 1 is the largest of all."""
+        rules, size = self.shapes[j], int(self.sizes[j])
+        low = np.full(size, 0.0 if "increasing" in rules else -1.0)
+        high = np.full(size, 0.0 if "decreasing" in rules else 1.0)
+        if "flat ends" in rules:
+            low[[0, -1]] = high[[0, -1]] = 0.0
+        return low, high
+
+    # ---------------------------------------------------------------- files
+    def to_dict(self) -> dict[str, Any]:
+        """Write them down as what JSON can hold."""
+        return {"knots": [list(k) for k in self.knots], "shapes": [list(s) for s in self.shapes]}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Curves:
+        """Read what `to_dict` wrote; every field is checked."""
+        if not (isinstance(data, dict) and set(data) == {"knots", "shapes"}):
+            raise ValueError("curves must be an object with exactly the fields knots and shapes")
+        for name, entry in data.items():
+            if not (isinstance(entry, list) and all(isinstance(part, list) for part in entry)):
+                raise ValueError(f"the {name} of curves must be a list of lists")
+        return cls(tuple(map(tuple, data["knots"])), tuple(map(tuple, data["shapes"])))
+
+
+def _knots(column: Sequence[float]) -> tuple[float, ...]:
+    knots = tuple(checks.number("a knot", t) for t in column)
+    if any(a >= b for a, b in pairwise(knots)):
+        raise ValueError(f"the knots of a column must increase, got {listed(map(str, knots))}")
+    if len(knots) > MOST_KNOTS:
+        raise ValueError(f"{len(knots)} knots of a column are too many: at most {MOST_KNOTS}")
+    return knots
+
+
+def _check_rules(rules: Shapes, knots: int) -> None:
+    for rule in rules:
+        lookup("shape", rule, {name: name for name in SHAPES})
+    for pair in OPPOSITE:
+        if set(pair) <= set(rules):
+            raise ValueError(f"a curve cannot be {pair[0]} and {pair[1]}: choose one")
+    if "flat ends" in rules and set(BENT) & set(rules):
+        raise ValueError("a convex or concave curve with flat ends is constant: choose one rule")
+    if "flat ends" in rules and knots < 2:
+        raise ValueError("a curve with flat ends needs two knots or more")
