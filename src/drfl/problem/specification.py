@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import numpy as np
+
 from drfl._registry import listed
+from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.curves import Curves
 from drfl.differentiable import RowLoss
@@ -30,8 +33,11 @@ from drfl.problem.plain import (
     mixture_to_dict,
     require_keys,
 )
+from drfl.rows import Rows
 from drfl.supports import Support, WholeSpace
-from drfl.worst_case.make import oracle_class
+from drfl.worst_case.curves import CurveOracle
+from drfl.worst_case.make import make_oracle, oracle_class
+from drfl.worst_case.oracle import Oracle
 
 T = TypeVar("T")
 
@@ -113,6 +119,23 @@ class Problem:
         """The loss where it is one of rows, not of scores: a network."""
         loss: object = self.loss
         return loss if isinstance(loss, RowLoss) else None
+
+    def oracle(self, rows: Rows, name: str) -> Oracle:
+        """The exact worst case of a client's rows; with curves the rows are its columns."""
+        if self.curves is None:
+            return make_oracle(rows, self.loss, self.ball_of(name))
+        return CurveOracle(rows, self.loss, self.ball_of(name), self.curves)
+
+    def scores(self, rows: Rows, w: Array, b: float) -> Array:
+        """The scores of rows (N,), with curves from their columns."""
+        return (rows if self.curves is None else rows.ramped(self.curves)).scores(w, b)
+
+    def parts(self, X: Array, w: Array) -> Array:
+        """What every column adds to the scores of scaled rows, (N, n)."""
+        if self.curves is None:
+            return np.asarray(X * w)
+        columns = [self.curves.value(j, w, X[:, j]) for j in range(self.curves.n)]
+        return np.stack(columns, axis=1)
 
     def coefficients(self, n_features: int) -> int:
         """How many coefficients a model of so many columns has: slopes, where there are curves."""
