@@ -17,7 +17,7 @@ from experiments.registry import find
 from experiments.settings import Settings
 
 ALL = "all"
-APART = ("demo", "usefulness", "coverage")
+APART = ("additive", "demo", "usefulness", "coverage")
 """What has options of its own."""
 EXAMPLE = """\
 example:
@@ -58,7 +58,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     names = "\n".join(f"  {name:{width}}  {text}" for name, text in every)
     parser.epilog = f"experiments:\n{names}\n\n{EXAMPLE}"
     parser.add_argument(
-        "name", metavar="NAME", help="an experiment, all, demo, usefulness or coverage"
+        "name", metavar="NAME", help="an experiment, all, " + " or ".join(APART)
     )
     parser.add_argument("--quick", action="store_true", help="two seeds and a thin grid")
     parser.add_argument("--out", metavar="DIR", type=Path, help="the folder to write to")

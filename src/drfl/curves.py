@@ -100,7 +100,7 @@ class Curves:
 
     # ---------------------------------------------------------------- ramps
     @cached_property
-    def _pieces(self) -> tuple[Array, Array, Array]:
+    def pieces(self) -> tuple[Array, Array, Array]:
         """From where to where every ramp rises, and where it is 0 (n',)."""
         low, high, zero = [], [], []
         for knots in self.knots:
@@ -115,7 +115,7 @@ class Curves:
 
     def ramps(self, x: NDArray[Any], which: NDArray[np.intp]) -> NDArray[Any]:
         """Entries of columns as entries of given ramps."""
-        low, high, zero = (part[which].astype(x.dtype) for part in self._pieces)
+        low, high, zero = (part[which].astype(x.dtype) for part in self.pieces)
         return np.asarray(np.clip(x, low, high) - zero)
 
     def value(self, j: int, slopes: Array, x: Array) -> Array:

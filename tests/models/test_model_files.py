@@ -17,7 +17,15 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 import drfl
-from drfl.models import ClientPart, Model, ModelError, ProofRecord, read_model, write_model
+from drfl.models import (
+    ClientPart,
+    Model,
+    ModelError,
+    ProofRecord,
+    export_onnx,
+    read_model,
+    write_model,
+)
 from drfl.models.plain import from_plain, to_plain
 from drfl.solvers.base import Status, StatusKind
 from drfl.tables import OTHER, Category, Number
@@ -259,3 +267,47 @@ def test_what_cannot_be_saved_is_refused(tmp_path):
     with pytest.raises(NotFittedError, match="not fitted yet"):
         drfl.save(model, path)
     assert not path.exists()
+
+
+def test_an_additive_model_survives_a_file_and_a_graph(tmp_path):
+    """Scaled columns, curves and a rule: the file and the ONNX graph predict what it did."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(150, 3)) * [3.0, 0.2, 1.0] + [10.0, 0.0, -1.0]
+    X[:, 2] = rng.random(150) < 0.5
+    f = -np.abs(X[:, 0] - 10.0) + X[:, 1] + X[:, 2]
+    curved = {"norm": "l1", "radius": 0.01, "additive": "all", "shapes": {0: "concave"}}
+    regressor = make_pipeline(StandardScaler(), drfl.DRFLRegressor(**curved)).fit(X, f)
+    classifier = make_pipeline(StandardScaler(), drfl.DRFLClassifier(**curved)).fit(X, f > -1.0)
+    for model in (regressor, classifier):
+        path = tmp_path / "model.json"
+        drfl.save(model, path)
+        loaded = drfl.load(path)
+        np.testing.assert_allclose(loaded._scores(X), _scores_of(model, X), rtol=1e-9)
+        assert loaded.problem_.curves == model[-1].curves_
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    export_onnx(read_model(path), tmp_path / "model.onnx")
+    session = runtime.InferenceSession(
+        str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"]
+    )
+    inputs = {f"x{j + 1}": X[:, [j]] for j in range(3)}
+    scores = session.run(["scores"], inputs)[0]
+    np.testing.assert_allclose(scores[:, 0], classifier.decision_function(X), rtol=1e-9)
+
+
+def _scores_of(model, X):
+    scores = model.predict(X) if hasattr(model[-1], "epsilon") else model.decision_function(X)
+    return scores[:, None]
+
+
+def test_a_file_whose_slopes_do_not_fit_its_curves_is_refused(tmp_path):
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(80, 1))
+    model = drfl.DRFLRegressor(norm="l1", radius=0.01, additive="all").fit(X, X[:, 0])
+    path = tmp_path / "model.json"
+    drfl.save(model, path)
+    data = json.loads(path.read_text(encoding="utf-8"))
+    data["problem"]["curves"]["knots"][0].pop()
+    path.write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(ModelError, match="'coef' must have"):
+        read_model(path)

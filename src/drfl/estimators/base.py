@@ -25,8 +25,9 @@ from drfl.inference import Inference
 from drfl.losses import Logistic, Task
 from drfl.problem import Problem
 from drfl.result import Result
+from drfl.rows import Rows
 from drfl.rows.intake import require_finite
-from drfl.worst_case import WorstCase, make_oracle
+from drfl.worst_case import WorstCase
 
 DTYPES = (np.float64, np.float32)
 
@@ -58,7 +59,12 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         """w'x + b: (N,), or (N, K) for K models."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
-        return np.asarray(X @ self.coef_.T + self.intercept_)
+        if self.problem_.curves is None:
+            return np.asarray(X @ self.coef_.T + self.intercept_)
+        rows = Rows(X, np.zeros(X.shape[0])).ramped(self.problem_.curves)
+        models = zip(np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_), strict=True)
+        scores = np.stack([rows.scores(w, float(b)) for w, b in models], axis=1)
+        return scores if self.coef_.ndim > 1 else scores[:, 0]
 
     @abstractmethod
     def read_rows(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> ClientTable:
@@ -96,11 +102,15 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         self.fit_rows_ = table
         if choices.radius == CONFIDENCE:
             choices = with_confidence(choices, table, targets, solver)
-        stated = choices.problem(table.names.tolist(), table.totals, table.X.shape[1])
+        names, curves = getattr(self, "feature_names_in_", None), None
+        if choices.additive is not None:
+            curves = choices.additive.curves(table, names)
+        stated = choices.problem(table.names.tolist(), table.totals, table.X.shape[1], curves)
         problem = solvable(stated, len(table.names), solver)
-        warn_of_scale(table.X, table.weight, getattr(self, "feature_names_in_", None))
+        warn_of_scale(table.X, table.weight, names)
         if isinstance(choices.radius, str):
-            warn_of_few_rows(table.X.shape[1], float(table.totals.sum()))
+            columns = stated.coefficients(table.X.shape[1])
+            warn_of_few_rows(columns, float(table.totals.sum()))
         warn_of_small_clients(table, choices.mixture)
         table = table.canonical()
         results = [
@@ -108,6 +118,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
             for target in targets(table.y)
         ]
         self.problem_, self.client_names_ = stated, table.names
+        self.curves_ = stated.curves
         self._set_model(results)
         self._set_proof(problem, results)
         for result in results:
@@ -220,8 +231,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
             table = table.pooled(self.problem_.mixture.resolve(table.totals).weights)
         worst = {}
         for name, client in zip(table.names.tolist(), table.clients(target), strict=True):
-            ball = self.problem_.ball_of(client.name)
-            worst[name] = make_oracle(client.rows, self.problem_.loss, ball).evaluate(w, b)
+            worst[name] = self.problem_.oracle(client.rows, client.name).evaluate(w, b)
         return worst
 
     def _refuse_strangers(self, names: list[Any]) -> None:

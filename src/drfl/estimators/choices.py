@@ -11,9 +11,11 @@ from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.checks import flag, number, whole
+from drfl.curves import Curves
 from drfl.defaults import THESE_CLIENTS, Purpose, purpose_of
 from drfl.engines import Engine
 from drfl.estimators import parameters
+from drfl.estimators.additive import Additive
 from drfl.losses import Loss, Task
 from drfl.mixture import Mixture
 from drfl.problem import Problem
@@ -41,6 +43,8 @@ class Choices:
         For solvers that draw at random.
     shared_ball : bool
         One ball around the mixture of all clients instead of a ball around each.
+    additive : Additive or None
+        Which columns have curves.
     """
 
     loss: Loss
@@ -57,6 +61,7 @@ class Choices:
     verbose: int
     seed: int
     shared_ball: bool
+    additive: Additive | None = None
 
     @classmethod
     def read(cls, params: Mapping[str, Any], task: Task) -> Choices:
@@ -81,15 +86,23 @@ class Choices:
             verbose=parameters.verbose_of(params["verbose"]),
             seed=parameters.seed_of(params["random_state"]),
             shared_ball=params["shared_ball"],
+            additive=Additive.read(params),
         )
 
-    def problem(self, names: Sequence[Any], totals: Array, n_features: int) -> Problem:
+    def problem(
+        self,
+        names: Sequence[Any],
+        totals: Array,
+        n_features: int,
+        curves: Curves | None = None,
+    ) -> Problem:
         """The problem for clients of these names, with these total weights of rows, and columns."""
         if self.radius == "confidence":
             raise ValueError(
                 "radius='confidence' is found by a fit of DRFLClassifier or DRFLRegressor alone: "
                 "give a number here"
             )
+        n_features = n_features if curves is None else curves.n_slopes
         auto = defaults.radius_of(self.purpose.factor, n_features, float(totals.sum()))
         radii = [self.shared_radius(auto)] if self.shared_ball else self.radii(names, auto)
         balls = [replace(self.ball, radius=radius) for radius in radii]
@@ -103,6 +116,7 @@ class Choices:
             self.mixture,
             fit_intercept=self.fit_intercept,
             shared_ball=self.shared_ball,
+            curves=curves,
         )
 
     def radii(self, names: Sequence[Any], auto: float) -> list[float]:

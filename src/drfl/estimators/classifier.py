@@ -189,6 +189,15 @@ class DRFLClassifier(RobustClassifier):
         In which the changes of a row's features are measured.
     support : None, Box or Polyhedron
         Where rows can be; None is everywhere.
+    additive : None, "all" or list of columns
+        Columns whose part of the score is a piecewise-linear curve instead of a line, by name or
+        number; columns of two values stay linear. Needs ``norm`` "l1" or "linf". ``coef_`` are
+        then slopes, see ``curves_``.
+    knots : int or list of float
+        Where curves bend: so many knots, or these, in standard deviations from the mean. Knots that
+        leave a piece fewer than 20 rows, or 1 to 4 of a client, are left out.
+    shapes : None or mapping
+        Rules by column: "increasing", "decreasing", "convex", "concave", "flat ends", or several.
     mixture_radius : "auto" or float
         :math:`\theta`: how far the weights q may be from their centre, in [0, inf]; "auto" is 0, or
         what the purpose says.
@@ -242,6 +251,8 @@ class DRFLClassifier(RobustClassifier):
         What was solved, with the radii in numbers.
     result_ : drfl.Result, or a list of K
         Everything else that is known of the run.
+    curves_ : drfl.curves.Curves or None
+        Knots and rules of an additive model, in the units of X.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -262,6 +273,9 @@ class DRFLClassifier(RobustClassifier):
         label_cost: float = math.inf,
         norm: str | Norm = defaults.NORM,
         support: Support | None = None,
+        additive: Any = None,
+        knots: Any = 4,
+        shapes: Mapping[Any, Any] | None = None,
         mixture_radius: str | float = "auto",
         mixture_norm: float = 1,
         mixture_center: Any = defaults.MIXTURE_CENTER,
@@ -282,6 +296,9 @@ class DRFLClassifier(RobustClassifier):
         self.label_cost = label_cost
         self.norm = norm
         self.support = support
+        self.additive = additive
+        self.knots = knots
+        self.shapes = shapes
         self.mixture_radius = mixture_radius
         self.mixture_norm = mixture_norm
         self.mixture_center = mixture_center

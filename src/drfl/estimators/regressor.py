@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -101,6 +102,8 @@ class DRFLRegressor(RobustRegressor):
         The quantile that "pinball" estimates (0.5).
     purpose, radius, norm, support, mixture_norm, mixture_center, max_weight
         As of `drfl.DRFLClassifier`.
+    additive, knots, shapes
+        As of `drfl.DRFLClassifier`.
     label_cost : float
         :math:`\kappa`, what it costs to change a target by 1; inf: targets never change.
     mixture_radius : "auto" or float
@@ -117,7 +120,7 @@ class DRFLRegressor(RobustRegressor):
         As of `drfl.DRFLClassifier`, for one model.
     client_names_, client_weights_, client_losses_, client_multipliers_ : arrays of shape (S,)
         As of `drfl.DRFLClassifier`.
-    problem_, result_, n_features_in_, feature_names_in_
+    problem_, result_, curves_, n_features_in_, feature_names_in_
         As of `drfl.DRFLClassifier`.
 
     Examples
@@ -139,6 +142,9 @@ class DRFLRegressor(RobustRegressor):
         label_cost: float = math.inf,
         norm: str | Norm = defaults.NORM,
         support: Support | None = None,
+        additive: Any = None,
+        knots: Any = 4,
+        shapes: Mapping[Any, Any] | None = None,
         mixture_radius: str | float = "auto",
         mixture_norm: float = 1,
         mixture_center: Any = defaults.MIXTURE_CENTER,
@@ -160,6 +166,9 @@ class DRFLRegressor(RobustRegressor):
         self.label_cost = label_cost
         self.norm = norm
         self.support = support
+        self.additive = additive
+        self.knots = knots
+        self.shapes = shapes
         self.mixture_radius = mixture_radius
         self.mixture_norm = mixture_norm
         self.mixture_center = mixture_center

@@ -82,7 +82,7 @@ def attack_of(
 ) -> Attack:
     """What a worst-case distribution does to a client's rows at the k-th linear model."""
     w, b = model.coef[k], float(model.intercept[k])
-    step, z = d.x - rows.take(d.source), rows.scores(w, b)
+    step, z = d.x - rows.take(d.source), model.problem.scores(rows, w, b)
     arguments = z - rows.y if model.target.classes is None else rows.y * z
     return Attack(
         loss=rows.mean(model.problem.loss.value(arguments)),
@@ -90,8 +90,8 @@ def attack_of(
         price=price,
         flipped=float(d.mass[d.y != rows.y[d.source]].sum()),
         target_moved=_target_moved(model, rows, d),
-        moved=float(d.mass @ model.problem.norm(step)),
-        carried=np.asarray(d.mass @ np.abs(_effects(model, rows, d) * w)),
+        moved=float(d.mass @ model.problem.balls[0].norm(step)),
+        carried=np.asarray(d.mass @ np.abs(_effects(model, rows, d, w))),
         features=tuple(model.features),
         feature_moves=np.asarray(d.mass @ np.abs(step)) * _units(rows)[1],
         attained=bool(d.attained),
@@ -135,13 +135,13 @@ def _target_moved(model: Model, rows: Rows, d: Distribution) -> float:
     return float(d.mass @ np.abs(d.y - rows.y[d.source])) * model.target.scale
 
 
-def _effects(model: Model, rows: Rows, d: Distribution) -> Array:
-    """By how much the adversary changes each feature in the argument of the loss (K, n)."""
-    before = rows.take(d.source)
+def _effects(model: Model, rows: Rows, d: Distribution, w: Array) -> Array:
+    """By how much the adversary changes what each feature adds to the loss's argument (K, n)."""
+    before, after = (model.problem.parts(x, w) for x in (rows.take(d.source), d.x))
     if model.target.classes is None:
-        return np.asarray(d.x - before)
+        return np.asarray(after - before)
     # A margin is y<w,x>: a changed label turns every feature against the model.
-    return np.asarray(d.y[:, None] * d.x - rows.y[d.source][:, None] * before)
+    return np.asarray(d.y[:, None] * after - rows.y[d.source][:, None] * before)
 
 
 def worst_weights(model: Model, k: int, attacks: Mapping[str, Attack]) -> dict[str, float]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.one_vs_rest import decided, is_nothing, margin_target, positives, probabilities
 from drfl.problem import Problem
+from drfl.rows import Rows
 from drfl.solvers.base import Status
 from drfl.tables import Column, feature_names
 from drfl.tables.encoding import Encoding, Target
@@ -58,7 +59,7 @@ class Model:
         How numbers were scaled, and what was done about missing values.
     coef, intercept : arrays of shape (K, n) and (K,)
         One linear model, or with more than two classes one for each against the rest; of scaled
-        features.
+        features. With curves in the problem, slopes (K, n').
     problem : Problem
         What was minimised.
     certificates : tuple of ProofRecord
@@ -90,6 +91,12 @@ class Model:
         """The names of the features."""
         return feature_names(self.columns)
 
+    @property
+    def coefficients(self) -> list[str]:
+        """The names of the coefficients: features, and pieces of their curves."""
+        curves = self.problem.curves
+        return self.features if curves is None else curves.names(self.features)
+
     def scaling(self, X: Any) -> tuple[Array, Array]:
         """Shift and scale of every feature, for rows of one client in the units of its file."""
         return self.encoding.scaling(X)
@@ -110,12 +117,23 @@ class Model:
                 "every client of this model scaled its rows by itself, so a row alone has no "
                 "score: say whose rows to scale by (--scale-from FILE, or scale_from)"
             )
-        shift, scale = self.scaling(scale_from)
-        u = self.coef / scale
-        scores = np.asarray(X @ u.T) + (self.intercept - u @ shift)
+        scores = self.raw_scores(X, self.coef, self.intercept, self.scaling(scale_from))
         if self.target.classes is None:
             scores = self.target.shift + self.target.scale * scores
         return np.asarray(scores)
+
+    def raw_scores(
+        self, X: Any, coef: Array, intercept: Array, scaling: tuple[Array, Array]
+    ) -> Array:
+        """The scores (N, K) of models like this one, for rows in the units of their file."""
+        shift, scale = scaling
+        curves = self.problem.curves
+        if curves is None:
+            u = coef / scale
+            return np.asarray(X @ u.T) + (intercept - u @ shift)
+        rows = Rows(X, np.zeros(X.shape[0]), shift=shift, scale=scale).ramped(curves)
+        models = zip(coef, intercept.tolist(), strict=True)
+        return np.stack([rows.scores(w, b) for w, b in models], axis=1)
 
     def positions(self, scores: Array) -> NDArray[np.intp]:
         """The predicted classes, as positions among the classes (N,)."""

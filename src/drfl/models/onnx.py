@@ -58,11 +58,7 @@ class _Graph:
             inputs.append(self.onnx.helper.make_tensor_value_info(column.name, kind, [None, 1]))
             features += self._number(column) if number else self._category(column)
         x = self.node("Concat", *features, axis=1)
-        shift, scale = model.scaling(np.zeros((1, len(model.features))))
-        # Folded into the coefficients: runtimes may fuse a division in single precision.
-        u = model.coef / scale
-        product = self.node("MatMul", x, self.constant(u.T))
-        scores = self.node("Add", product, self.constant(model.intercept - u @ shift))
+        scores = self._scores(model, x)
         prediction, kind = self._prediction(model, scores)
         self.node("Identity", scores, output="scores")
         self.node("Identity", prediction, output="prediction")
@@ -74,6 +70,24 @@ class _Graph:
         return self.onnx.helper.make_graph(
             self.nodes, "drfl", inputs, outputs, initializer=self.constants
         )
+
+    def _scores(self, model: Model, x: str) -> str:
+        shift, scale = model.scaling(np.zeros((1, len(model.features))))
+        # Folded into the coefficients: runtimes may fuse a division in single precision.
+        curves, column = model.problem.curves, np.arange(len(model.features))
+        if curves is not None:
+            column = curves.column
+            low, high, zero = (part * scale[column] for part in curves.pieces)
+            shift, low, high = shift[column], low + shift[column], high + shift[column]
+            x = self.node("Gather", x, self.constant(column.astype(np.int64)), axis=1)
+            # Where a ramp does not end it is not clipped: constants are finite.
+            most = np.finfo(np.float64).max
+            x = self.node("Max", x, self.constant(np.maximum(low, -most)[None]))
+            x = self.node("Min", x, self.constant(np.minimum(high, most)[None]))
+            shift = shift + zero
+        u = model.coef / scale[column]
+        product = self.node("MatMul", x, self.constant(u.T))
+        return self.node("Add", product, self.constant(model.intercept - u @ shift))
 
     def _number(self, column: Any) -> list[str]:
         if column.fill is None:

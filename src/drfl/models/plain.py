@@ -155,11 +155,12 @@ def from_plain(data: Any) -> Model:
     keys("the model", data, FIELDS)
     encoding = encoding_from_plain({name: data[name] for name in FORM})
     target, columns = encoding.target, encoding.columns
-    coef, intercept = _linear(data["coefficients"], target, columns)
     try:
         problem = Problem.from_dict(data["problem"])
+        width = problem.coefficients(sum(len(column.features) for column in columns))
     except (ValueError, TypeError) as error:
         raise ModelError(f"its problem is wrong: {error}") from None
+    coef, intercept = _linear(data["coefficients"], target, width)
     if problem.loss.task != target.task:
         raise ModelError(f"its loss {problem.loss.name!r} does not fit its target")
     certificates = [_certificate(c) for c in list_of("certificate", data["certificate"])]
@@ -258,12 +259,11 @@ def _column(k: int, data: Any) -> Column:
     return Category(text("name", data["name"]), reference, tuple(levels), other)
 
 
-def _linear(data: Any, target: Target, columns: Sequence[Column]) -> tuple[Any, Any]:
+def _linear(data: Any, target: Target, width: int) -> tuple[Any, Any]:
     models = list_of("coefficients", data)
     expected = 1 if target.classes is None else len(positives(len(target.classes)))
     if len(models) != expected:
         raise ModelError(f"'coefficients' must have {expected} entries, got {len(models)}")
-    width = sum(len(column.features) for column in columns)
     if width == 0:
         raise ModelError("'columns' must name at least one column")
     coef = []

@@ -206,5 +206,5 @@ def _result(model: Model, fitted: Any, data: Mapping[str, ClientSample]) -> Json
     }
     sent = [total for r in _results(fitted) for total in (r.bytes_up, r.bytes_down)]
     costs |= {"kilobytes": sum(sum(t.values()) for t in sent) / 1000} if sent else {}
-    names = {"features": model.features, "models": models, "clients": scores}
+    names = {"features": model.coefficients, "models": models, "clients": scores}
     return {"kind": "result", "method": method, **costs, **names}

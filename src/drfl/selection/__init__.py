@@ -5,19 +5,31 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from drfl.selection.choice import GridPoint, Selection
+    from drfl.selection.curves import CurveSelection, select_curves
     from drfl.selection.cv import DRFLClassifierCV, DRFLRegressorCV
     from drfl.selection.rules import RULES
     from drfl.selection.selecting import select
 
-__all__ = ["RULES", "DRFLClassifierCV", "DRFLRegressorCV", "GridPoint", "Selection", "select"]
+__all__ = [
+    "RULES",
+    "CurveSelection",
+    "DRFLClassifierCV",
+    "DRFLRegressorCV",
+    "GridPoint",
+    "Selection",
+    "select",
+    "select_curves",
+]
 
 _HOMES = {
     "RULES": "rules",
+    "CurveSelection": "curves",
     "DRFLClassifierCV": "cv",
     "DRFLRegressorCV": "cv",
     "GridPoint": "choice",
     "Selection": "choice",
     "select": "selecting",
+    "select_curves": "curves",
 }
 
 

@@ -108,6 +108,11 @@ def candidate(
 ) -> Candidate:
     """Check one grid point against the estimator and the clients."""
     choices = with_params(estimator, params).checked_parameters()
+    if choices.additive is not None:
+        raise ValueError(
+            "selection by grids and validation know linear models: leave out additive, and compare "
+            "lines with curves by drfl.selection.select_curves"
+        )
     problem = choices.problem(list(clients.names), clients.totals, clients.n_features)
     radii = [problem.ball_of(label).radius for label in clients.labels]
     key = json.dumps(essential(problem, clients).to_dict(), sort_keys=True)

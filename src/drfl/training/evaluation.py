@@ -100,7 +100,7 @@ def answer(
 def client_scores(model: Model, client: Client) -> NDArray[np.float64]:
     """The scores of a client's rows (N, K), in scaled units."""
     pairs = zip(model.coef, model.intercept.tolist(), strict=True)
-    return np.column_stack([client.rows.scores(w, b) for w, b in pairs])
+    return np.column_stack([model.problem.scores(client.rows, w, b) for w, b in pairs])
 
 
 def scored(model: Model, rows: FileRows, level: float, repeats: int, seed: int) -> dict[str, float]:

@@ -15,7 +15,6 @@ from drfl.rows import Rows
 from drfl.training.evaluation import model_array
 from drfl.training.federation import Federation
 from drfl.wire import Field, Message, WireError, reply_kind, validate
-from drfl.worst_case import make_oracle
 from drfl.worst_case.oracle import Distribution
 
 EXPLAIN = "explain"
@@ -40,7 +39,7 @@ def attack(model: Model, k: int, name: str, file: FileRows) -> tuple[Attack, Row
     shift, scale = model.scaling(file.X)
     assert file.y is not None
     rows = Rows(file.X, model.target_of(k, file.y), shift=shift, scale=scale)
-    oracle = make_oracle(rows, model.problem.loss, model.problem.ball_of(name))
+    oracle = model.problem.oracle(rows, name)
     worst = oracle.evaluate(model.coef[k], float(model.intercept[k]))
     d = worst.distribution()
     return attack_of(model, k, rows, worst.value, worst.multiplier, d), rows, d
@@ -60,7 +59,7 @@ def answer(name: str, model: Model, rows: FileRows) -> Mapping[str, NDArray[Any]
 
 def read_reply(model: Model, message: Message) -> Sequence[Attack]:
     """The worst case of each linear model; WireError if the answer is not of this form."""
-    sizes = {"K": len(model.coef), "n": model.coef.shape[1]}
+    sizes = {"K": len(model.coef), "n": len(model.features)}
     validate(message, reply_kind(EXPLAIN), 0, REPLY, sizes)
     arrays = message.arrays
     if int(arrays["rows"]) < 1 or not np.isin(arrays["attained"], (0, 1)).all():

@@ -238,7 +238,7 @@ def round_facts(record: Record) -> dict[str, Any]:
 def result_facts(model: Model, results: Sequence[Result]) -> dict[str, Any]:
     """The end, for the records."""
     return {
-        "features": model.features,
+        "features": model.coefficients,
         "models": [
             {
                 "coef": result.coef,

@@ -198,8 +198,16 @@ class _Search:
             return self._described(atoms, 0.0)
         kappa, lip = self.ball.label_cost, self.loss.lipschitz
         if not self.oracle.is_margin and lip / kappa >= rate:
-            atoms = atoms.split(0, float(atoms.mass[0]), np.zeros(self.X.shape[1]), 0.0)
-            return self._described(atoms, lip / kappa * spare)
+            stay = np.zeros(self.X.shape[1])
+            missed, k, side = min(
+                (self._missed(atoms, k, float(atoms.y[k]) + side * FAR, stay), k, side)
+                for k in range(len(atoms.mass))
+                for side in (1.0, -1.0)
+            )
+            tolerance = TOLERANCE * max(self.value, 1e-300)
+            mass = min(float(atoms.mass[k]), tolerance / missed if missed > 0.0 else math.inf)
+            atoms = atoms.split(k, mass, stay, side * spare / (mass * kappa))
+            return self._described(atoms, tolerance)
         # What an atom misses of the rate on its way out: the best one, perhaps with another label.
         missed, k, label, step = min(
             (
@@ -227,10 +235,12 @@ class _Search:
         """By how much an atom's loss stays behind the rate, far out."""
         knots = np.concatenate([[0.0], *self.oracle.curves.knots])
         far = FAR * (1.0 + float(np.abs(knots).max()))
-        price = self.ball.label_cost * self.least if label != float(atoms.y[k]) else 0.0
-        rise = self._loss(atoms.x[k] + far * step, label) - self._loss(
-            atoms.x[k], float(atoms.y[k])
-        )
+        own = float(atoms.y[k])
+        if not self.oracle.is_margin and label != own:  # the target moves, and nothing else
+            rise = self._loss(atoms.x[k], label) - self._loss(atoms.x[k], own)
+            return self.loss.lipschitz * abs(label - own) - rise
+        price = self.ball.label_cost * self.least if label != own else 0.0
+        rise = self._loss(atoms.x[k] + far * step, label) - self._loss(atoms.x[k], own)
         return self.least * far + price - rise
 
     def _way_out(self, sigma: float) -> Array:
@@ -253,6 +263,8 @@ class _Search:
         moved = np.abs(step).sum(axis=1) if ball.norm.name == "l1" else np.abs(step).max(axis=1)
         turned = atoms.y != self.rows.y[atoms.source]
         labels = ball.label_cost * turned if turned.any() else np.zeros(len(moved))
+        if not self.oracle.is_margin and turned.any():
+            labels = ball.label_cost * np.abs(atoms.y - self.rows.y[atoms.source])
         z = self.oracle.curves.expand(atoms.x) @ self.w + self.b
         losses = self.loss.value(self.oracle.arguments(z, atoms.y))
         return Distribution(

@@ -93,10 +93,10 @@ def measured(model: Model, data: Mapping[str, ClientSample], plan: Plan) -> Iter
         What is computed.
     """
     for sample in data.values():
-        if sample.X.shape[1] != model.coef.shape[1]:
+        if sample.X.shape[1] != len(model.features):
             raise ValueError(
                 f"the rows have {sample.X.shape[1]} columns, but the model has "
-                f"{model.coef.shape[1]}: give the rows of the training"
+                f"{len(model.features)}: give the rows of the training"
             )
     if plan.adversary or plan.rows:
         yield from adversary(model, data, plan.rows)

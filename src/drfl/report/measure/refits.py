@@ -86,7 +86,7 @@ def _mean_loss(
     losses = []
     for k in range(len(coef)):
         for client in clients_of(model, k, data):
-            z = client.rows.scores(coef[k], float(intercept[k]))
+            z = model.problem.scores(client.rows, coef[k], float(intercept[k]))
             margin = model.problem.loss.task == "classification"
             arguments = client.rows.y * z if margin else z - client.rows.y
             losses.append(client.rows.mean(model.problem.loss.value(arguments)))

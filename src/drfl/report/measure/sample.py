@@ -90,9 +90,7 @@ def refit(
 
 def metrics(model: Model, coef: Array, intercept: Array, sample: ClientSample) -> dict[str, float]:
     """How well linear models of scaled features predict, by the names that `drfl` uses."""
-    shift, scale = model.scaling(sample.X)
-    u = coef / scale
-    z = np.asarray(sample.X @ u.T) + (intercept - u @ shift)
+    z = model.raw_scores(sample.X, coef, intercept, model.scaling(sample.X))
     if model.target.classes is None:
         return number_metrics(model.target.scale * (z[:, 0] - sample.y))
     found = class_metrics(z, sample.y)

@@ -48,8 +48,7 @@ class ClientMove:
 
 def _in_their_balls(model: Model, k: int, clients: Sequence[Client]) -> list[ClientMove]:
     problem, (w, b) = model.problem, _linear(model, k)
-    oracles = [make_oracle(c.rows, problem.loss, problem.ball_of(c.name)) for c in clients]
-    found = [oracle.evaluate(w, b) for oracle in oracles]
+    found = [problem.oracle(c.rows, c.name).evaluate(w, b) for c in clients]
     losses = np.array([worst.value for worst in found])
     q = problem.mixture.resolve([client.rows.total for client in clients]).worst_weights(losses)
     return [

@@ -1,0 +1,184 @@
+"""Lines or curves: curves only if they are better by a standard error on held-out rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from drfl.arrays import Array
+from drfl.checks import number, whole
+from drfl.defaults import radius_of
+from drfl.estimators.base import RobustModel
+from drfl.estimators.client_table import ClientTable
+from drfl.estimators.scale import FewRowsWarning, ScaleWarning
+from drfl.rows.parts import is_sparse
+
+FACTORS = (0.03, 0.1, 0.3, 1.0)  # of the root of columns over rows
+TOL = 1e-4  # of the fits to a part of the rows
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One radius of lines or of curves: the mean loss on held-out rows."""
+
+    curves: bool
+    radius: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class CurveSelection:
+    """What was chosen, and why.
+
+    Attributes
+    ----------
+    estimator : RobustModel
+        With the chosen parameters, fitted to all rows.
+    table : tuple of Curve
+        Everything that was tried.
+    gain, error : float
+        By how much the best curves are better than the best lines on held-out rows, and the
+        standard error of that difference.
+    """
+
+    estimator: Any
+    table: tuple[Curve, ...]
+    gain: float
+    error: float
+
+    @property
+    def curves(self) -> bool:
+        """Whether curves were taken."""
+        return self.gain > self.error
+
+    def __str__(self) -> str:
+        taken = "curves" if self.curves else "lines"
+        return (
+            f"{taken}: curves change the held-out loss by {-self.gain:+.4f}, "
+            f"standard error {self.error:.4f}"
+        )
+
+
+def select_curves(
+    estimator: RobustModel,
+    X: Any,
+    y: Any,
+    clients: Any = None,
+    *,
+    radii: Sequence[float] | None = None,
+    folds: int = 5,
+    noise_scale: float = 0.0,
+    random_state: Any = None,
+    sample_weight: Any = None,
+) -> CurveSelection:
+    """Compare an additive model with the linear one, each at its best radius.
+
+    Every client divides its rows into folds. The loss of held-out rows decides; a radius that is
+    chosen on clean rows makes curves worse than lines once features are noisy, so say in
+    ``noise_scale`` what noise is to be feared.
+
+    Parameters
+    ----------
+    estimator : DRFLClassifier or DRFLRegressor
+        With ``additive`` set; two classes.
+    X, y, clients, sample_weight
+        As for its `fit`.
+    radii : sequence of float, optional
+        What is tried; by default four multiples of the root of columns over rows.
+    folds : int
+        How many.
+    noise_scale : float
+        The standard deviation of noise that is added to held-out rows.
+    random_state : None, int or RandomState
+        Decides which rows are in which fold, and draws the noise.
+
+    Returns
+    -------
+    CurveSelection
+        Print it.
+    """
+    if estimator.checked_parameters().additive is None:
+        raise ValueError("additive is not set: say which columns may have curves")
+    rng, noise = check_random_state(random_state), number("noise_scale", noise_scale, least=0.0)
+    table = clone(estimator).read_rows(X, y, clients, sample_weight)
+    if estimator._task == "classification" and len(np.unique(table.y)) > 2:
+        raise ValueError("lines and curves are compared for two classes or a number")
+    n = table.X.shape[1]
+    tried = (
+        [radius_of(f, n, float(table.totals.sum())) for f in FACTORS] if radii is None else radii
+    )
+    parts = list(_parts(table, whole("folds", folds, least=2), rng))
+    held = [_noisy(table.X[out], noise, rng) for _, out in parts]
+    found: dict[tuple[bool, float], Array] = {}
+    for curves in (False, True):
+        for radius in tried:
+            losses = np.zeros(len(table.y))
+            for (kept, out), rows in zip(parts, held, strict=True):
+                model = _with(estimator, curves, float(radius), TOL)
+                _fit(model, table, kept)
+                losses[out] = _losses(model, rows, table.y[out])
+            found[curves, float(radius)] = losses
+    mass = table.weight / table.weight.sum()
+    tally = tuple(Curve(c, r, float(mass @ losses)) for (c, r), losses in found.items())
+    line, curve = (min((t for t in tally if t.curves == c), key=lambda t: t.loss) for c in (0, 1))
+    gains = found[False, line.radius] - found[True, curve.radius]
+    gain = float(mass @ gains)
+    error = float(np.sqrt((mass**2) @ (gains - gain) ** 2))
+    chosen = curve if gain > error else line
+    final = _with(estimator, chosen.curves, chosen.radius, estimator.get_params()["tol"])
+    final.fit(X, y, clients=clients, sample_weight=sample_weight)
+    return CurveSelection(final, tally, gain, error)
+
+
+def _parts(
+    table: ClientTable, folds: int, rng: Any
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Rows to fit and rows to judge, by fold; every client divides its own."""
+    fold = np.zeros(len(table.y), dtype=np.intp)
+    for s in range(len(table.names)):
+        own = np.flatnonzero(table.member == s)
+        if len(own) < folds:
+            raise ValueError(
+                f"client {table.names[s]!r} has {len(own)} rows, fewer than {folds} folds"
+            )
+        fold[rng.permutation(own)] = np.arange(len(own)) % folds
+    for k in range(folds):
+        yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+
+
+def _noisy(X: Any, noise: float, rng: Any) -> Any:
+    if noise == 0.0:
+        return X
+    dense = X.toarray() if is_sparse(X) else X
+    return dense + noise * rng.normal(size=dense.shape)
+
+
+def _with(estimator: RobustModel, curves: bool, radius: float, tol: float) -> RobustModel:
+    own: dict[str, Any] = {"radius": radius, "tol": tol}
+    if not curves:
+        own |= {"additive": None, "shapes": None}
+    fresh: RobustModel = clone(estimator).set_params(**own)
+    return fresh
+
+
+def _fit(model: RobustModel, table: ClientTable, kept: NDArray[np.intp]) -> None:
+    clients = table.names[table.member[kept]]
+    with warnings.catch_warnings():
+        for kind in (ConvergenceWarning, FewRowsWarning, ScaleWarning):
+            warnings.simplefilter("ignore", kind)
+        model.fit(table.X[kept], table.y[kept], clients=clients, sample_weight=table.weight[kept])
+
+
+def _losses(model: RobustModel, X: Any, y: Array) -> Array:
+    """The loss of every row; classes are 0 and 1."""
+    z = np.ravel(model._scores(X))
+    loss = model.problem_.loss
+    return loss.value((2.0 * y - 1.0) * z if loss.task == "classification" else z - y)
