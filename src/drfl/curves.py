@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from numbers import Integral
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -92,6 +94,10 @@ class Curves:
     def shaped(self) -> bool:
         """Whether any column has a rule."""
         return any(self.shapes)
+
+    def free(self) -> Curves:
+        """The same without rules."""
+        return Curves(self.knots)
 
     def of(self, j: int) -> slice:
         """Where the slopes of column j are."""
@@ -200,6 +206,24 @@ class Curves:
             if not (isinstance(entry, list) and all(isinstance(part, list) for part in entry)):
                 raise ValueError(f"the {name} of curves must be a list of lists")
         return cls(tuple(map(tuple, data["knots"])), tuple(map(tuple, data["shapes"])))
+
+
+def standard_knots(knots: Any) -> tuple[float, ...]:
+    """Knots in standard units: given, or so many at even quantiles of the normal distribution.
+
+    Examples
+    --------
+    >>> [round(z, 2) for z in standard_knots(3)]
+    [-0.67, 0.0, 0.67]
+    """
+    if isinstance(knots, Integral) and not isinstance(knots, bool):
+        k = checks.whole("knots", knots, least=0)
+        if k > MOST_KNOTS:
+            raise ValueError(f"knots must be at most {MOST_KNOTS}, got {k}")
+        return tuple(NormalDist().inv_cdf(i / (k + 1)) for i in range(1, k + 1))
+    if isinstance(knots, str) or not isinstance(knots, Sequence | np.ndarray):
+        raise TypeError(f"knots must be a number of knots or a list of them, got {knots!r}")
+    return tuple(sorted({checks.number("a knot", z) for z in knots}))
 
 
 def _knots(column: Sequence[float]) -> tuple[float, ...]:

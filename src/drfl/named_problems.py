@@ -89,6 +89,8 @@ def restated(problem: Problem, name: str, rows: Sequence[float]) -> Problem:
         center=fixed.get("mixture_center", problem.mixture.center),
         max_weight=fixed.get("max_weight", problem.mixture.max_weight),
     )
+    if problem.curves is not None and fixed.get("radius") == 0.0:
+        problem = replace(problem, curves=problem.curves.free())  # rules need a radius
     if not fixed["shared_ball"]:
         return replace(with_radius(problem, fixed["radius"]), mixture=mixture, shared_ball=False)
     balls = [problem.ball] if isinstance(problem.ball, Ball) else list(problem.ball.values())

@@ -9,7 +9,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from drfl import DRFLClassifier, DRFLRegressor
-from drfl.estimators.additive import enough_rows, standard_knots
+from drfl.curves import standard_knots
+from drfl.estimators.additive import enough_rows
 
 
 def _data(N=400, seed=0):

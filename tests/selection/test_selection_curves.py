@@ -48,5 +48,23 @@ def test_what_cannot_be_compared_is_refused():
         select_curves(DRFLRegressor(norm="l1"), X, y, clients)
     with pytest.raises(ValueError, match="fewer than 200 folds"):
         select_curves(DRFLRegressor(norm="l1", additive="all"), X, y, clients, folds=200)
-    with pytest.raises(ValueError, match="select_curves"):
-        select(DRFLRegressor(norm="l1", additive="all"), X, y, clients)
+    curved = DRFLRegressor(norm="l1", additive="all")
+    with pytest.raises(ValueError, match="curves cannot be in the grid"):
+        select(curved, X, y, clients, grid={"knots": [2, 4]})
+    with pytest.raises(ValueError, match="a formula for lines alone"):
+        select(curved, X, y, clients, rule="noise", noise_scale=0.3)
+
+
+def test_radii_of_curves_are_selected_and_validated_like_those_of_lines():
+    X, y, clients = _rows(bend=1.0)
+    curved = DRFLRegressor(norm="l1", additive="all", shapes={1: "concave"}, tol=1e-4)
+    found = select(curved, X, y, clients, folds=3, grid={"radius": [0.01, 0.3]}, verbose=0)
+    assert found.best_params == {"radius": 0.01}
+    slopes = found.estimator.coef_[found.estimator.curves_.of(1)]
+    assert (np.diff(slopes) <= 0.0).all()
+    line = DRFLRegressor(norm="l1", tol=1e-4)
+    facts = [
+        model.set_params(radius=0.01).validate(X, y, clients, folds=3) for model in (line, curved)
+    ]
+    errors = [v.measures["new rows"]["model"]["squared_error"].mean for v in facts]
+    assert abs(errors[1]) < 0.7 * abs(errors[0])

@@ -40,6 +40,8 @@ class Site:
         Those of the client; with curves the rows are ramps of its columns.
     problem : Problem
         The problem.
+    raw : Rows
+        The client's rows as they are, without ramps.
     oracle : Oracle
         Its worst-case loss :math:`F_s`; for a network there is ``network`` instead.
     fit_intercept, n_features, dimension
@@ -50,7 +52,7 @@ class Site:
 
     def __init__(self, client: Client, problem: Problem, *, debug: bool = False) -> None:
         self.name, self.rows, self.policy = client.name, client.rows, client.policy
-        self.problem = problem
+        self.problem, self.raw = problem, client.rows
         self.guard, self.ledger = client.guard, client.ledger
         self.privacy, self.spending = client.privacy, client.spending
         try:

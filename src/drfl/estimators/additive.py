@@ -8,12 +8,10 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from drfl._registry import listed
 from drfl.arrays import Array
-from drfl.checks import number, whole
-from drfl.curves import MOST_KNOTS, Curves
+from drfl.curves import Curves, standard_knots
 from drfl.estimators.client_table import ClientTable
 from drfl.rows import Rows
 from drfl.rows.parts import is_sparse
@@ -92,24 +90,6 @@ class Additive:
                 have = listed(known) if known else f"0 to {n - 1}"
                 raise ValueError(f"there is no column {key!r} for a curve: known are {have}")
         return found
-
-
-def standard_knots(knots: Any) -> tuple[float, ...]:
-    """Knots in standard units: given, or so many at even quantiles of the normal distribution.
-
-    Examples
-    --------
-    >>> [round(z, 2) for z in standard_knots(3)]
-    [-0.67, 0.0, 0.67]
-    """
-    if isinstance(knots, Integral) and not isinstance(knots, bool):
-        k = whole("knots", knots, least=0)
-        if k > MOST_KNOTS:
-            raise ValueError(f"knots must be at most {MOST_KNOTS}, got {k}")
-        return tuple(float(z) for z in ndtri(np.arange(1, k + 1) / (k + 1)))
-    if isinstance(knots, str) or not isinstance(knots, Sequence | np.ndarray):
-        raise TypeError(f"knots must be a number of knots or a list of them, got {knots!r}")
-    return tuple(sorted({number("a knot", z) for z in knots}))
 
 
 def enough_rows(column: Array, member: Any, wanted: Sequence[float]) -> list[float]:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from drfl._registry import listed
 from drfl.arrays import Array
+from drfl.curves import Curves
 from drfl.estimators.choices import Choices
 from drfl.estimators.client_table import ALL, ClientTable
 from drfl.estimators.data_warnings import warn_of_small_clients
@@ -66,6 +67,12 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         scores = np.stack([rows.scores(w, float(b)) for w, b in models], axis=1)
         return scores if self.coef_.ndim > 1 else scores[:, 0]
 
+    def curves_of(self, table: ClientTable) -> Curves | None:
+        """The curves that the parameters ask for on these rows; None: the model is linear."""
+        additive = self.checked_parameters().additive
+        names = getattr(self, "feature_names_in_", None)
+        return None if additive is None else additive.curves(table, names)
+
     @abstractmethod
     def read_rows(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> ClientTable:
         """Check the data of a fit; the table has numbers for y."""
@@ -100,11 +107,11 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         """
         solver = make_solver(solver_name(choices, named=named), choices)
         self.fit_rows_ = table
+        names, curves = getattr(self, "feature_names_in_", None), self.curves_of(table)
         if choices.radius == CONFIDENCE:
+            if curves is not None:
+                raise ValueError("radius='confidence' is for lines: give a number with additive")
             choices = with_confidence(choices, table, targets, solver)
-        names, curves = getattr(self, "feature_names_in_", None), None
-        if choices.additive is not None:
-            curves = choices.additive.curves(table, names)
         stated = choices.problem(table.names.tolist(), table.totals, table.X.shape[1], curves)
         problem = solvable(stated, len(table.names), solver)
         warn_of_scale(table.X, table.weight, names)

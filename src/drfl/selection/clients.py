@@ -10,6 +10,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.client import Party
+from drfl.curves import Curves
 from drfl.estimators.client_table import ClientTable
 from drfl.selection.folds import copy_name
 
@@ -32,6 +33,8 @@ class SelectionClients:
         The clients of each of the K models, in the order of the names.
     named : bool
         Whether the user named the clients.
+    curves : Curves or None
+        Of the columns, where the models are additive.
     """
 
     names: Sequence[Any]
@@ -40,6 +43,7 @@ class SelectionClients:
     n_features: int
     groups: Sequence[Sequence[Party]]
     named: bool = True
+    curves: Curves | None = None
 
     @property
     def labels(self) -> list[str]:
@@ -47,13 +51,26 @@ class SelectionClients:
         return [str(name) for name in self.names]
 
     @classmethod
-    def of(cls, table: ClientTable, targets: Sequence[Array], *, named: bool) -> SelectionClients:
+    def of(
+        cls,
+        table: ClientTable,
+        targets: Sequence[Array],
+        *,
+        named: bool,
+        curves: Curves | None = None,
+    ) -> SelectionClients:
         """The clients of a table, with the target of each of the K models."""
         table_rows = np.bincount(table.member, minlength=len(table.names))
         copies: Sequence[int | None] = [None] if len(targets) == 1 else range(len(targets))
         groups = [list(_copy(table, k).clients(y)) for k, y in zip(copies, targets, strict=True)]
         return cls(
-            table.names.tolist(), table_rows.tolist(), table.totals, table.X.shape[1], groups, named
+            table.names.tolist(),
+            table_rows.tolist(),
+            table.totals,
+            table.X.shape[1],
+            groups,
+            named,
+            curves,
         )
 
 

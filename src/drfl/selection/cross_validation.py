@@ -256,6 +256,11 @@ def choose(
 ) -> Choice:
     """What `select` finds out, on clients wherever they are."""
     noise = checked_noise(rule, noise_scale)
+    if noise > 0.0 and clients.curves is not None:
+        raise ValueError(
+            "rule='noise' has a formula for lines alone: for curves take drfl.selection."
+            "select_curves with noise_scale, or another rule"
+        )
     folds, shown = whole("folds", folds), parameters.verbose_of(verbose)
     seed = parameters.seed_of(random_state)
     told = scores.score_of(scoring, estimator.checked_parameters().loss)

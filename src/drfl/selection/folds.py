@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from drfl.ball import Ball
 from drfl.client import Checked, Client, Handler, Party, RefusedError, Site
 from drfl.engines import Answers, Engine
+from drfl.mixture import Mixture
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.wire import Field, Message, WireError, validate_arrays
@@ -132,9 +133,7 @@ def _part_site(site: Site, part: Part, ball: Ball) -> Site:
     if known is not None and known[0] == part and known[2].oracle.ball == ball:
         return known[2]
     client = known[1] if known is not None and known[0] == part else _part_client(site, part)
-    problem = Problem(
-        site.oracle.loss, ball, fit_intercept=site.fit_intercept, shared_ball=site.shared_ball
-    )
+    problem = replace(site.problem, ball=ball, mixture=Mixture())
     inner = Site(client, problem, debug=site.debug)
     if known is not None and known[0] == part:
         inner.memory = known[2].memory
@@ -143,11 +142,11 @@ def _part_site(site: Site, part: Part, ball: Ball) -> Site:
 
 
 def _part_client(site: Site, part: Part) -> Client:
-    at = part.training(site.rows.n_rows)
+    at = part.training(site.raw.n_rows)
     if len(at) < site.policy.min_rows:
         raise RefusedError
-    weight = weights_of(site.rows, at)
-    return Client(site.name, **some_rows(site.rows, at), sample_weight=weight, policy=site.policy)
+    weight = weights_of(site.raw, at)
+    return Client(site.name, **some_rows(site.raw, at), sample_weight=weight, policy=site.policy)
 
 
 def copy_name(name: str, copy: int | None) -> str:

@@ -41,11 +41,13 @@ class Candidate:
         # A shared ball has a multiplier only where its radius is positive.
         radius = 1.0 if self.choices.shared_ball else 0.0
         ball = replace(self.choices.ball, radius=radius, label_cost=math.inf)
+        curves = self.problem.curves
         return Problem(
             self.choices.loss,
             ball,
             fit_intercept=self.choices.fit_intercept,
             shared_ball=self.choices.shared_ball,
+            curves=None if curves is None else curves.free(),  # rules are the server's
         )
 
     @property
@@ -81,6 +83,10 @@ def anchor_params(clients: SelectionClients, grid: Mapping[str, Sequence[Any]]) 
 
 def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """The parameters of every grid point; the last name varies fastest."""
+    if isinstance(grid, Mapping) and {"additive", "knots", "shapes"} & set(grid):
+        raise ValueError(
+            "curves cannot be in the grid: compare them with lines by drfl.selection.select_curves"
+        )
     if not isinstance(grid, Mapping) or not grid:
         raise TypeError("grid must be a mapping from parameters to the values to try, or None")
     for name, values in grid.items():
@@ -108,12 +114,8 @@ def candidate(
 ) -> Candidate:
     """Check one grid point against the estimator and the clients."""
     choices = with_params(estimator, params).checked_parameters()
-    if choices.additive is not None:
-        raise ValueError(
-            "selection by grids and validation know linear models: leave out additive, and compare "
-            "lines with curves by drfl.selection.select_curves"
-        )
-    problem = choices.problem(list(clients.names), clients.totals, clients.n_features)
+    curves = clients.curves
+    problem = choices.problem(list(clients.names), clients.totals, clients.n_features, curves)
     radii = [problem.ball_of(label).radius for label in clients.labels]
     key = json.dumps(essential(problem, clients).to_dict(), sort_keys=True)
     return Candidate(dict(params), choices, problem, float(np.mean(radii)), key)
@@ -125,6 +127,8 @@ def essential(problem: Problem, clients: SelectionClients) -> Problem:
     With radius 0 there are no norm, label cost and support to speak of; one client has one
     weight, and weights without a radius have no norm.
     """
+    if problem.curves is not None:
+        return problem
     balls = {label: _essential_ball(problem.ball_of(label)) for label in clients.labels}
     if all(ball.radius == 0.0 for ball in balls.values()):
         balls = dict.fromkeys(balls, Ball())

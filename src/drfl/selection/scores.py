@@ -102,10 +102,12 @@ def read(message: Message, names: Sequence[str], points: int) -> Array:
 def score(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     """The client's half."""
     arrays = message.arrays
-    at = Part.read(arrays[PART]).held_out(site.rows.n_rows)
+    at = Part.read(arrays[PART]).held_out(site.raw.n_rows)
     if len(at) == 0 or len(at) < site.policy.min_rows:
         raise RefusedError
-    rows = Rows(**some_rows(site.rows, at), weights=weights_of(site.rows, at))
+    rows = Rows(**some_rows(site.raw, at), weights=weights_of(site.raw, at))
+    if site.problem.curves is not None:
+        rows = rows.ramped(site.problem.curves)
     own, noise = int(arrays["own"]), float(arrays["noise"])
     loss = site.oracle.loss
     measures = [Measure(_name(int(k), loss), loss, rows, own) for k in arrays["score"]]

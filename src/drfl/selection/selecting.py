@@ -102,7 +102,10 @@ def select(
     reader.checked_parameters()
     table = sorted_table(reader.read_rows(X, y, clients, sample_weight))
     taking_part = SelectionClients.of(
-        table, reader.model_targets(table.y), named=clients is not None
+        table,
+        reader.model_targets(table.y),
+        named=clients is not None,
+        curves=reader.curves_of(table),
     )
     seed = seed_of(random_state)
     settings: dict[str, Any] = {

@@ -160,7 +160,10 @@ def validate(
     reader = type(estimator)(**estimator.get_params(deep=False))
     table = sorted_table(reader.read_rows(X, y, clients, sample_weight))
     taking_part = SelectionClients.of(
-        table, reader.model_targets(table.y), named=clients is not None
+        table,
+        reader.model_targets(table.y),
+        named=clients is not None,
+        curves=reader.curves_of(table),
     )
     return validate_clients(reader, taking_part, folds=folds, seed=seed_of(random_state))
 
@@ -325,7 +328,8 @@ class _Work:
 
     def _shares(self) -> Array:
         """The share of every class at every client (S, K'), or its mean target (S, 1)."""
-        S, n, K = len(self.clients.names), self.clients.n_features, len(self.clients.groups)
+        S, K = len(self.clients.names), len(self.clients.groups)
+        n = self.problem.coefficients(self.clients.n_features)
         whole = Split((), tuple(range(S)), (Part(0, 1, 0),) * S)
         zero = np.zeros(n)
         if self.problem.loss.task == "regression":
@@ -344,7 +348,8 @@ class _Work:
         if self.problem.loss.task == "classification":
             shares = np.clip(shares, 1e-6, 1.0 - 1e-6)
             shares = np.log(shares / (1.0 - shares))
-        return [_Linear(np.zeros(self.clients.n_features), float(share)) for share in shares]
+        zero = np.zeros(self.problem.coefficients(self.clients.n_features))
+        return [_Linear(zero, float(share)) for share in shares]
 
 
 def _require(answers: Answers) -> None:

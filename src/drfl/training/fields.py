@@ -107,6 +107,15 @@ def whole_or(*words: str) -> Read:
     return read
 
 
+def knots(name: str, value: Any) -> Any:
+    """How many knots, or a list of them; -1,0,1 on the command line."""
+    if isinstance(value, str) and "," in value:
+        value = [part for part in value.split(",") if part.strip()]
+    if isinstance(value, list | tuple):
+        return tuple(number(name, entry) for entry in value)
+    return whole(name, value)
+
+
 def radius(name: str, value: Any) -> Any:
     """A word, a number, or numbers by client (NORTH=0.1,SOUTH=0.2 on the command line)."""
     if isinstance(value, str) and "=" in value:

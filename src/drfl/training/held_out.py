@@ -92,6 +92,7 @@ def _clients(training: Training) -> SelectionClients:
         np.array(rows, dtype=np.float64),
         len(agreement.features),
         groups,
+        curves=training.problem.curves,
     )
 
 

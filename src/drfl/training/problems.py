@@ -12,6 +12,7 @@ import numpy as np
 from drfl import checks, defaults
 from drfl._registry import listed, lookup
 from drfl.ball import Ball
+from drfl.curves import Curves, standard_knots
 from drfl.losses import LOSSES, Loss, make_loss
 from drfl.mixture import Mixture
 from drfl.named_problems import NAMED_PROBLEMS, restated
@@ -54,6 +55,11 @@ def check_before_reading(settings: Settings) -> None:
         lookup("rule", settings["select"], RULES)
         if settings["select"] == "noise" and settings["noise_scale"] is None:
             raise ValueError("--select noise needs --noise-scale: the deviation of the noise")
+    if settings["additive"] and (settings["guard"] or settings["solver"] != "bundle"):
+        raise ValueError(
+            "additive models are trained by the solver bundle without a guard: a knot next to a "
+            "row would single it out; leave out --additive, --guard or --solver"
+        )
     if settings["guard"] == "dp" or settings["solver"] == "private":
         check_privacy(settings)
     else:
@@ -66,7 +72,9 @@ def make_problem(settings: Settings, agreement: Agreement) -> Problem:
     task = agreement.target.task
     rows = float(sum(agreement.rows.values()))
     factor = defaults.purpose_of(settings["purpose"]).factor
-    radii = _radii(settings, names, defaults.radius_of(factor, len(agreement.features), rows))
+    curves = make_curves(settings, agreement)
+    columns = len(agreement.features) if curves is None else curves.n_slopes
+    radii = _radii(settings, names, defaults.radius_of(factor, columns, rows))
     ball = Ball(
         norm=settings["norm"],
         label_cost=settings["label_cost"],
@@ -81,7 +89,45 @@ def make_problem(settings: Settings, agreement: Agreement) -> Problem:
         balls[0] if one else dict(zip(names, balls, strict=True)),
         mixture,
         fit_intercept=settings["fit_intercept"],
+        curves=curves,
     )
+
+
+RULES_OF_SHAPE = ("increasing", "decreasing", "convex", "concave", "flat_ends")
+
+
+def make_curves(settings: Settings, agreement: Agreement) -> Curves | None:
+    """The curves of the columns that the settings name; knots are in the agreed standard units."""
+    wanted, named = settings["additive"], [c.name for c in agreement.columns]
+    ruled = {name: [r for r in RULES_OF_SHAPE if name in settings[r]] for name in named}
+    for rule in RULES_OF_SHAPE:
+        for name in settings[rule]:
+            if name not in named:
+                raise ValueError(f"{rule} names {name!r}, but the columns are {listed(named)}")
+            if wanted != ("all",) and name not in wanted:
+                raise ValueError(f"{rule} names {name!r}: name it in additive too")
+    if not wanted:
+        return None
+    if agreement.scale == "none":
+        raise ValueError("additive needs scaled columns, so that knots are in standard units")
+    numbers = [c.name for c in agreement.columns if isinstance(c, Number)]
+    for name in () if wanted == ("all",) else wanted:
+        if name not in named:
+            raise ValueError(f"additive names {name!r}, but the columns are {listed(named)}")
+        if name not in numbers:
+            raise ValueError(f"additive names {name!r}, which holds categories: they have no curve")
+    curved = numbers if wanted == ("all",) else wanted
+    at = standard_knots(settings["knots"])
+    knots: list[tuple[float, ...]] = []
+    shapes: list[tuple[str, ...]] = []
+    for column in agreement.columns:
+        own = column.name in curved
+        rules = tuple(rule.replace("_", " ") for rule in ruled[column.name]) if own else ()
+        # Beside a number there may be a mark where it was missing, which stays linear.
+        beside = len(column.features) - 1
+        knots += [at if own else (), *[()] * beside]
+        shapes += [rules, *[()] * beside]
+    return Curves(tuple(knots), tuple(shapes))
 
 
 OWN_MOMENTS = (

@@ -66,6 +66,17 @@ FIELDS: dict[str, Setting] = {
     ),
     "label_cost": Setting(math.inf, read.number, "what it costs to change a label; inf: never"),
     "norm": Setting("l2", read.text, "in which changes of features are measured: l2, l1, linf"),
+    "additive": Setting(
+        (), read.texts, "columns with a curve instead of a line, or all: age,chol; norm l1 or linf"
+    ),
+    "knots": Setting(
+        4, read.knots, "where curves bend: how many knots, or a list in standard deviations"
+    ),
+    "increasing": Setting((), read.texts, "columns whose curve must not fall"),
+    "decreasing": Setting((), read.texts, "columns whose curve must not rise"),
+    "convex": Setting((), read.texts, "columns whose curve bends upwards"),
+    "concave": Setting((), read.texts, "columns whose curve bends downwards"),
+    "flat_ends": Setting((), read.texts, "columns whose curve is flat beyond its knots"),
     "mixture_radius": Setting(
         "auto", read.number_or("auto"), "of the clients' weights; auto: by the purpose, 0"
     ),
@@ -253,6 +264,8 @@ def _complete(settings: Settings) -> Settings:
     if settings["solver"] == "private" and "missing" not in settings.values:
         # A gap becomes the middle of its range: whether there is one must not be told.
         settings = settings.with_values(missing="mean")
+    if settings["additive"] and "norm" not in settings.values:
+        settings = settings.with_values(norm="l1")  # the norm of which ramps are an isometry
     settings.readings()  # what is wrong with them is said now
     if not settings.clients:
         raise ValueError("there is no client: give --client FILE for each, or a settings file")

@@ -140,7 +140,9 @@ def _mean_optimum(state: State, newton: Proposal) -> Proposal | None:
     if not weights.any():
         return None
     mean = state.metric.common(np.array(list(local.values())), weights / weights.sum())
-    return None if mean is None else Proposal(mean, newton.model, newton.prox)
+    if mean is None:
+        return None
+    return Proposal(state.server.gauge.nearest(mean), newton.model, newton.prox)
 
 
 def _only_silence_left(state: State) -> bool:
