@@ -21,6 +21,7 @@ COMMANDS = {
     "train": "train a model over the files of several clients",
     "predict": "predict the rows of a file",
     "evaluate": "how good a model is on files, also under noise",
+    "curves": "the curves of an additive model",
     "explain": "what the adversary would do to files",
     "summary": "coefficients with standard errors, intervals and tests of a run",
     "report": "write the report of a run",

@@ -147,11 +147,11 @@ def _clients(model: Model, result: dict[str, Any]) -> list[str]:
 def _coefficients(model: Model) -> list[str]:
     size = np.abs(model.coef).max(axis=0)
     order = np.argsort(-size, kind="stable")[:SHOWN]
-    width = max(len("intercept"), *(len(model.features[j]) for j in order))
+    names = model.coefficients
+    width = max(len("intercept"), *(len(names[j]) for j in order))
     lines = [_coefficients_of(model), *_class_heads(model, width)]
     lines += [
-        f"{model.features[j]:{width}}" + "".join(f"  {w:+10.4f}" for w in model.coef[:, j])
-        for j in order
+        f"{names[j]:{width}}" + "".join(f"  {w:+10.4f}" for w in model.coef[:, j]) for j in order
     ]
     more = len(size) - len(order)
     lines += [f"and {more} more"] if more > 0 else []

@@ -207,4 +207,6 @@ def _result(model: Model, fitted: Any, data: Mapping[str, ClientSample]) -> Json
     sent = [total for r in _results(fitted) for total in (r.bytes_up, r.bytes_down)]
     costs |= {"kilobytes": sum(sum(t.values()) for t in sent) / 1000} if sent else {}
     names = {"features": model.coefficients, "models": models, "clients": scores}
+    if model.problem.curves is not None:
+        names["curves"] = model.curve_facts()
     return {"kind": "result", "method": method, **costs, **names}

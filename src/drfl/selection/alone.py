@@ -24,7 +24,8 @@ REPLY = {"coef": Field("float64", ("n",)), "intercept": Field("float64")}
 def possible(problem: Problem) -> bool:
     """Whether clients can do it: the method for rows in one process knows the whole space alone."""
     balls = [problem.ball] if not isinstance(problem.ball, Mapping) else problem.ball.values()
-    return all(isinstance(ball.support, WholeSpace) for ball in balls) and not problem.shared_ball
+    plain = problem.curves is None and not problem.shared_ball
+    return plain and all(isinstance(ball.support, WholeSpace) for ball in balls)
 
 
 def fit(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:

@@ -53,6 +53,8 @@ def comparisons(
             fits = {name: _alone(model, name, sample) for name, sample in data.items()}
         elif method == "pooled":
             fits = dict.fromkeys(data, _alone(model, "all", _together(data)))
+        elif method == "wafl" and model.problem.curves is not None:
+            continue  # one ball for all is not for curves
         else:
             fits = dict.fromkeys(data, refit(model, restated(model.problem, method, rows), data))
         scores = {n: metrics(model, fits[n].coef, fits[n].intercept, s) for n, s in data.items()}
@@ -95,6 +97,8 @@ def _mean_loss(
 
 def with_radii(problem: Problem, factor: float) -> Problem:
     """The same problem with all radii multiplied."""
+    if problem.curves is not None and factor == 0.0:
+        problem = replace(problem, curves=problem.curves.free())  # rules need a radius
     if isinstance(problem.ball, Ball):
         return replace(problem, ball=replace(problem.ball, radius=factor * problem.ball.radius))
     balls = problem.ball.items()
