@@ -57,9 +57,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     every = {**NAMES, **NETWORKS}.items()
     names = "\n".join(f"  {name:{width}}  {text}" for name, text in every)
     parser.epilog = f"experiments:\n{names}\n\n{EXAMPLE}"
-    parser.add_argument(
-        "name", metavar="NAME", help="an experiment, all, " + " or ".join(APART)
-    )
+    parser.add_argument("name", metavar="NAME", help="an experiment, all, " + " or ".join(APART))
     parser.add_argument("--quick", action="store_true", help="two seeds and a thin grid")
     parser.add_argument("--out", metavar="DIR", type=Path, help="the folder to write to")
     parser.add_argument("--seeds", type=int, metavar="N", help="how many seeds (20)")

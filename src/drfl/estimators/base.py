@@ -189,6 +189,8 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
                 "standard errors need the rows of the fit, which no file of a model keeps: fit it "
                 "again, or read those of a run with `drfl summary`"
             )
+        if self.problem_.curves is not None:
+            raise ValueError("standard errors are for coefficients of lines: leave out additive")
         names = getattr(self, "feature_names_in_", None)
         if names is None:
             names = [f"x{j + 1}" for j in range(table.X.shape[1])]

@@ -84,6 +84,10 @@ def _require_possible(training: Training) -> None:
     if not settings["inference"]:
         raise InferenceError("no standard errors: the run was told inference = false")
     require_curved(training.problem.loss)
+    if training.problem.curves is not None:
+        raise InferenceError(
+            "no standard errors: they are for coefficients of lines, not of curves"
+        )
     guarded = [name for name, k in agreement.guards.items() if k]
     if guarded or settings["solver"] == "private":
         who = f"of {guarded[0]!r} " if guarded else ""
