@@ -136,6 +136,7 @@ BAD_SETTINGS = {
     "no number": (("--radius", "small"), ("radius must be a number", "'small'")),
     "radius of nobody": (("--radius", "x=1"), ("no entry for client 'a'",)),
     "tol": (("--tol", "0"), ("tol must be",)),
+    "guard": (("--guard", "1"), ("--guard must be a whole number >= 2, got 1",)),
     "rounds": (("--max-rounds", "0"), ("max_rounds must be",)),
     "whole": (("--max-rounds", "2.5"), ("whole number",)),
     "flag": (("--fit-intercept", "maybe"), ("true or false",)),

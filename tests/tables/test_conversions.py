@@ -3,6 +3,7 @@
 import gzip
 
 import numpy as np
+import pandas
 import pytest
 
 from drfl.tables import Reading, TableError, read_table
@@ -63,7 +64,6 @@ def test_an_excel_file_is_what_it_shows(plain, tmp_path):
 
 
 def test_a_file_of_stata_is_read_by_pandas(plain, tmp_path):
-    pandas = pytest.importorskip("pandas")
     pandas.read_csv(tmp_path / "a.csv").to_stata(tmp_path / "a.dta", write_index=False)
     same(read_table(tmp_path / "a.dta"), plain)
     (tmp_path / "b.dta").write_text("no Stata")
@@ -90,6 +90,10 @@ def test_numbers_that_cannot_be_squared_are_refused(tmp_path, number, word):
     sparse.write_text(f"1 1:50\n-1 1:{number}\n")
     with pytest.raises(TableError, match=r"a.svm, line 2: .* that can be squared"):
         read_table(sparse)
+    columns = {"age": [50.0, float(number)], "sex": [word, word], "ill": [1, 0]}
+    pandas.DataFrame(columns).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(TableError, match=r"a.parquet, row 2: column 'age' .* can be squared"):
+        read_table(tmp_path / "a.parquet")
 
 
 def test_a_comma_is_a_decimal_point_if_that_is_said(tmp_path):

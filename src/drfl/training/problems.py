@@ -16,8 +16,8 @@ from drfl.curves import Curves, standard_knots
 from drfl.losses import LOSSES, Loss, make_loss
 from drfl.mixture import Mixture
 from drfl.named_problems import NAMED_PROBLEMS, restated
-from drfl.privacy import Guard
 from drfl.privacy.dp import DifferentialPrivacy
+from drfl.privacy.guard import LEAST as LEAST_ROWS
 from drfl.problem import Problem
 from drfl.solvers import Solver, make_solver
 from drfl.supports import Box
@@ -287,7 +287,7 @@ def check_guard(settings: Settings) -> None:
     """Refuse, before any file is read, what a guard does not know."""
     if settings["guard"] is None:
         return
-    Guard(k=settings["guard"])
+    checks.whole("--guard", settings["guard"], least=LEAST_ROWS)
     if settings["solver"] != "bundle":
         raise ValueError(
             f"a guard does not know the solver {settings['solver']!r}: take bundle, or no guard"
