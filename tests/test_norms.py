@@ -33,7 +33,9 @@ def test_it_is_a_norm(norm, pair, factor):
     a, b = pair
     assert norm(a + b) <= norm(a) + norm(b) + 1e-9
     assert norm(factor * a) == pytest.approx(abs(factor) * norm(a), rel=1e-12, abs=1e-12)
-    assert (norm(a) == 0.0) == (not a.any())
+    assert norm(np.zeros_like(a)) == 0.0
+    if np.abs(a).max() > 1e-150:  # squares of smaller numbers are 0
+        assert norm(a) > 0.0
 
 
 @every_norm

@@ -94,8 +94,8 @@ class AFLClassifier(BaselineClassifier, problem="afl"):
 
     Examples
     --------
-    >>> X, y = [[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1]
-    >>> AFLClassifier().fit(X, y, clients=[1, 2, 1, 2]).predict([[3.0]])
+    >>> X, y = 10 * [[-2.0], [-1.0], [1.0], [2.0]], 10 * [0, 0, 1, 1]
+    >>> AFLClassifier().fit(X, y, clients=10 * [1, 2, 1, 2]).predict([[3.0]])
     array([1])
     """
 
@@ -124,8 +124,8 @@ class DRFAClassifier(BaselineClassifier, problem="drfa"):
 
     Examples
     --------
-    >>> X, y = [[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1]
-    >>> DRFAClassifier().fit(X, y, clients=[1, 2, 1, 2]).predict([[3.0]])
+    >>> X, y = 10 * [[-2.0], [-1.0], [1.0], [2.0]], 10 * [0, 0, 1, 1]
+    >>> DRFAClassifier().fit(X, y, clients=10 * [1, 2, 1, 2]).predict([[3.0]])
     array([1])
     """
 
@@ -152,8 +152,8 @@ class WAFLClassifier(BaselineClassifier, problem="wafl"):
 
     Examples
     --------
-    >>> X, y = [[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1]
-    >>> WAFLClassifier(radius=0.1).fit(X, y, clients=[1, 2, 1, 2]).predict([[3.0]])
+    >>> X, y = 10 * [[-2.0], [-1.0], [1.0], [2.0]], 10 * [0, 0, 1, 1]
+    >>> WAFLClassifier(radius=0.1).fit(X, y, clients=10 * [1, 2, 1, 2]).predict([[3.0]])
     array([1])
     """
 

@@ -88,7 +88,8 @@ def test_a_site_binds_a_client_to_a_problem(fit_intercept):
     here = Site(client, Problem("logistic", {"north": ball}, fit_intercept=fit_intercept))
     assert (here.name, here.policy, here.rows) == ("north", policy, client.rows)
     assert (here.n_features, here.dimension) == (n, n + fit_intercept)
-    assert here.sizes == {"n": n, "d": n + fit_intercept}
+    d = n + fit_intercept
+    assert here.sizes == {"n": n, "d": d, "t": d * (d + 1) // 2}
     assert here.memory == {}
     w = np.array([0.5, -1.0, 0.2])
     expected = make_oracle(client.rows, Problem("logistic").loss, ball).evaluate(w, 0.1)
@@ -96,7 +97,7 @@ def test_a_site_binds_a_client_to_a_problem(fit_intercept):
 
 
 def test_a_problem_that_does_not_fit_is_refused_with_the_name():
-    with pytest.raises(ValueError, match=r"client 'north'.*no ball.*'south'"):
+    with pytest.raises(ValueError, match=r"client 'north': there is no radius .* only for 'south'"):
         Site(make_client(), Problem("hinge", {"south": Ball()}))
 
 

@@ -40,6 +40,7 @@ def cases():
 # The data of the checks are not standardised, and some are fitted with more columns than rows.
 @pytest.mark.filterwarnings("ignore::drfl.estimators.ScaleWarning")
 @pytest.mark.filterwarnings("ignore::drfl.estimators.FewRowsWarning")
+@pytest.mark.filterwarnings("ignore::drfl.estimators.NothingLearnedWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(("estimator", "check"), list(cases()))
 def test_scikit_learn_check(estimator, check):

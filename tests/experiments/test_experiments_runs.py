@@ -14,6 +14,7 @@ from experiments_kit import tiny
 
 from drfl.cli.main import INPUT
 from experiments.__main__ import main
+from experiments.convergence import NATIVE, ROBUST
 from experiments.records import Done, Records
 from experiments.registry import find
 from experiments.reproduce import reproduce
@@ -22,6 +23,9 @@ from experiments.volume import Volume
 ROOT = Path(__file__).parents[2]
 FEW = replace(Volume(), draws=200, systems=2, map_shifts=(0.0,), map_q=(0.5,))
 SET = [f"--set={name}" for name in ("draws=200", "systems=2", "map_shifts=0", "map_q=0.5")]
+
+
+TASKS = len(NATIVE) + len(ROBUST)
 
 
 def rows_of(path):
@@ -75,9 +79,9 @@ def test_resumed_after_a_kill(tmp_path):
     path.write_bytes(whole + b'{"task": {"clients": 3, "alg')  # a line that was cut off
     done = experiments(*command[3:], cwd=tmp_path)
     after = rows_of(path)[1]
-    assert len(after) == 15
+    assert len(after) == TASKS
     assert all(after[task] == rows for task, rows in before.items())
-    assert f"convergence: {15 - len(before)} tasks" in done.stdout
+    assert f"convergence: {TASKS - len(before)} tasks" in done.stdout
 
 
 def test_interrupted_processes_end(tmp_path):

@@ -9,8 +9,9 @@ from typing import Any
 
 EXAMPLE = """\
 example:
-  drfl train --client a.csv --client b.csv --target disease --additive age,chol --out RUN
   drfl curves RUN
+after
+  drfl train --client a.csv --client b.csv --target disease --additive age,chol --out RUN
 
 What every column with a curve adds to the score, piece by piece, in the units of the files.
 """

@@ -8,12 +8,14 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drfl.models import Model
+if TYPE_CHECKING:  # help must not wait for SciPy
+    from drfl.models import Model
 
+KINDS = ("model", "robust", "clustered")
 SHOWN = 15
 EXAMPLE = """\
 example:
@@ -28,8 +30,6 @@ beside them. docs/inference.md says what each number is.
 
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    from drfl.inference import KINDS
-
     parser.epilog = EXAMPLE
     parser.add_argument("run", metavar="RUN", help="the folder of a run that has ended")
     parser.add_argument("--level", type=float, default=0.95, help="of the intervals (0.95)")

@@ -62,7 +62,7 @@ FIELDS: dict[str, Setting] = {
         "auto",
         read.radius,
         "of the ball around a client's rows; auto: 0.1 sqrt(columns/rows); confidence: as large "
-        "as 95 % confidence needs",
+        "as a confidence of 0.95 needs",
     ),
     "label_cost": Setting(math.inf, read.number, "what it costs to change a label; inf: never"),
     "norm": Setting("l2", read.text, "in which changes of features are measured: l2, l1, linf"),

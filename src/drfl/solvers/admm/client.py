@@ -87,7 +87,8 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         if cut is not None:
             reply["support"] = cut
     if wanted:
-        reply |= evaluate(site, wanted.message(message.round))
+        # A supporting cut has one piece, and so must the others.
+        reply |= evaluate(site, wanted.message(message.round), split=False)
     return reply
 
 

@@ -48,12 +48,12 @@ ROUGH, FEW = 1e-2, 15  # gap and rounds of a local optimum
 Slopes = Callable[[slice, Sequence[Array]], Array]
 
 
-def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
-    """Evaluate the points of a request."""
+def answer(site: Site, message: Message, *, split: bool = True) -> Mapping[str, NDArray[Any]]:
+    """Evaluate the points of a request; ``split``: flips may have cuts of their own."""
     request = Request.read(message, site.dimension)
     if site.ledger is not None:
         return guarded_answer(site, request)
-    evaluator = evaluator_of(site, lifted=request.lifted)
+    evaluator = evaluator_of(site, lifted=request.lifted, split=split)
     cache = cache_of(site)
     groups = groups_of(site, request.groups)
     previous = cache.seen.get(request.marks[0])

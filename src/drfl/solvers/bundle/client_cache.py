@@ -94,9 +94,9 @@ def cache_of(site: Site) -> Cache:
     return cache
 
 
-def evaluator_of(site: Site, *, lifted: bool) -> Evaluator:
+def evaluator_of(site: Site, *, lifted: bool, split: bool = True) -> Evaluator:
     """How a site evaluates points; the flipped rows are a group of their own, if it allows any."""
-    split = site.policy.groups
+    split = split and site.policy.groups
     return make_evaluator(site.oracle, shared=site.shared_ball, lifted=lifted, split=split)
 
 
