@@ -178,6 +178,7 @@ class Quiet:
 
 
 def test_a_late_answer_is_none_and_never_that_of_another_question(there):
+    asked(there, Message("nonsense", 20))  # the first question starts what computes
     child = there.child("north")
     child.suspend()
     try:
