@@ -10,6 +10,7 @@ import pytest
 from drfl.models import read_model
 from drfl.sites.flare.session import connect
 from drfl.sites.processes import wait_until
+from kit.program import records_of
 from kit.real_sites import Program, drfl_sites, hospitals, real_sites
 
 pytestmark = pytest.mark.slow
@@ -21,8 +22,8 @@ TRAINING = {"radius": 0.05, "mixture_radius": 0.2}
 def sites(tmp_path_factory):
     """Three hospitals without a guard: their answers can be compared to the last digit."""
     folder, data = tmp_path_factory.mktemp("commands"), hospitals()
-    own = {name: {"guard": 0} for name in data}
-    with real_sites(folder, data, settings=own, training=TRAINING, rejoin=5.0) as started:
+    own, training = {name: {"guard": 0} for name in data}, TRAINING | {"validation": True}
+    with real_sites(folder, data, settings=own, training=training, rejoin=5.0) as started:
         yield started
 
 
@@ -77,6 +78,13 @@ def test_a_run_is_that_of_the_files_at_hand(trained, here):
         "records.jsonl",
         "model.json",
     }
+    # How good it is on what it has not seen is told over the network to the last digit, too.
+    one, other = (
+        [record for record in records_of(run) if record["kind"] == "validation"]
+        for run in (trained, here)
+    )
+    assert one == other
+    assert one[0]["measures"]["a new client"]["model"]["accuracy"]["mean"] > 0.7
 
 
 def test_evaluate(sites, trained):
