@@ -177,7 +177,7 @@ def test_resuming_a_finished_run_asks_nothing(copied):
 
 
 UNKNOWN = [
-    ({"guard": "1"}, "k of a guard must be a whole number >= 2, got 1"),
+    ({"guard": "1"}, "--guard must be a whole number >= 2, got 1"),
     ({"solver": "admm"}, "a guard does not know the solver 'admm': take bundle, or no guard"),
     ({"support": "age=0:200"}, "a guard does not know a support: leave out"),
     ({"compare": "fedavg"}, "a guard does not let 'fedavg' be compared, it knows erm, afl, drfa"),
