@@ -47,8 +47,9 @@ def require_a_run(run):
     assert proof.status.kind == "certified"
     assert 0.0 <= proof.gap <= 0.2  # its tol; what a guard costs depends on its secret
     kinds = [json.loads(line)["kind"] for line in (run / "records.jsonl").read_text().splitlines()]
-    parts = ["start", "settings", "preflight", "problem", "result"]
-    assert [kind for kind in dict.fromkeys(kinds) if kind in parts] == parts
+    parts = ["start", "settings", "preflight", "problem", "inference", "messages", "result"]
+    parts += ["validation"]
+    assert [kind for kind in dict.fromkeys(kinds) if kind != "round"] == parts
     assert stat.S_IMODE(run.stat().st_mode) == 0o700
     for name in ("config.toml", "model.json", "records.jsonl"):
         assert stat.S_IMODE((run / name).stat().st_mode) == 0o600
