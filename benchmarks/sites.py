@@ -31,11 +31,11 @@ import psutil
 
 from drfl.checkpoint import Checkpoint
 from drfl.client import Policy
+from drfl.protocols.station import Station
 from drfl.sites.progress import ProgressLog
 from drfl.training.local_files import Files
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import from_values
-from drfl.training.station import Station
 from drfl.training.train import train
 
 CASES = {  # sites, features, curvature, the overhead that is aimed at

@@ -11,8 +11,8 @@ from drfl.arrays import Array
 from drfl.client import Client, Site
 from drfl.differentiable import ClientLoss
 from drfl.native.client import LinearLoss
-from drfl.native.qffl import QFFL
-from drfl.native.wafl import WAFL, PenalisedLoss
+from drfl.native.methods.qffl import QFFL
+from drfl.native.methods.wafl import WAFL, PenalisedLoss
 from drfl.problem import Problem
 from drfl.run import solve
 from drfl.solvers import Solver

@@ -7,10 +7,10 @@ import pytest
 from attack_kit import guard
 
 import drfl
-from drfl.training.federation import Remote
+from drfl.protocols.federation import Remote
+from drfl.protocols.station import Station
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import from_values
-from drfl.training.station import Station
 from drfl.training.train import train
 from kit.stations import Loopback, Silent
 

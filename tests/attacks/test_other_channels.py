@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from attack_kit import Server, guard, make_client, make_problem, rows_among
 
-from drfl.solvers.bundle.curvature import unpack_triangle
+from drfl.solvers.bundle.client_half.curvature import unpack_triangle
 from drfl.solvers.bundle.messages import Dual
 
 N, n, K = 150, 13, 5

@@ -8,11 +8,11 @@ import pytest
 from attack_kit import Server, leverages, make_problem
 
 from drfl.privacy import Guard, SpentError
+from drfl.protocols.agreement import preflight
+from drfl.protocols.data_request import DataRequest
+from drfl.protocols.station import Station
 from drfl.tables import Number
 from drfl.tables.encoding import Encoding, Target
-from drfl.training.agreement import preflight
-from drfl.training.data_request import DataRequest
-from drfl.training.station import Station
 
 N, K = 200, 5
 NAMES = ["age", "lab", "dose", "ill", "old"]

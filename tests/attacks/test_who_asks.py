@@ -9,13 +9,13 @@ import drfl
 from drfl.client import Policy, RemoteClient
 from drfl.models import Model, ProofRecord
 from drfl.privacy import Guard
+from drfl.protocols.agreement import preflight
+from drfl.protocols.binding import bind_message, binding_of
+from drfl.protocols.data_request import DataRequest
+from drfl.protocols.evaluation import evaluate_message
+from drfl.protocols.station import Station
 from drfl.solvers.base import Status, StatusKind
 from drfl.tables import Number
-from drfl.training.agreement import preflight
-from drfl.training.binding import bind_message, binding_of
-from drfl.training.data_request import DataRequest
-from drfl.training.evaluation import evaluate_message
-from drfl.training.station import Station
 from drfl.wire import Failure, Message
 from kit.program import write_csv
 

@@ -8,11 +8,11 @@ import pytest
 
 from drfl.client import RefusedError
 from drfl.privacy.dp import DifferentialPrivacy, Spending
+from drfl.protocols.data_request import DataRequest, array_text
+from drfl.protocols.station import Station
 from drfl.tables import TableError
-from drfl.training.data_request import DataRequest, array_text
 from drfl.training.problems import check_before_reading
 from drfl.training.settings import read_settings
-from drfl.training.station import Station
 from drfl.wire import Failure, Message
 from kit.program import drfl, records_of, write_csv
 

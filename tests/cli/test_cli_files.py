@@ -7,7 +7,7 @@ import pytest
 
 from drfl.cli.main import run
 from drfl.cli.report import _data
-from drfl.training.station import Station
+from drfl.protocols.station import Station
 from kit.program import drfl, write_csv
 
 TRAIN = ("--target", "ill", "--tol", "1e-3", "--quiet")

@@ -11,10 +11,10 @@ import pytest
 
 from drfl.privacy import Guard, audit
 from drfl.privacy.journal import Journal
-from drfl.training.data_request import DataRequest
+from drfl.protocols.data_request import DataRequest
+from drfl.protocols.station import Station
 from drfl.training.problems import check_guard
 from drfl.training.settings import read_settings
-from drfl.training.station import Station
 from kit.program import command, drfl, environment, records_of, write_csv
 
 N = 400

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from drfl.estimators import DRFLClassifier, DRFLRegressor, ScaleWarning
-from drfl.estimators.scale import column_deviation, warn_of_scale
+from drfl.estimators.data_warnings import column_deviation, warn_of_scale
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
@@ -72,5 +72,5 @@ def test_a_large_mean_hides_no_deviation():
 
 
 def test_many_rows_are_read_in_blocks(monkeypatch):
-    monkeypatch.setattr("drfl.estimators.scale.BLOCK", 30)
+    monkeypatch.setattr("drfl.estimators.data_warnings.BLOCK", 30)
     np.testing.assert_allclose(column_deviation(X, np.ones(60)), X.std(axis=0), rtol=1e-12)

@@ -12,12 +12,12 @@ import numpy as np
 import psutil
 
 from drfl.datasets import load_heart, partition
-from drfl.sites.certificates import ORG
 from drfl.sites.flare.handshake import EntryError, shake_hands
 from drfl.sites.flare.start import MODULES
 from drfl.sites.processes import wait_until
-from drfl.sites.project import read_project
-from drfl.sites.provision import ProjectFolder
+from drfl.sites.setup.certificates import ORG
+from drfl.sites.setup.project import read_project
+from drfl.sites.setup.provision import ProjectFolder
 from drfl.training.settings import toml_value
 from kit.ports import free_port
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from drfl.native import QFFL, WAFL
-from drfl.native.wafl import penalised
+from drfl.native.methods.wafl import penalised
 
 
 def own_optimum(method, plain):

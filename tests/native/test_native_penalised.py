@@ -6,7 +6,7 @@ from native_kit import SMOOTH, clients, problem
 
 from drfl.client import Site
 from drfl.losses import LOSSES, EpsilonInsensitive, Huber, Loss, Pinball
-from drfl.native.wafl import PenalisedLoss, penalised
+from drfl.native.methods.wafl import PenalisedLoss, penalised
 from kit.checks import assert_convex_on_segment, assert_gradient
 
 ALL = [*(loss() for loss in LOSSES.values()), Huber(0.4), EpsilonInsensitive(0.7), Pinball(0.2)]

@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 
 import drfl
 from drfl.native import AFL, DRFA, QFFL, WAFL, FedADMM, FedAvg, FedProx, Scaffold, ScaffPD
-from drfl.native.wafl import penalised
+from drfl.native.methods.wafl import penalised
 
 LOSS, E, ETA, ROUNDS = "logistic", 4, 0.3, 12
 PLAIN = Plain(LOSS)

@@ -148,7 +148,7 @@ def test_the_penalty_is_paid():
     loss = loss_of(Model("line", "logistic"), X, y).penalised(50.0)
     problem = drfl.Problem("logistic", drfl.Ball())
     from drfl.client import Client, Site
-    from drfl.native.wafl import PenalisedLoss
+    from drfl.native.methods.wafl import PenalisedLoss
 
     exact = PenalisedLoss(Site(Client("c", X, y), problem), 50.0)
     assert loss.value(x) == pytest.approx(exact.value(x), rel=1e-5)

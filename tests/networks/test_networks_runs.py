@@ -344,7 +344,7 @@ def test_one_sentence_for_what_cannot_be(make, sentence):
 def test_who_trains_no_network_loads_no_torch():
     """Here it is installed, and would be found."""
     command = (
-        "import sys, drfl, drfl.native, drfl.report, drfl.cli, drfl.training.station; "
+        "import sys, drfl, drfl.native, drfl.report, drfl.cli, drfl.protocols.station; "
         "X, y = [[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1]; "
         "drfl.DRFLClassifier().fit(X, y); drfl.native.FedAvgClassifier().fit(X, y); "
         "drfl.Problem.from_dict(drfl.Problem().to_dict()); "

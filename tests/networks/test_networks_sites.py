@@ -9,15 +9,15 @@ from torch import nn
 import drfl
 from drfl.client import Policy, RefusedError, RemoteClient
 from drfl.native import FedAvg
+from drfl.protocols.agreement import preflight
+from drfl.protocols.binding import bind_message, binding_of
+from drfl.protocols.data_request import DataRequest
+from drfl.protocols.federation import Remote
+from drfl.protocols.station import Station
 from drfl.sites.carrier import PollingCarrier
 from drfl.sites.engine import SitesEngine
 from drfl.sites.gate import open_gate
 from drfl.torch import MODULES, Model
-from drfl.training.agreement import preflight
-from drfl.training.binding import bind_message, binding_of
-from drfl.training.data_request import DataRequest
-from drfl.training.federation import Remote
-from drfl.training.station import Station
 from drfl.wire import WireError
 
 NAMES = ("north", "south")

@@ -14,7 +14,7 @@ from drfl.privacy import (
     Keeper,
     Leverage,
 )
-from drfl.privacy.lattice import Lattice, bits_of
+from drfl.privacy.release.lattice import Lattice, bits_of
 from drfl.rows import Rows
 from drfl.selection import scores
 from drfl.selection.folds import BALL, PART, Part, on_parts

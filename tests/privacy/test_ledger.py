@@ -18,7 +18,7 @@ from drfl.privacy import (
     release_moments,
     release_scalar,
 )
-from drfl.privacy.rounding import Rounding
+from drfl.privacy.release.rounding import Rounding
 from drfl.solvers import StatusKind
 
 N, n = 200, 4

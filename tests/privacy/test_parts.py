@@ -10,9 +10,9 @@ import drfl
 from drfl.losses import make_loss
 from drfl.privacy import Guard
 from drfl.privacy.journal import Journal
-from drfl.privacy.rounding import class_above, dither, grid_above, grid_below
-from drfl.privacy.tilt import best_constant
-from drfl.privacy.weights import averaged
+from drfl.privacy.release.rounding import class_above, dither, grid_above, grid_below
+from drfl.privacy.release.tilt import best_constant
+from drfl.privacy.release.weights import averaged
 from drfl.rows import Rows
 from drfl.worst_case import make_oracle
 

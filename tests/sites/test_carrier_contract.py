@@ -10,10 +10,10 @@ import numpy as np
 import psutil
 import pytest
 
+from drfl.protocols.federation import Remote
 from drfl.sites.carrier import Question
 from drfl.sites.engine import SitesEngine
 from drfl.sites.gate import HELLO
-from drfl.training.federation import Remote
 from drfl.training.local_files import files_here
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import from_values

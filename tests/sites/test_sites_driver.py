@@ -10,6 +10,9 @@ import drfl
 from drfl.checkpoint import Checkpoint, cut_back
 from drfl.engines import Answers
 from drfl.privacy import Guard
+from drfl.protocols.binding import BIND
+from drfl.protocols.data_request import text_array
+from drfl.protocols.station import PREFLIGHT, Station
 from drfl.result import Record
 from drfl.sites.carrier import CallError, Carrier, Outcome, PollingCarrier
 from drfl.sites.child import KEPT
@@ -17,9 +20,6 @@ from drfl.sites.driver import PROGRESS, STATE, drive
 from drfl.sites.gate import HELLO
 from drfl.sites.order import Order, read_order
 from drfl.sites.progress import AT_ONCE, ProgressLog
-from drfl.training.binding import BIND
-from drfl.training.data_request import text_array
-from drfl.training.station import PREFLIGHT, Station
 from drfl.wire import Failure, Message, decode, encode
 
 ORDER = {

@@ -10,13 +10,13 @@ import pytest
 from sites_stand_in import KEPT, NAMES, PROBLEM, clients, opening
 
 from drfl.client import RemoteClient
+from drfl.protocols.data_request import array_text
 from drfl.run import solve
 from drfl.sites.carrier import HOLD, WAITING, WORKING, CallError, PollingCarrier, Question
 from drfl.sites.child import Child
 from drfl.sites.config import SiteSettings
 from drfl.sites.engine import QuorumError, SitesEngine
 from drfl.sites.gate import Gate
-from drfl.training.data_request import array_text
 from drfl.wire import Failure, Message, decode, encode
 
 SILENCE, DEADLINE = 2.5, 20.0

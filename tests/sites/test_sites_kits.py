@@ -6,16 +6,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from drfl.sites.certificates import DAYS, Authority, make_request
 from drfl.sites.flare.handshake import UnreachableError, check_own, shake_hands
 from drfl.sites.flare.process import FlareProcess
 from drfl.sites.flare.rules import (
     authorization,
 )
 from drfl.sites.flare.validator import OnlyDrfl
-from drfl.sites.kit import Kit
 from drfl.sites.processes import Lock
-from drfl.sites.provision import approve_request
+from drfl.sites.setup.certificates import DAYS, Authority, make_request
+from drfl.sites.setup.kit import Kit
+from drfl.sites.setup.provision import approve_request
 from kit.real_sites import write_project
 
 

@@ -17,8 +17,8 @@ from drfl.sites.flare.rules import (
     site_resources,
 )
 from drfl.sites.flare.validator import OnlyDrfl, close_back_door
-from drfl.sites.kit import Kit
 from drfl.sites.order import make_order
+from drfl.sites.setup.kit import Kit
 
 
 def test_settings_are_those_that_flare_would_write(layout, tmp_path):

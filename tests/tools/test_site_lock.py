@@ -60,7 +60,7 @@ def test_a_site_does_without_what_is_left_out():
         "drfl.sites.flare.start",
         "drfl.sites.flare.app",
         "drfl.sites.flare.launcher",
-        "drfl.training.station",
+        "drfl.protocols.station",
     )
     code = BLOCKED.format(names={*LOCK["LEFT_OUT"], "jwt", "attr"}, modules=modules)
     subprocess.run([sys.executable, "-c", code], check=True)

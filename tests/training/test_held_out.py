@@ -5,13 +5,13 @@ import pytest
 
 from drfl import DRFLClassifier
 from drfl.models import read_model
+from drfl.protocols.federation import Remote
+from drfl.protocols.station import Station
 from drfl.selection.validation import NEW_CLIENT
 from drfl.tables import read_table
-from drfl.training.federation import Remote
 from drfl.training.local_files import files_here
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import from_values
-from drfl.training.station import Station
 from drfl.training.train import train
 from kit.program import THREE, drfl, records_of, write_hospitals
 from kit.stations import Loopback, Silent

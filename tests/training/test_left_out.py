@@ -5,12 +5,12 @@ import pytest
 
 import drfl
 from drfl.privacy import Guard
+from drfl.protocols.federation import Remote
+from drfl.protocols.station import Station
 from drfl.report import write
-from drfl.training.federation import Remote
 from drfl.training.left_out import without
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import from_values
-from drfl.training.station import Station
 from drfl.training.train import train
 from kit.program import write_csv
 from kit.stations import Loopback, Silent

@@ -12,9 +12,9 @@ from drfl.ball import Ball
 from drfl.losses import make_loss
 from drfl.rows import Rows
 from drfl.supports import Box
-from drfl.worst_case.box_moves import BoxMoves
+from drfl.worst_case.boxes.box_moves import BoxMoves
+from drfl.worst_case.boxes.l1_box import L1BoxOracle
 from drfl.worst_case.gains import GainOracle
-from drfl.worst_case.l1_box import L1BoxOracle
 from drfl.worst_case.polyhedron_moves import Vertices
 from drfl.worst_case.price_search import Tangent, cut, minimise
 from kit import problems
@@ -111,9 +111,9 @@ def large_case(seed, loss, monkeypatch):
 @pytest.mark.parametrize("kept", [5, 50_000])
 def test_passes_over_many_rows_agree_with_single_gains(loss, kept, monkeypatch):
     # With few undecided rows kept the search goes on with passes between breakpoints.
-    monkeypatch.setattr("drfl.worst_case.l1_search.ALWAYS_KEPT", kept)
+    monkeypatch.setattr("drfl.worst_case.boxes.l1_search.ALWAYS_KEPT", kept)
     if kept == 5:
-        monkeypatch.setattr("drfl.worst_case.l1_search.LARGEST_SHARE", 0.0)
+        monkeypatch.setattr("drfl.worst_case.boxes.l1_search.LARGEST_SHARE", 0.0)
     for seed in range(5):
         rows, ball, w, b = large_case(seed, loss, monkeypatch)
         oracle = L1BoxOracle(rows, loss, ball)

@@ -13,8 +13,8 @@ from drfl.ball import Ball
 from drfl.losses import make_loss
 from drfl.rows import Rows
 from drfl.supports import Box, Polyhedron
+from drfl.worst_case.boxes.l1_box import L1BoxOracle
 from drfl.worst_case.gains import GainOracle
-from drfl.worst_case.l1_box import L1BoxOracle
 from drfl.worst_case.whole_space import WholeSpaceOracle
 from kit import brute, problems
 from kit.checks import assert_convex_on_segment, assert_subgradient

@@ -49,8 +49,8 @@ def run(options: argparse.Namespace) -> int:
     from drfl.models import read_model
     from drfl.models.file_rows import read_rows
     from drfl.problem import to_json
+    from drfl.protocols.evaluation import scored
     from drfl.tables.read import read_column
-    from drfl.training.evaluation import scored
 
     levels = noise_levels(options.noise, options.repeats)
     model = read_model(options.model)

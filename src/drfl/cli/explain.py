@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     from drfl.models.adversary import changed_rows, worst_weights
     from drfl.models.file_rows import read_rows
     from drfl.problem import to_json
-    from drfl.training.explanation import attack
+    from drfl.protocols.explanation import attack
     from drfl.training.settings import named_files
 
     model = read_model(options.model)

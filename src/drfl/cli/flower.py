@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         raise ImportError("`drfl flower` needs Flower: pip install 'drfl[flower]'")
     if options.action == "init":
         return _init(options)
-    from drfl.cli import sites_site
+    from drfl.cli.sites import site as sites_site
 
     if options.action == "audit":
         return sites_site.audit(argparse.Namespace(kit=options.folder, all=options.all))

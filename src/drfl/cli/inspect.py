@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     """Inspect."""
     from drfl.cli.console import Console
     from drfl.cli.main import OK
-    from drfl.training.agreement import preflight
+    from drfl.protocols.agreement import preflight
     from drfl.training.local_files import files_here
     from drfl.training.run_folder import RunFolder
     from drfl.training.settings import read_settings

@@ -1,9 +1,8 @@
 """scikit-learn estimators: a fit with a proof of how good it is."""
 
 from drfl.estimators.classifier import DRFLClassifier, NothingLearnedWarning
-from drfl.estimators.data_warnings import DataWarning
+from drfl.estimators.data_warnings import DataWarning, FewRowsWarning, ScaleWarning
 from drfl.estimators.regressor import DRFLRegressor
-from drfl.estimators.scale import FewRowsWarning, ScaleWarning
 
 __all__ = [
     "DRFLClassifier",

@@ -17,10 +17,9 @@ from drfl.arrays import Array
 from drfl.curves import Curves
 from drfl.estimators.choices import Choices
 from drfl.estimators.client_table import ALL, ClientTable
-from drfl.estimators.data_warnings import warn_of_small_clients
+from drfl.estimators.data_warnings import warn_of_few_rows, warn_of_scale, warn_of_small_clients
 from drfl.estimators.fitting import find_model, make_solver, solver_name, warn_unless_optimal
 from drfl.estimators.intervals import CONFIDENCE, estimate_of, with_confidence
-from drfl.estimators.scale import warn_of_few_rows, warn_of_scale
 from drfl.estimators.shared import client_losses, solvable
 from drfl.inference import Inference
 from drfl.losses import Logistic, Task

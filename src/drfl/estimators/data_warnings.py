@@ -1,18 +1,25 @@
-"""What looks wrong in the data of a fit, and is said before the training."""
+"""What looks wrong in the data of a fit, or is not what the defaults are made for; said first."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from drfl.estimators.client_table import ClientTable
+from drfl.arrays import Array
+from drfl.defaults import crowded
+from drfl.estimators.client_table import BLOCK, ClientTable, is_sparse
 from drfl.mixture import Mixture
 from drfl.tables.table import folded
 
 FEW = 10
 """A client with fewer rows should not weigh as much as the others."""
+LEAST, MOST = 0.1, 10.0
+"""Between which the standard deviation of a standardised feature should be."""
 
 
 class DataWarning(UserWarning):
@@ -50,3 +57,64 @@ def warn_of_small_clients(table: ClientTable, mixture: Mixture) -> None:
             DataWarning,
             stacklevel=4,  # the line that calls fit
         )
+
+
+class ScaleWarning(UserWarning):
+    """A feature's standard deviation is far from 1.
+
+    The radius and the label cost are in the units of the features: one radius for all of them
+    protects a feature measured in thousands hardly at all, and one measured in thousandths far too
+    much. The default radius is meant for standardised features.
+    """
+
+
+class FewRowsWarning(UserWarning):
+    """There are more columns than a quarter of the rows, and the radius is the default one."""
+
+
+def warn_of_few_rows(n_features: int, rows: float) -> None:
+    """Issue a `FewRowsWarning` where the default radius can be far too small."""
+    sentence = crowded(n_features, rows)
+    if sentence is not None:
+        warnings.warn(sentence, FewRowsWarning, stacklevel=4)  # the line that calls fit
+
+
+def warn_of_scale(X: Any, weight: Array, names: Sequence[str] | None) -> None:
+    """Issue a `ScaleWarning` if a column's standard deviation is outside [0.1, 10].
+
+    Constant columns are passed over: no scaling changes them, and they move with the intercept.
+    """
+    deviation = column_deviation(X, weight)
+    odd = np.flatnonzero(((deviation < LEAST) & (deviation > 0.0)) | (deviation > MOST))
+    if not len(odd):
+        return
+    worst = odd[np.argmax(np.abs(np.log(deviation[odd])))]
+    column = repr(str(names[worst])) if names is not None else str(worst)
+    others = f" (and {len(odd) - 1} more are outside)" if len(odd) > 1 else ""
+    scaler = "StandardScaler(with_mean=False)" if is_sparse(X) else "StandardScaler()"
+    warnings.warn(
+        f"column {column} has standard deviation {deviation[worst]:.3g}, outside "
+        f"[{LEAST:g}, {MOST:g}]{others}: the radius is in the units of the features, so scale them "
+        f"first, for example with make_pipeline({scaler}, model)",
+        ScaleWarning,
+        stacklevel=4,  # the line that calls fit
+    )
+
+
+def column_deviation(X: Any, weight: Array) -> Array:
+    """The standard deviation of every column (n,), of weighted rows; exactly 0 if constant."""
+    if is_sparse(X):
+        mean, variance = mean_variance_axis(X, axis=0, weights=weight.astype(X.dtype))
+        rounding = 1e-14 * np.square(mean, dtype=np.float64)
+        return np.sqrt(np.where(variance <= rounding, 0.0, variance), dtype=np.float64)
+    # Differences from the first row lose no digits where the mean is large.
+    first = X[0].astype(np.float64)
+    sums, squares = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    step = max(1, BLOCK // X.shape[1])
+    for start in range(0, len(X), step):
+        block = slice(start, start + step)
+        difference = X[block] - first
+        sums += weight[block] @ difference
+        squares += weight[block] @ np.square(difference)
+    total = weight.sum()
+    return np.asarray(np.sqrt(np.maximum(squares / total - np.square(sums / total), 0.0)))

@@ -8,17 +8,17 @@ results is 0, and the model is the last one whose objective was asked for.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from drfl.native.afl import AFL
-from drfl.native.drfa import DRFA
-from drfl.native.dual_admm import DualADMM
-from drfl.native.fedadmm import FedADMM
-from drfl.native.fedavg import FedAvg
-from drfl.native.fedprox import FedProx
-from drfl.native.qffl import QFFL
-from drfl.native.scaff_pd import ScaffPD
-from drfl.native.scaffold import Scaffold
+from drfl.native.methods.afl import AFL
+from drfl.native.methods.drfa import DRFA
+from drfl.native.methods.dual_admm import DualADMM
+from drfl.native.methods.fedadmm import FedADMM
+from drfl.native.methods.fedavg import FedAvg
+from drfl.native.methods.fedprox import FedProx
+from drfl.native.methods.qffl import QFFL
+from drfl.native.methods.scaff_pd import ScaffPD
+from drfl.native.methods.scaffold import Scaffold
+from drfl.native.methods.wafl import WAFL
 from drfl.native.settings import Native
-from drfl.native.wafl import WAFL
 
 if TYPE_CHECKING:
     from drfl.native.estimators import (

@@ -21,21 +21,21 @@ from drfl.estimators.choices import Choices
 from drfl.estimators.classifier import RobustClassifier
 from drfl.estimators.client_table import ClientTable
 from drfl.estimators.constructor import constructor
+from drfl.estimators.data_warnings import warn_of_scale
 from drfl.estimators.fitting import find_model
 from drfl.estimators.regressor import RobustRegressor
-from drfl.estimators.scale import warn_of_scale
 from drfl.named_problems import NAMED_PROBLEMS
-from drfl.native.afl import AFL
-from drfl.native.drfa import DRFA
-from drfl.native.dual_admm import DualADMM
-from drfl.native.fedadmm import FedADMM
-from drfl.native.fedavg import FedAvg
-from drfl.native.fedprox import FedProx
-from drfl.native.qffl import QFFL
-from drfl.native.scaff_pd import ScaffPD
-from drfl.native.scaffold import Scaffold
+from drfl.native.methods.afl import AFL
+from drfl.native.methods.drfa import DRFA
+from drfl.native.methods.dual_admm import DualADMM
+from drfl.native.methods.fedadmm import FedADMM
+from drfl.native.methods.fedavg import FedAvg
+from drfl.native.methods.fedprox import FedProx
+from drfl.native.methods.qffl import QFFL
+from drfl.native.methods.scaff_pd import ScaffPD
+from drfl.native.methods.scaffold import Scaffold
+from drfl.native.methods.wafl import WAFL
 from drfl.native.settings import Native
-from drfl.native.wafl import WAFL
 
 NO_SOLVER = {"solver": "auto", "curvature": "auto", "tol": 1e-6}
 """Parameters of the general estimators that the methods' own iterations do not have."""

@@ -1,7 +1,7 @@
 """Disclosure control: what leaves a site tells of at least k rows."""
 
-from drfl.privacy.errors import SpentError
 from drfl.privacy.guard import Guard, guard_line
+from drfl.privacy.journal import SpentError
 from drfl.privacy.keeper import NO_BOUND, GuardedAnswer, Keeper
 from drfl.privacy.keys import file_key, file_prints, meaning_of
 from drfl.privacy.ledger import Ledger

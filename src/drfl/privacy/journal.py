@@ -18,6 +18,10 @@ from drfl.wire import Message, decode, encode
 LENGTH, DIGEST = 8, 32
 
 
+class SpentError(Exception):
+    """Raised when a budget of the ledger is used up."""
+
+
 class Journal:
     """Entries in a file, or in memory if there is no path.
 

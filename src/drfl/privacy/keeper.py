@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.privacy.columns import Centres
-from drfl.privacy.errors import SpentError
-from drfl.privacy.flips import flip
+from drfl.privacy.journal import SpentError
 from drfl.privacy.keys import meaning_of
-from drfl.privacy.lattice import Lattice
 from drfl.privacy.ledger import Ledger
-from drfl.privacy.rounding import (
+from drfl.privacy.release.flips import flip
+from drfl.privacy.release.lattice import Lattice
+from drfl.privacy.release.rounding import (
     FRESH,
     STALE,
     Rounding,
@@ -31,10 +31,10 @@ from drfl.privacy.rounding import (
     grid_above,
     grid_below,
 )
+from drfl.privacy.release.tilt import best_constant
+from drfl.privacy.release.units import Units
+from drfl.privacy.release.weights import DualPoint, Slopes, fresh_dual
 from drfl.privacy.scalars import release_scalar
-from drfl.privacy.tilt import best_constant
-from drfl.privacy.units import Units
-from drfl.privacy.weights import DualPoint, Slopes, fresh_dual
 from drfl.wire import Message
 from drfl.worst_case.whole_space import WholeSpaceOracle, flip_gain
 

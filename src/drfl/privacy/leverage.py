@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.privacy.lattice import Lattice
+from drfl.privacy.release.lattice import Lattice
 
 # Of the squared norm of the weights, so that no loss is too small to be audited:
 DEPENDENT = 1e-10  # a smaller squared residual counts as none, and is not sent

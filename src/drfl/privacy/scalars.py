@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.privacy.errors import SpentError
 from drfl.privacy.guard import Guard
-from drfl.privacy.journal import Journal
+from drfl.privacy.journal import Journal, SpentError
 from drfl.privacy.ledger import Ledger
-from drfl.privacy.rounding import Rounding, dither, grid_above
+from drfl.privacy.release.rounding import Rounding, dither, grid_above
 from drfl.rows import Rows
 
 SCALAR, METRIC, SUMS = "scalar", "metric", "sums"

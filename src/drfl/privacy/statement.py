@@ -13,9 +13,9 @@ from drfl.privacy.dp.spending import RELEASE
 from drfl.privacy.dp.zcdp import epsilon_of
 from drfl.privacy.journal import Journal
 from drfl.privacy.keeper import ANSWER
-from drfl.privacy.lattice import bits_of
 from drfl.privacy.ledger import BINDING, HEAD, REFUSED, VERSION, Ledger
 from drfl.privacy.leverage import Leverage
+from drfl.privacy.release.lattice import bits_of
 from drfl.privacy.scalars import METRIC, SCALAR, SUMS
 from drfl.wire import Message
 

@@ -18,7 +18,7 @@ from drfl.checks import number, whole
 from drfl.defaults import radius_of
 from drfl.estimators.base import RobustModel
 from drfl.estimators.client_table import ClientTable
-from drfl.estimators.scale import FewRowsWarning, ScaleWarning
+from drfl.estimators.data_warnings import FewRowsWarning, ScaleWarning
 from drfl.rows.parts import is_sparse
 
 FACTORS = (0.03, 0.1, 0.3, 1.0)  # of the root of columns over rows

@@ -20,13 +20,13 @@ from drfl.engines.place import LOST, Place
 from drfl.engines.resident import News
 from drfl.engines.worker import Answer, Opening
 from drfl.privacy import Guard
+from drfl.protocols.binding import BIND
 from drfl.sites.config import SiteSettings, read_site_settings
 from drfl.sites.ledger import keep_troubles
-from drfl.training.binding import BIND
 from drfl.wire import Failure, Message, decode, encode
 
 if TYPE_CHECKING:
-    from drfl.training.station import Station
+    from drfl.protocols.station import Station
 
 
 RESTARTS = 3  # children in a row that may end without an answer
@@ -159,7 +159,7 @@ def open_station(frames: list[bytes]) -> dict[str, Answer]:
 
 def make_station(settings: SiteSettings) -> Station:
     """The station of a site, as its own settings want it."""
-    from drfl.training.station import Station  # heavy, and of no use to who only starts the child
+    from drfl.protocols.station import Station  # heavy, and of no use to who only starts the child
 
     k = settings.guard
     return Station(

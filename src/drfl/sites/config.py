@@ -179,7 +179,7 @@ SITE: dict[str, Setting] = {
 
 def read_site_settings(path: Path) -> SiteSettings:
     """Read a site's own file, somewhere in the folder of its kit."""
-    from drfl.sites.kit import DESCRIPTION, Kit
+    from drfl.sites.setup.kit import DESCRIPTION, Kit
 
     above = [folder for folder in path.resolve().parents if (folder / DESCRIPTION).exists()]
     kit = Kit.find(above[0] if above else path.resolve().parent)

@@ -17,16 +17,16 @@ from drfl.checkpoint import cut_back
 from drfl.files import write_json
 from drfl.models.plain import from_plain
 from drfl.problem import to_json
+from drfl.protocols.agreement import preflight
+from drfl.protocols.data_request import array_text
+from drfl.protocols.evaluation import evaluate
+from drfl.protocols.explanation import explain, explained_facts
+from drfl.protocols.federation import Remote
 from drfl.sites.carrier import Carrier
 from drfl.sites.engine import SILENT, QuorumError, SitesEngine
 from drfl.sites.gate import HELLO
 from drfl.sites.order import PROGRESS, SCHEMA, Order, read_order
 from drfl.sites.progress import ProgressLog
-from drfl.training.agreement import preflight
-from drfl.training.data_request import array_text
-from drfl.training.evaluation import evaluate
-from drfl.training.explanation import explain, explained_facts
-from drfl.training.federation import Remote
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import from_values
 from drfl.training.train import train

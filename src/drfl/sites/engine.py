@@ -8,8 +8,8 @@ from typing import ClassVar
 from drfl.client import Handler, Party, RemoteClient
 from drfl.engines import Answers, Engine, require_known
 from drfl.problem import Problem
+from drfl.protocols.binding import bind_message
 from drfl.sites.carrier import Carrier, Outcome, Question
-from drfl.training.binding import bind_message
 from drfl.wire import Failure, Message, WireError, decode, encode
 
 ABSENT, SILENT = "absent", "silent"

@@ -19,12 +19,12 @@ from time import sleep
 from typing import Any
 
 from drfl.files import write_json
+from drfl.protocols.data_request import text_array
 from drfl.sites.carrier import HOLD, WAITING, WORKING, Question
 from drfl.sites.child import KEPT, Child, open_station
 from drfl.sites.config import SiteSettings, read_site_settings
 from drfl.sites.ledger import TROUBLES, MessageLedger, keep_troubles
 from drfl.sites.order import SCHEMA
-from drfl.training.data_request import text_array
 from drfl.wire import Failure, Message, WireError, decode, encode
 
 HELLO = "hello"

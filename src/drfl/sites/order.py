@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from drfl.problem import from_json, to_json
-from drfl.sites.project import Project
+from drfl.sites.setup.project import Project
 
 SCHEMA = 1
 """Of orders, of what is told while they are carried out, and of outcomes."""

@@ -17,7 +17,7 @@ from drfl.sites.flare.session import FlareSession, LostError, connect
 from drfl.sites.order import make_order
 from drfl.sites.processes import wait_until
 from drfl.sites.progress import follow
-from drfl.sites.provision import ProjectFolder
+from drfl.sites.setup.provision import ProjectFolder
 from drfl.training.progress import Listener
 
 

@@ -12,13 +12,13 @@ from drfl.client import Party
 from drfl.engines import Engine
 from drfl.privacy import Guard, guard_line
 from drfl.privacy.dp import DifferentialPrivacy
+from drfl.protocols.federation import Federation
+from drfl.protocols.station import Station
 from drfl.selection.folds import copy_name
 from drfl.tables.encoding import Encoding
-from drfl.training.federation import Federation
 from drfl.training.problems import privacy_of
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import Settings
-from drfl.training.station import Station
 from drfl.wire import Message, decode, encode
 
 

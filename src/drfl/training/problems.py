@@ -19,10 +19,10 @@ from drfl.named_problems import NAMED_PROBLEMS, restated
 from drfl.privacy.dp import DifferentialPrivacy
 from drfl.privacy.guard import LEAST as LEAST_ROWS
 from drfl.problem import Problem
+from drfl.protocols.agreement import Agreement
 from drfl.solvers import Solver, make_solver
 from drfl.supports import Box
 from drfl.tables import Number
-from drfl.training.agreement import Agreement
 from drfl.training.settings import RULES, Settings
 
 if TYPE_CHECKING:

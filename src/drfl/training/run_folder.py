@@ -13,8 +13,8 @@ from typing import Any
 from drfl.files import PRIVATE, write_bytes, write_json, write_text
 from drfl.models import Model
 from drfl.problem import to_json
+from drfl.protocols.agreement import Agreement
 from drfl.result import Record, Result
-from drfl.training.agreement import Agreement
 from drfl.training.settings import FREE, Settings, read_settings, to_toml
 from drfl.wire import Sent, Tally
 

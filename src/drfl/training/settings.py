@@ -12,11 +12,11 @@ from typing import Any
 
 from drfl import defaults
 from drfl._registry import listed, lookup
+from drfl.protocols.data_request import TASKS, DataRequest
 from drfl.tables.encoding import MISSING, SCALES
 from drfl.tables.read import read_column
 from drfl.tables.reading import MISSING_TEXTS, Reading
 from drfl.training import fields as read
-from drfl.training.data_request import TASKS, DataRequest
 from drfl.training.fields import Setting
 
 PURPOSES = tuple(name.replace(" ", "-") for name in defaults.PURPOSES)

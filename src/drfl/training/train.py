@@ -16,12 +16,12 @@ from drfl.files import PRIVATE
 from drfl.models import ClientPart, Model, ProofRecord, write_model
 from drfl.one_vs_rest import positives
 from drfl.problem import Problem
+from drfl.protocols.agreement import Agreement, preflight
+from drfl.protocols.evaluation import evaluate
+from drfl.protocols.federation import Federation
 from drfl.result import Record, Result
 from drfl.run import solve
 from drfl.solvers import Solver, StatusKind, solver_class
-from drfl.training.agreement import Agreement, preflight
-from drfl.training.evaluation import evaluate
-from drfl.training.federation import Federation
 from drfl.training.left_out import FEWEST, unexplained, without
 from drfl.training.left_out import KIND as LEFT_OUT
 from drfl.training.local_files import guards_line

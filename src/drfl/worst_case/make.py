@@ -10,9 +10,9 @@ from drfl.ball import Ball
 from drfl.losses import Loss
 from drfl.rows import Rows
 from drfl.supports import Box, WholeSpace
+from drfl.worst_case.boxes.l1_box import L1BoxOracle
 from drfl.worst_case.enclose import enclose
 from drfl.worst_case.gains import GainOracle, moves_class
-from drfl.worst_case.l1_box import L1BoxOracle
 from drfl.worst_case.oracle import Oracle
 from drfl.worst_case.whole_space import WholeSpaceOracle
 

@@ -20,7 +20,7 @@ class Spoiler(MetaPathFinder):
     """Lets the module of the station load, and then spoils it."""
 
     def find_spec(self, name, path=None, target=None):
-        if name != "drfl.training.station":
+        if name != "drfl.protocols.station":
             return None
         sys.meta_path.remove(self)
         spec = find_spec(name)

@@ -10,8 +10,8 @@ from drfl.engines import SerialEngine
 from drfl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Pinball, SmoothHinge
 from drfl.rows import Rows
 from drfl.solvers.bundle import Bundle
-from drfl.solvers.bundle.client import dual_cut
-from drfl.solvers.bundle.curvature import (
+from drfl.solvers.bundle.client_half.answers import dual_cut
+from drfl.solvers.bundle.client_half.curvature import (
     density,
     hessian,
     pack_factor,
@@ -21,7 +21,7 @@ from drfl.solvers.bundle.curvature import (
     unpack_sketch,
     unpack_triangle,
 )
-from drfl.solvers.bundle.evaluation import make_evaluator
+from drfl.solvers.bundle.client_half.evaluation import make_evaluator
 from drfl.worst_case import make_oracle
 from kit.cases import uniform_case
 

@@ -7,8 +7,8 @@ import pytest
 
 import drfl
 from drfl.solvers.bundle.client_cache import cache_of
-from drfl.solvers.bundle.curvature import SAMPLE, density, sampled
-from drfl.solvers.bundle.evaluation import make_evaluator
+from drfl.solvers.bundle.client_half.curvature import SAMPLE, density, sampled
+from drfl.solvers.bundle.client_half.evaluation import make_evaluator
 from drfl.worst_case import make_oracle
 
 N, n = 300_000, 20

@@ -8,8 +8,8 @@ from drfl.client import Client, Site
 from drfl.datasets import partition
 from drfl.losses import make_loss
 from drfl.solvers.bundle import Bundle, session
-from drfl.solvers.bundle.evaluation import make_evaluator
-from drfl.solvers.bundle.own_optimum import rough_optimum, rounded
+from drfl.solvers.bundle.client_half.evaluation import make_evaluator
+from drfl.solvers.bundle.client_half.own_optimum import rough_optimum, rounded
 
 rng = np.random.default_rng(0)
 N, n, S = 3000, 70, 3

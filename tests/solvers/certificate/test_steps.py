@@ -15,7 +15,6 @@ from drfl import Mixture
 from drfl.gauges import DualNorm, Gauge
 from drfl.losses import Hinge, Logistic, make_loss
 from drfl.norms import Entries, EpigraphRows, make_norm
-from drfl.solvers.bundle.master import Master
 from drfl.solvers.certificate import Certificate, ServerProblem
 from drfl.solvers.certificate.anchors import Anchor, Anchors, _end_lines
 from drfl.solvers.certificate.cuts import Cuts, Pool, Solution
@@ -31,6 +30,7 @@ from drfl.solvers.certificate.proof import (
     weights_in,
 )
 from drfl.solvers.certificate.region import Region
+from drfl.solvers.master.master import Master
 
 S, n, K = 3, 3, 8
 FAMILIES = ((0, 1), (0, 2), (1, 1), (2, 1))  # client and groups

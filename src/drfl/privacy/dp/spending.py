@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.privacy.errors import SpentError
-from drfl.privacy.journal import Journal
+from drfl.privacy.journal import Journal, SpentError
 from drfl.wire import Message
 
 HEAD, RELEASE, REFUSED = "budget", "release", "refused"

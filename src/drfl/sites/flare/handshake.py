@@ -6,7 +6,7 @@ import socket
 import ssl
 from pathlib import Path
 
-from drfl.sites.certificates import days_left
+from drfl.sites.setup.certificates import days_left
 
 
 class EntryError(ValueError):

@@ -13,10 +13,10 @@ from drfl.sites.config import SITE, SiteSettings, site_settings
 from drfl.sites.flare.handshake import EntryError, UnreachableError, check_own, shake_hands
 from drfl.sites.flare.process import FlareProcess
 from drfl.sites.flare.rules import OUTCOME_WAIT
-from drfl.sites.kit import Kit
 from drfl.sites.ledger import refusal_line
 from drfl.sites.processes import Lock, Tail, wait_until
-from drfl.sites.provision import ProjectFolder
+from drfl.sites.setup.kit import Kit
+from drfl.sites.setup.provision import ProjectFolder
 from drfl.training.progress import Listener
 from drfl.training.settings import read_toml, toml_value
 

@@ -14,7 +14,7 @@ from typing import Any
 from drfl.sites.flare.handshake import UnreachableError, check_own, shake_hands
 from drfl.sites.flare.rules import COORDINATOR
 from drfl.sites.order import PROGRESS
-from drfl.sites.provision import ProjectFolder
+from drfl.sites.setup.provision import ProjectFolder
 
 QUESTIONS = ("get_system_info", "get_job_meta", "do_app_command")
 TRIES, PAUSE = 3, 2.0

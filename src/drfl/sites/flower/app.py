@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from drfl.files import write_text
-from drfl.sites.project import PROJECT, Project, read_project
+from drfl.sites.setup.project import PROJECT, Project, read_project
 from drfl.training.settings import read_toml
 
 SILENCE, LEAST = 120.0, 30.0

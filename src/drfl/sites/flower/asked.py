@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 
 from drfl.sites.carrier import Question
-from drfl.sites.project import NAME
+from drfl.sites.setup.project import NAME
 
 HEAD = struct.Struct("<qqqd40s")
 

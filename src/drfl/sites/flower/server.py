@@ -24,7 +24,7 @@ from drfl.sites.flower.client import CLOSED, bytes_of, records
 from drfl.sites.order import KINDS, make_order
 from drfl.sites.processes import wait_until
 from drfl.sites.progress import ENDS, tell
-from drfl.sites.project import NAME, Project
+from drfl.sites.setup.project import NAME, Project
 
 LOOK = 0.2
 """Seconds between two looks for replies, all of them at once."""

@@ -18,7 +18,6 @@ from drfl.ball import Ball
 from drfl.losses import Loss
 from drfl.problem import Problem
 from drfl.solvers.base import Status, relative_gap
-from drfl.solvers.bundle.master import Master
 from drfl.solvers.bundle.messages import KIND, Reply, Request
 from drfl.solvers.bundle.plausibility import (
     Limits,
@@ -32,6 +31,7 @@ from drfl.solvers.certificate.cuts import Pool
 from drfl.solvers.certificate.proof import Certificate
 from drfl.solvers.certificate.region import Region
 from drfl.solvers.certificate.server import ServerProblem, lifted, server_problem
+from drfl.solvers.master.master import Master
 from drfl.wire import Message, WireError, reply_kind
 
 TINY = 1e-10  # the proximal term of the master

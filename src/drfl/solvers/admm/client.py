@@ -21,7 +21,7 @@ from drfl.client import Checked, Handler, Site
 from drfl.rows import Rows
 from drfl.solvers.admm.client_step import ClientStep, Projection
 from drfl.solvers.admm.multipliers import ClientMultipliers, Penalties
-from drfl.solvers.bundle.client import answer as evaluate
+from drfl.solvers.bundle.client_half.answers import answer as evaluate
 from drfl.solvers.bundle.messages import KIND as CUTS
 from drfl.solvers.bundle.messages import REPLY as EVALUATED
 from drfl.solvers.bundle.messages import REQUEST as ASK

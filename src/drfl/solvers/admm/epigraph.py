@@ -26,7 +26,7 @@ from drfl.arrays import Array
 from drfl.gauges import DualNorm
 from drfl.norms import EpigraphRows
 from drfl.supports import Box
-from drfl.worst_case.clipping import compete, make_lines
+from drfl.worst_case.boxes.clipping import compete, make_lines
 from drfl.worst_case.escape import Floor, find_floor
 from drfl.worst_case.gains import GainOracle, make_moves
 from drfl.worst_case.moves import Moves

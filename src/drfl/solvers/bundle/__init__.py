@@ -10,7 +10,7 @@ from drfl.client import Checked, Handler
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver, require_few_columns
 from drfl.solvers.bundle import client_cache, guard, messages
-from drfl.solvers.bundle.client import answer
+from drfl.solvers.bundle.client_half.answers import answer
 from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.bundle.settings import BundleSettings
 from drfl.solvers.bundle.state import Task, begin

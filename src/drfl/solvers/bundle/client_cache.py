@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import Site
-from drfl.solvers.bundle.curvature import sampled
-from drfl.solvers.bundle.evaluation import Evaluation, Evaluator, make_evaluator
+from drfl.solvers.bundle.client_half.curvature import sampled
+from drfl.solvers.bundle.client_half.evaluation import Evaluation, Evaluator, make_evaluator
 from drfl.solvers.bundle.messages import Request
 from drfl.wire import Field, Message
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.client import RefusedError, Site
 from drfl.privacy import NO_BOUND, Keeper, SpentError
-from drfl.privacy.rounding import power_of_two
-from drfl.privacy.tilt import best_constant
+from drfl.privacy.release.rounding import power_of_two
+from drfl.privacy.release.tilt import best_constant
 from drfl.solvers.base import Status, StatusKind
 from drfl.solvers.bundle.messages import Request, dual_cut
 from drfl.solvers.bundle.planning import solve_for_bound

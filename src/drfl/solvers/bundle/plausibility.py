@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.norms import NORMS
 from drfl.problem import Problem
-from drfl.solvers.bundle.curvature import unpack_factor, unpack_sketch, unpack_triangle
+from drfl.solvers.bundle.client_half.curvature import unpack_factor, unpack_sketch, unpack_triangle
 from drfl.solvers.bundle.messages import KIND, REPLY, Reply, Request
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.certificate.anchors import AnchorBox

@@ -13,7 +13,6 @@ from drfl.problem import Problem
 from drfl.solvers.base import Status, relative_gap
 from drfl.solvers.bundle.client_cache import CacheMirror
 from drfl.solvers.bundle.clients import Clients
-from drfl.solvers.bundle.master import Master
 from drfl.solvers.bundle.messages import Dual, Request, near_marks
 from drfl.solvers.bundle.plausibility import Limits
 from drfl.solvers.bundle.points import Points
@@ -24,6 +23,7 @@ from drfl.solvers.certificate.cuts import Pool
 from drfl.solvers.certificate.proof import Certificate
 from drfl.solvers.certificate.region import Region
 from drfl.solvers.certificate.server import ServerProblem, lifted, server_problem
+from drfl.solvers.master.master import Master
 
 MOST_ROOM = 0.003  # of the price of the norm
 LINEAR = 1e-6  # curvature below this share of a feature's mean square counts as none

@@ -1,0 +1,1 @@
+"""How numbers are made fit to leave a guarded client: weights, grids, rounding."""

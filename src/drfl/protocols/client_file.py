@@ -1,0 +1,413 @@
+"""A file that stays where it is: what of it is used, what is told of it, and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl._registry import listed
+from drfl.arrays import Array
+from drfl.client import RefusedError
+from drfl.privacy import merge_categories
+from drfl.privacy.refusals import require_columns, require_counts, require_two
+from drfl.protocols.data_request import NAMING, DataRequest
+from drfl.protocols.suspicion import NOTHING, hints
+from drfl.tables import OTHER, Category, Number, Reading, TableError, encoded, read_table
+from drfl.tables.encode import Withheld, refuse_missing
+from drfl.tables.encoding import FILLED, Encoding, Target, few_values, target_values
+from drfl.tables.errors import shown
+from drfl.tables.moments import Moments, moments_of
+from drfl.tables.reading import LEVELS
+
+FARTHEST = 10.0
+"""With a guard, how far the agreed units may be from a client's own."""
+
+RARE = 5
+"""A value that fewer rows of a client hold is not named to anybody."""
+
+
+class ClientFile:
+    """A file as a request uses it; TableError says what is wrong with it.
+
+    Parameters
+    ----------
+    path : Path
+        Of the file.
+    request : DataRequest
+        What is to be learned.
+    k : int
+        Of the client's guard; 0: it has none.
+    names : mapping of str to str
+        What columns are called in the file, where that differs from what others call them.
+    allowed : frozenset of str or None
+        The columns that may be used beside the target; others are not read. None: all.
+    where : (str, str) or None
+        A column of the file and the value of it that the client's rows have; None: all rows.
+
+    Attributes
+    ----------
+    names, numbers : list of str
+        The columns but the target; those of numbers.
+    keep : array of shape (N,) or None
+        Which rows are used; None: all.
+    moments : Moments
+        Of the numbers.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        request: DataRequest,
+        k: int,
+        names: Mapping[str, str] | None = None,
+        *,
+        allowed: frozenset[str] | None = None,
+        where: tuple[str, str] | None = None,
+    ) -> None:
+        text, leave = frozenset(request.categorical), frozenset(request.exclude)
+        only = None if allowed is None else allowed | {request.target}
+        reading = Reading(text, leave, only, names or {}, request.decimal, where)
+        table = read_table(path, reading)
+        table = table.merged_labels() if request.merge_labels else table
+        table = table.with_gap_level([n for n in table.levels if request.gaps_of(n) in FILLED])
+        self.table, self.request, self.k = table, request, k
+        if request.target not in table.columns:
+            raise TableError(
+                f"{table.path} has no column {request.target!r}, the target: it has "
+                f"{listed(table.columns)}"
+            )
+        self.names = [name for name in table.columns if name != request.target]
+        if not self.names:
+            raise TableError(f"{table.path} has no column but the target: there is nothing to use")
+        if request.support and k:
+            # Which bounds are refused would tell the least and the largest entry.
+            raise TableError(f"{table.path}: a guard does not know a support: leave it out")
+        self.keep = self._kept()
+        self._check_support()
+        self.numbers = [name for name in self.names if not table.is_text(name)]
+        moments = self._moments(self.numbers)
+        self.withheld = self._withheld(moments)
+        self.moments = _without(moments, self.numbers, self.withheld, self.n_rows)
+        self._rows: tuple[Any, Any, Array] | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """What is told beside the moments."""
+        table = self.table
+        dropped, step = table.n_rows - self.n_rows, max(self.k, 1)
+        return {
+            "rows": self.n_rows,
+            "dropped": -(-dropped // step) * step,  # under a guard the next multiple of k
+            "guard": self.k,
+            "sparse": table.sparse,
+            "columns": self.names,
+            "numbers": self.numbers,
+            "texts": {name: self._levels(name) for name in self.names if table.is_text(name)},
+            "target": self._target_facts(),
+            "unknown": self._unknown(),
+            "hints": NOTHING
+            if self.k
+            else hints(table, self.names, self.request.target, self.keep),
+        }
+
+    def _unknown(self) -> list[str]:
+        """Names in the request that the file does not have."""
+        named = dict.fromkeys(name for option in NAMING for name in getattr(self.request, option))
+        known = {*self.table.header, *self.table.columns}
+        return [] if self.table.sparse else [name for name in named if name not in known]
+
+    def _withheld(self, moments: Moments) -> Withheld:
+        r"""What a guard does not let be told of: rare texts, few gaps, few values.
+
+        The sum of the m values that are there is :math:`\sum_i\tilde x_i-(N-m)f`, :math:`\tilde x`
+        being the column filled with the agreed f, of which every answer tells. So it tells nothing
+        more but the number of gaps, and that is told if it is 0 or at least k. Fewer gaps hold the
+        client's own mean and count as values. Where fewer than k values are there, or in a class
+        1 to k - 1, they count as gaps. A feature that marks gaps is a count: where one of its cells
+        by class holds 1 to k - 1 rows, it is 0.
+        """
+        if not self.k:
+            return Withheld()
+        rare = {name: self._rare(name) for name in self.names if self.table.is_text(name)}
+        own_fill, blank, unmarked = {}, [], []
+        for name, mean in zip(self.numbers, moments.mean.tolist(), strict=True):
+            if self.table.sparse or self.request.gaps_of(name) not in FILLED:
+                continue
+            gaps = self._by_class(self.table.missing(name))
+            values = self._by_class(~self.table.missing(name))
+            if sum(values) < self.k or _few(values, self.k):
+                blank.append(name)
+            elif 0 < sum(gaps) < self.k:
+                own_fill[name] = mean
+            elif _few(gaps, self.k):
+                unmarked.append(name)
+        return Withheld(rare, own_fill, blank, unmarked)
+
+    def rows(self, encoding: Encoding) -> tuple[Any, Array]:
+        """Features in the units of the file, and positions of classes or scaled targets."""
+        if self._rows is None or self._rows[0] != (encoding.target, encoding.columns):
+            # Where another client named a rare value, it is that value, here as in a prediction;
+            # a guard lets no sum over so few rows out.
+            X = encoded(self.table, encoding.columns, self.keep, self.withheld)
+            y = target_values(self.table, encoding.target, self.keep)
+            self._rows = (encoding.target, encoding.columns), X, y
+        return self._rows[1:]
+
+    def scaling(self, encoding: Encoding) -> tuple[Array, Array]:
+        """Shift and scale of every feature: as agreed upon, or of this client alone."""
+        return encoding.scaling(self.rows(encoding)[0])
+
+    def require_agreed(self, encoding: Encoding) -> None:
+        r"""Refuse an encoding that cannot have come of what this client told in the preflight.
+
+        The target, the columns and their kinds, the treatment of numbers and gaps must be those of
+        the request; categories must name what was named here and merge what was not. With a guard
+        the units must be near the client's own: from an agreement of all clients with weights
+        :math:`n_s/N` follow :math:`\sigma\ge\sqrt{n_s/N}\,\sigma_s` and
+        :math:`|\mu-\mu_s|\le\sqrt{N/n_s}\,\sigma`, here with :math:`N/n_s` at most 100.
+        """
+        request = self.request
+        asked = (request.target, request.scale, request.stated_missing)
+        if (encoding.target.name, encoding.scale, encoding.missing) != asked:
+            raise RefusedError("a binding speaks of other data than the preflight")
+        self._require_target(encoding.target)
+        columns = {column.name: column for column in encoding.columns}
+        # Which columns a rule leaves out for their gaps is decided by those of other clients too.
+        told = [] if self.table.sparse or request.max_missing < 1.0 else self._told()
+        if not set(told) <= set(columns) or not (
+            self.table.sparse or set(columns) <= set(self.names)
+        ):
+            raise RefusedError("a binding has other columns than the preflight")
+        for name in set(columns) & set(self.names):
+            column = columns[name]
+            if isinstance(column, Number) == self.table.is_text(name):
+                raise RefusedError("a binding takes numbers for text, or text for numbers")
+            if isinstance(column, Number):
+                at = self.numbers.index(name)
+                mean, deviation = self.moments.mean[at], self.moments.deviation[at]
+                self._require_units(column, float(mean), float(deviation))
+            else:
+                self._require_levels(column)
+
+    def _told(self) -> list[str]:
+        """Columns that are not the same in all rows here, and so cannot have been left out."""
+        varied = dict(zip(self.numbers, (self.moments.deviation > 0.0).tolist(), strict=True))
+        return [
+            name
+            for name in self.names
+            if varied.get(name, False) or (self.table.is_text(name) and self._varies(name))
+        ]
+
+    def _varies(self, name: str) -> bool:
+        told = self._levels(name)
+        return bool(len(told["values"]) + told["other"] > 1)
+
+    def _require_target(self, target: Target) -> None:
+        facts = self._target_facts()
+        if target.classes is None:
+            if facts["kind"] != "number":
+                raise RefusedError("a binding takes labels for numbers")
+            count, total, squares = facts["moments"]
+            number = Number(target.name, target.shift, target.scale)
+            mean, deviation = total / max(count, 1.0), float(np.sqrt(squares / max(count, 1.0)))
+            self._require_units(number, mean, deviation)
+        elif facts["values"] is None or not {v for v, _ in facts["values"]} <= set(target.classes):
+            raise RefusedError("a binding has other classes than the preflight")
+
+    def _require_units(self, column: Number, mean: float, deviation: float) -> None:
+        if self.request.scale != "federated":
+            if (column.shift, column.scale) != (0.0, 1.0):
+                raise RefusedError("a binding scales what is not to be scaled")
+        elif self.k and not (
+            column.scale >= deviation / FARTHEST
+            and abs(column.shift - mean) <= FARTHEST * max(column.scale, deviation)
+        ):
+            raise RefusedError(f"the units of column {column.name!r} are far from those here")
+        elif (
+            self.k
+            and column.fill is not None
+            and not (abs(column.fill - mean) <= FARTHEST * max(column.scale, deviation))
+        ):
+            raise RefusedError(f"column {column.name!r} would be filled with what is far away")
+        how = self.request.gaps_of(column.name)
+        if (column.fill is not None) != (how in FILLED):
+            raise RefusedError("a binding fills gaps in another way than was asked")
+        if column.indicator and how != "indicator":
+            raise RefusedError("a binding marks gaps that were not to be marked")
+
+    def _require_levels(self, column: Category) -> None:
+        rare = self._rare(column.name)
+        named = set(self._counts(column.name)) - rare - {OTHER}
+        if not named <= {column.reference, *column.levels}:
+            raise RefusedError("a binding leaves out categories that were named")
+        if rare and not column.other:
+            raise RefusedError("a binding does not merge categories that are rare here")
+
+    @property
+    def used(self) -> NDArray[np.bool_] | None:
+        """Which rows of the file are used; None: all."""
+        if self.table.origin is None:
+            return self.keep
+        used = np.array(self.table.origin)
+        used[used] = True if self.keep is None else self.keep
+        return used
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows are used."""
+        return self.table.n_rows if self.keep is None else int(self.keep.sum())
+
+    def _kept(self) -> NDArray[np.bool_] | None:
+        """Which rows are used (N,); None: all."""
+        table, target = self.table, self.request.target
+        keep = np.ones(table.n_rows, dtype=bool)
+        for name in [target] if table.sparse else table.columns:
+            how = self.request.gaps_of(name)
+            if how == "drop":
+                keep &= ~table.missing(name)
+            elif how == "error":
+                advice = "fill it, or set --missing drop, mean or indicator"
+                if name == target:
+                    advice = f"a row needs a target; set --missing-columns {target}=drop"
+                refuse_missing(table, name, advice)
+        if not keep.any():
+            raise TableError(f"{table.path}: every row lacks a value: no row is left to use")
+        return None if keep.all() else keep
+
+    def _check_support(self) -> None:
+        for name, (low, high) in self.request.support.items():
+            if name not in self.table.columns or self.table.is_text(name):
+                raise TableError(
+                    f"{self.table.path} has no column {name!r} of numbers, which the support bounds"
+                )
+            values = self.table.number(name)
+            outside = (values < low) | (values > high)
+            if outside.any():
+                row = int(np.argmax(outside))
+                raise TableError(
+                    f"{self.table.path}, line {self.table.lines([row])[0]}: column {name!r} holds "
+                    f"{values[row]:g}, outside its support [{low:g}, {high:g}]: widen the support, "
+                    "or correct it"
+                )
+
+    def _moments(self, names: list[str]) -> Moments:
+        table = self.table
+        if table.sparse:
+            return moments_of(table.numbers, self.keep)
+        places = [table.number_names.index(name) for name in names]
+        whole = moments_of(table.numbers, self.keep)
+        return Moments(whole.count[places], whole.sum[places], whole.squares[places])
+
+    def _counts(self, name: str) -> dict[str, int]:
+        """How many used rows hold each value of a column of text."""
+        levels = self.table.levels[name]
+        if len(levels) > LEVELS:
+            line, value = self.table.not_numbers.get(name, (0, ""))
+            hint = f" (line {line} holds {shown(value)}, no number)" if line else ""
+            raise TableError(
+                f"{self.table.path}: column {name!r} is text{hint} with more than {LEVELS} "
+                f"different values: leave it out with --exclude {name}, or correct it"
+            )
+        codes = self.table.text(name)
+        codes = codes if self.keep is None else codes[self.keep]
+        counts = np.bincount(codes[codes >= 0], minlength=len(levels))
+        return {level: int(n) for level, n in zip(levels, counts, strict=True) if n}
+
+    def _rare(self, name: str) -> set[str]:
+        counts = self._counts(name)
+        if self.k == 0:
+            return {value for value, count in counts.items() if count < RARE}
+        merged = merge_categories(self._cells(name, list(counts)), max(self.k, RARE), OTHER)
+        return {value for value, goes in merged.items() if goes == OTHER}
+
+    def _cells(self, name: str, values: list[str]) -> dict[str, list[int]]:
+        """How many used rows hold each value, by class if there are two."""
+        codes, levels = self.table.text(name), list(self.table.levels[name])
+        return {value: self._by_class(codes == levels.index(value)) for value in values}
+
+    def _by_class(self, these: NDArray[np.bool_]) -> list[int]:
+        """How many of these rows are used, by class if there are two."""
+        table, target = self.table, self.request.target
+        y = np.asarray(table.text(target) if table.is_text(target) else table.number(target))
+        used = np.ones(table.n_rows, dtype=bool) if self.keep is None else self.keep
+        classes = np.unique(y[used])
+        if len(classes) != 2:
+            return [int((used & these).sum())]
+        return [int((used & these & (y == each)).sum()) for each in classes]
+
+    def _levels(self, name: str) -> dict[str, Any]:
+        counts, rare = self._counts(name), self._rare(name)
+        named = {value: n for value, n in counts.items() if value not in rare}
+        # A value that is called so is one of the others too.
+        hidden = bool(rare) or OTHER in named
+        named.pop(OTHER, None)
+        return {"values": named, "other": hidden}
+
+    def _target_facts(self) -> dict[str, Any]:
+        name, task = self.request.target, self.request.task
+        if self.table.is_text(name):
+            if task == "regression":
+                line, value = self.table.not_numbers.get(name, (1, ""))
+                raise TableError(
+                    f"{self.table.path}, line {line}: the target {name!r} holds {shown(value)}, "
+                    "but --task regression needs numbers"
+                )
+            return {"kind": "text", "values": sorted(self._counts(name).items())}
+        y = self.table.number(name)
+        y = y if self.keep is None else y[self.keep]
+        # Numbers of many kinds are nobody's business; two are labels.
+        most = {"auto": 2, "classification": LEVELS, "regression": 0}[task]
+        values = few_values(y, most)
+        if values is None and task == "classification":
+            raise TableError(
+                f"{self.table.path}: the target {name!r} has more than {LEVELS} different values: "
+                "are they classes? set --task regression"
+            )
+        m = moments_of(np.asarray(y)[:, None], None)
+        sums = [float(m.count[0]), float(m.sum[0]), float(m.squares[0])]
+        return {"kind": "number", "values": values, "moments": sums}
+
+
+def _few(cells: Sequence[int], k: int) -> bool:
+    """Whether one of these counts would tell of 1 to k - 1 rows."""
+    return any(0 < count < k for count in cells)
+
+
+def _without(moments: Moments, names: list[str], withheld: Withheld, n_rows: int) -> Moments:
+    """The moments, few gaps being values at the mean and few values gaps."""
+    own = np.array([name in withheld.own_fill for name in names], dtype=bool)
+    there = np.array([name not in withheld.blank for name in names], dtype=float)
+    count, mean = np.where(own, float(n_rows), moments.count), moments.mean
+    return Moments(
+        there * count, there * np.where(own, count * mean, moments.sum), there * moments.squares
+    )
+
+
+def require_sizes(path: Path, facts: Mapping[str, Any], moments: Moments, k: int) -> None:
+    """Refuse a file with too few rows, of a class or for its columns, or with many classes.
+
+    What is the same in all rows may not become a parameter, so it does not count yet.
+
+    Parameters
+    ----------
+    path : Path
+        Of the file, for the sentence.
+    facts : mapping
+        What the client is about to answer.
+    moments : Moments
+        Of its columns of numbers.
+    k : int
+        Of the guard.
+    """
+    classes = [count for _, count in facts["target"]["values"] or ()]
+    levels = [len(text["values"]) + text["other"] for text in facts["texts"].values()]
+    n_features = int((moments.deviation > 0.0).sum()) + sum(max(n - 1, 0) for n in levels)
+    try:
+        require_counts(facts["rows"], classes, k)
+        require_two(classes)
+        require_columns(facts["rows"], n_features, k)
+    except ValueError as error:
+        raise TableError(f"{path}: {error}") from None

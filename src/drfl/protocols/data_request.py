@@ -1,0 +1,282 @@
+"""What is asked of a file at a client before a training, and how the answer is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl import checks
+from drfl._registry import lookup
+from drfl.tables.encoding import FILLED, MISSING, SCALES
+from drfl.tables.moments import Moments
+from drfl.wire import Field, Message, WireError, validate
+
+TASKS = ("auto", "classification", "regression")
+NAMING = ("exclude", "categorical", "support", "missing_columns")
+"""What of a request names columns."""
+
+
+@dataclass(frozen=True)
+class DataRequest:
+    """What is to be learned from which columns.
+
+    Attributes
+    ----------
+    target : str
+        The column that is predicted.
+    task : {"auto", "classification", "regression"}
+        "auto": text, or numbers of two kinds, are classes; other numbers are a numeric target.
+    missing : {"error", "drop", "mean", "indicator"}
+        What is done about missing values: refused; their rows left out; the mean over all clients
+        in place of a number, and for text a level of its own; the same, and a feature that says
+        where a number was missing.
+    missing_columns : mapping of str to str
+        The same for single columns, where it differs; for the target "error" or "drop".
+    scale : {"federated", "per-client", "none"}
+        How columns of numbers are scaled.
+    categorical, exclude : tuple of str
+        Columns that are categories even if they look like numbers; columns that are left out.
+    support : mapping of str to (float, float)
+        Between which bounds columns can be, in the units of the files.
+    decimal : {".", ","}
+        What separates the decimals of a number in files of text.
+    merge_labels : bool
+        Whether texts that differ in case and blanks alone are the same.
+    max_missing : float
+        A column with a larger share of gaps at any client is left out everywhere.
+    ranges : mapping of str to (float, float)
+        For clients with differential privacy: public ranges of all columns that are used, and of a
+        numeric target.
+    classes : tuple of str
+        For the same: the labels of the target.
+    """
+
+    target: str
+    task: str = "auto"
+    missing: str = "error"
+    missing_columns: Mapping[str, str] = field(default_factory=dict)
+    scale: str = "federated"
+    categorical: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    support: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    decimal: str = "."
+    merge_labels: bool = False
+    max_missing: float = 1.0
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, known in (("task", TASKS), ("missing", MISSING), ("scale", SCALES)):
+            lookup(name, getattr(self, name), dict.fromkeys(known))
+        if self.decimal not in (".", ",") or not isinstance(self.merge_labels, bool):
+            raise ValueError("decimal must be . or , and merge_labels true or false")
+        checks.number("--max-missing", self.max_missing, least=0.0, most=1.0)
+        for name, how in self.missing_columns.items():
+            lookup(f"--missing-columns of {name!r}", how, dict.fromkeys(MISSING))
+        if self.missing_columns.get(self.target) in FILLED:
+            raise ValueError(f"{self.target!r} is the target: its gaps are an error, or dropped")
+        if self.max_missing < 1.0 and not {self.missing, *self.missing_columns.values()} & {
+            *FILLED
+        }:
+            raise ValueError(
+                "--max-missing goes with --missing mean or indicator: other gaps are not filled"
+            )
+        if self.target in self.exclude:
+            raise ValueError(f"{self.target!r} is the target and cannot be left out")
+        if self.support and self.scale == "per-client":
+            raise ValueError(
+                "a support needs one scaling for all clients: take --scale federated or none"
+            )
+
+    def gaps_of(self, name: str) -> str:
+        """What is done about missing values of a column."""
+        if name == self.target and name not in self.missing_columns:
+            return "drop" if self.missing == "drop" else "error"
+        return self.missing_columns.get(name, self.missing)
+
+    @property
+    def stated_missing(self) -> str:
+        """What a model says of missing values: "drop" if rows are left out for any column."""
+        how = self.missing_columns.values()
+        return "drop" if "drop" in how else self.missing
+
+    def to_bytes(self) -> NDArray[np.uint8]:
+        """As text for a message."""
+        return text_array(asdict(self))
+
+    @classmethod
+    def from_bytes(cls, array: NDArray[np.uint8]) -> DataRequest:
+        """Read what `to_bytes` wrote; it may come from anywhere."""
+        try:
+            data = array_text(array)
+            lists, tables = ("categorical", "exclude", "classes"), ("support", "ranges")
+            named = (*lists, *tables, "missing_columns")
+            texts = [data["target"], *(t for name in named for t in data[name])]
+            texts += data["missing_columns"].values()
+            bounds = {
+                table: {name: (float(low), float(high)) for name, (low, high) in pairs.items()}
+                for table, pairs in ((table, data[table]) for table in tables)
+            }
+            if not all(isinstance(text, str) for text in texts):
+                raise TypeError
+            for name in lists:
+                data[name] = tuple(data[name])
+            return cls(**{**data, **bounds})
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise WireError("the request of a preflight cannot be read") from None
+
+
+def text_array(data: Any) -> NDArray[np.uint8]:
+    """JSON as an array of bytes, which is what travels.
+
+    Examples
+    --------
+    >>> array_text(text_array({"rows": 3}))
+    {'rows': 3}
+    """
+    return np.frombuffer(json.dumps(data).encode(), dtype=np.uint8)
+
+
+def array_text(array: NDArray[np.uint8]) -> Any:
+    """Undo `text_array`."""
+    return json.loads(array.tobytes())
+
+
+REPLY = {
+    "facts": Field("uint8", (None,)),
+    "count": Field("float64", ("k",)),
+    "sum": Field("float64", ("k",)),
+    "squares": Field("float64", ("k",)),
+}
+"""The arrays of a reply; the facts are JSON."""
+
+
+@dataclass(frozen=True)
+class DataReply:
+    """A client's answer.
+
+    Attributes
+    ----------
+    facts : dict
+        ``rows``, ``dropped``, ``guard`` (its k, or 0), ``sparse``, ``columns`` (names), ``numbers``
+        (those of numbers), ``texts`` (the others, with ``values`` and their counts, and whether
+        there are ``other`` ones), ``target`` (its ``kind``, ``values`` with counts or None,
+        ``moments`` of numbers), ``unknown`` (names in the request that the file does not have),
+        ``hints`` (what looks wrong, see `drfl.protocols.suspicion`).
+    moments : Moments
+        Of the columns of numbers, in their order.
+    """
+
+    facts: dict[str, Any]
+    moments: Moments
+
+    @classmethod
+    def read(cls, reply: Message) -> DataReply:
+        """Read a reply; WireError says what is wrong with it."""
+        sizes = validate(reply, "preflight/reply", 0, REPLY, {})
+        arrays = reply.arrays
+        try:
+            facts = array_text(arrays["facts"])
+        except (ValueError, RecursionError):
+            raise WireError("the facts of a preflight are no JSON") from None
+        if not _sound(facts) or len(facts["numbers"]) != sizes["k"]:
+            raise WireError("the facts of a preflight are not of the agreed form")
+        return cls(facts, Moments(arrays["count"], arrays["sum"], arrays["squares"]))
+
+
+def _sound(facts: Any) -> bool:
+    if not isinstance(facts, dict) or set(facts) != FACTS:
+        return False
+    texts, names = facts["texts"], facts["columns"]
+    return (
+        _whole(facts["rows"])
+        and _whole(facts["dropped"])
+        and _whole(facts["guard"])
+        and isinstance(facts["sparse"], bool)
+        and all(_names(facts[key]) for key in ("columns", "numbers"))
+        and isinstance(texts, dict)
+        and all(_levels(told) for told in texts.values())
+        and sorted([*facts["numbers"], *texts]) == sorted(names)
+        and _target(facts["target"])
+        and _names(facts["unknown"])
+        and _hints(facts["hints"])
+    )
+
+
+FACTS = {
+    "rows",
+    "dropped",
+    "sparse",
+    "columns",
+    "numbers",
+    "texts",
+    "target",
+    "guard",
+    "unknown",
+    "hints",
+}
+
+
+def _levels(told: Any) -> bool:
+    return (
+        isinstance(told, dict)
+        and set(told) == {"values", "other"}
+        and isinstance(told["other"], bool)
+        and isinstance(told["values"], dict)
+        and all(_whole(count) for count in told["values"].values())
+    )
+
+
+def _target(told: Any) -> bool:
+    kind = told.get("kind") if isinstance(told, dict) else None
+    if kind == "text":
+        return set(told) == {"kind", "values"} and _pairs(told["values"], str)
+    if kind != "number" or set(told) != {"kind", "values", "moments"}:
+        return False
+    sums = told["moments"]
+    few = told["values"] is None or _pairs(told["values"], float)
+    return few and isinstance(sums, list) and len(sums) == 3 and all(map(_number, sums))
+
+
+def _hints(told: Any) -> bool:
+    return (
+        isinstance(told, dict)
+        and set(told) == {"codes", "far", "ids", "perfect", "scale"}
+        and isinstance(told["codes"], dict)
+        and all(
+            isinstance(codes, list)
+            and all(isinstance(p, list) and len(p) == 2 and _number(p[0]) for p in codes)
+            and all(_whole(p[1]) for p in codes)
+            for codes in told["codes"].values()
+        )
+        and isinstance(told["far"], dict)
+        and all(_whole(power) for power in told["far"].values())
+        and _names(told["ids"])
+        and _names(told["perfect"])
+        and _whole(told["scale"])
+    )
+
+
+def _pairs(values: Any, kind: type) -> bool:
+    return isinstance(values, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and type(pair[0]) is kind and _whole(pair[1])
+        for pair in values
+    )
+
+
+def _names(values: Any) -> bool:
+    texts = isinstance(values, list) and all(isinstance(value, str) for value in values)
+    return texts and len(set(values)) == len(values)
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _number(value: Any) -> bool:
+    return type(value) is float and abs(value) < float("inf")

@@ -1,0 +1,201 @@
+"""How good a model is on the rows of a client: what is asked, and the client's half."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.arrays import Array
+from drfl.client import Client, RefusedError
+from drfl.metrics import METRICS, class_metrics, number_metrics
+from drfl.models import Model
+from drfl.models.file_rows import FileRows
+from drfl.models.plain import from_plain, to_plain
+from drfl.privacy import SpentError, meaning_of, release_metric
+from drfl.protocols.data_request import array_text, text_array
+from drfl.protocols.federation import Federation
+from drfl.tables.columns import units_of
+from drfl.wire import Field, Message, Schema, WireError, reply_kind, validate
+
+EVALUATE = "evaluate"
+FAR = 3.0  # a row of a guarded client counts no more, in deviations of the target
+REQUEST = {
+    "model": Field("uint8", (None,)),
+    "noise": Field("float64", ("L",)),
+    "repeats": Field("int64"),
+    "seed": Field("int64"),
+}
+REPLY = {
+    "rows": Field("int64"),
+    # Without a row of either class there is no AUC; a ledger that is used up gives no number.
+    **{
+        name: Field("float64", ("L",), finite=False, optional=True)
+        for name in sum(METRICS.values(), ())
+    },
+}
+
+
+def evaluate_message(model: Model, noise: list[float], repeats: int, seed: int) -> Message:
+    """Ask for the metrics of a model, under noise of each of these deviations."""
+    return Message(
+        EVALUATE,
+        0,
+        {
+            "model": model_array(model),
+            "noise": np.array(noise, dtype=np.float64),
+            "repeats": np.array(repeats),
+            "seed": np.array(seed),
+        },
+    )
+
+
+def model_array(model: Model) -> NDArray[np.uint8]:
+    """A model as it travels: without what is known of its clients."""
+    return text_array({**to_plain(model), "clients": []})
+
+
+def asked_model(message: Message, schema: Schema) -> Model:
+    """The model that a message is about; WireError if the message is not of this form."""
+    validate(message, message.kind, None, schema, {})
+    try:
+        return from_plain(array_text(message.arrays["model"]))
+    except (ValueError, RecursionError):
+        raise WireError("the model of a message cannot be read") from None
+
+
+def answer(
+    message: Message, model: Model, rows: FileRows, client: Client | None
+) -> Mapping[str, NDArray[Any]]:
+    """The client's half.
+
+    Parameters
+    ----------
+    message, model
+        What was asked, of which model.
+    rows : FileRows
+        The client's.
+    client : Client or None
+        With a guard, if it has one.
+    """
+    levels, repeats = message.arrays["noise"].tolist(), int(message.arrays["repeats"])
+    if repeats < 1 or not all(level >= 0.0 for level in levels):
+        raise WireError("noise must be deviations >= 0, drawn at least once")
+    if client is not None and client.guard is not None:
+        if any(levels):
+            raise RefusedError("noise would ask a guarded client the same question many times")
+        scores, y = client_scores(model, client), rows.y
+        assert y is not None
+        found = [guarded_metrics(model, client, scores, y) for _ in levels]
+    else:
+        found = [scored(model, rows, v, repeats, int(message.arrays["seed"])) for v in levels]
+    values = {name: np.array([entry[name] for entry in found]) for name in found[0]}
+    return {"rows": np.array(int(rows.keep.sum())), **values}
+
+
+def client_scores(model: Model, client: Client) -> NDArray[np.float64]:
+    """The scores of a client's rows (N, K), in scaled units."""
+    pairs = zip(model.coef, model.intercept.tolist(), strict=True)
+    return np.column_stack([model.problem.scores(client.rows, w, b) for w, b in pairs])
+
+
+def scored(model: Model, rows: FileRows, level: float, repeats: int, seed: int) -> dict[str, float]:
+    """The metrics of a file, under noise their means over some draws."""
+    y = rows.y
+    assert y is not None
+    if model.target.classes is None:
+        y = model.target.shift + model.target.scale * y
+    if level == 0.0:
+        return measured(model, model.scores(rows.X, rows.X), y)
+    rng = np.random.default_rng(seed)
+    draws = [measured(model, _noisy_scores(model, rows.X, level, rng), y) for _ in range(repeats)]
+    return {name: float(np.mean([draw[name] for draw in draws])) for name in draws[0]}
+
+
+def _noisy_scores(model: Model, X: Any, level: float, rng: np.random.Generator) -> Array:
+    noisy_rows = noisy(model, X, level, rng)
+    return model.scores(noisy_rows, noisy_rows)
+
+
+def noisy(model: Model, X: Any, level: float, rng: np.random.Generator) -> Any:
+    """Rows with noise in their columns of numbers, in the units of the file."""
+    if not isinstance(X, np.ndarray):
+        raise ValueError("noise on every entry makes sparse rows dense: leave --noise out")
+    _, scale = model.scaling(X)
+    flags = [measured for _, _, measured in units_of(model.columns)]
+    return X + level * scale * np.array(flags) * rng.normal(size=X.shape)
+
+
+def evaluate(
+    federation: Federation,
+    model: Model,
+    *,
+    noise: Sequence[float] = (0.0,),
+    repeats: int = 1,
+    seed: int = 0,
+    partial: bool = False,
+) -> dict[str, list[dict[str, float]]]:
+    """The metrics of a model at every client, one entry for each deviation of the noise.
+
+    If ``partial``, clients that do not answer are left out.
+    """
+    message = evaluate_message(model, list(noise), repeats, seed)
+    replies = federation.ask(dict.fromkeys(federation.names, message), partial=partial)
+    found = {}
+    for name, reply in replies.items():
+        validate(reply, reply_kind(EVALUATE), 0, REPLY, {"L": len(noise)})
+        told = {key: reply.arrays[key] for key in METRICS[model.target.task] if key in reply.arrays}
+        if not told or int(reply.arrays["rows"]) < 1:
+            raise WireError(f"client {name!r} told no metric of the model")
+        found[name] = [
+            {key: float(values[k]) for key, values in told.items()} for k in range(len(noise))
+        ]
+    return found
+
+
+def guarded_metrics(model: Model, client: Client, scores: Array, y: Array) -> dict[str, float]:
+    """How good predictions are, as counted scalars; NaN if the ledger gives no more.
+
+    Parameters
+    ----------
+    model : Model
+        What has been learned.
+    client : Client
+        With a guard.
+    scores, y : (N, K), (N,)
+        Scores, and positions of classes or scaled targets.
+    """
+    guard, ledger = client.guard, client.ledger
+    assert guard is not None
+    assert ledger is not None
+    sha = hashlib.sha256(meaning_of(client.rows))
+    sha.update(model.coef.tobytes() + model.intercept.tobytes())
+    question = sha.digest()
+
+    def told(name: str, per_row: Callable[[], Array], largest: float = 1.0) -> float:
+        try:
+            most = guard.scalars
+            return max(release_metric(ledger, name, question, per_row, most, largest), 0.0)
+        except SpentError:
+            return math.nan
+
+    if model.target.classes is not None:
+        right = told("accuracy", lambda: (model.positions(scores) == y).astype(float))
+        return {"accuracy": min(right, 1.0)}
+    # In scaled units, in which three deviations are the most that a row's error counts.
+    error, scale = scores[:, 0] - y, model.target.scale
+    return {
+        "mse": scale**2 * told("mse", lambda: np.square(error), FAR**2),
+        "mae": scale * told("mae", lambda: np.abs(error), FAR),
+    }
+
+
+def measured(model: Model, scores: Array, y: Array) -> dict[str, float]:
+    """Of scores (N, K) for positions of classes, or for targets in their own units (N,)."""
+    if model.target.classes is None:
+        return number_metrics(scores[:, 0] - y)
+    return class_metrics(scores, y)

@@ -1,0 +1,102 @@
+"""What the adversary does to the rows of a client: what is asked, and the client's half."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.models import Model
+from drfl.models.adversary import Attack, attack_of, worst_weights
+from drfl.models.file_rows import FileRows
+from drfl.protocols.evaluation import model_array
+from drfl.protocols.federation import Federation
+from drfl.rows import Rows
+from drfl.wire import Field, Message, WireError, reply_kind, validate
+from drfl.worst_case.oracle import Distribution
+
+EXPLAIN = "explain"
+REQUEST = {"model": Field("uint8", (None,))}
+NUMBERS = ("loss", "worst_loss", "price", "flipped", "target_moved", "moved")
+REPLY = {
+    "rows": Field("int64"),
+    **{name: Field("float64", ("K",)) for name in NUMBERS},
+    "attained": Field("int64", ("K",)),
+    "carried": Field("float64", ("K", "n")),
+    "feature_moves": Field("float64", ("K", "n")),
+}
+
+
+def explain_message(model: Model) -> Message:
+    """Ask for the worst case of a model on a client's rows."""
+    return Message(EXPLAIN, 0, {"model": model_array(model)})
+
+
+def attack(model: Model, k: int, name: str, file: FileRows) -> tuple[Attack, Rows, Distribution]:
+    """What the adversary does to a client's file at the k-th linear model, and to which rows."""
+    shift, scale = model.scaling(file.X)
+    assert file.y is not None
+    rows = Rows(file.X, model.target_of(k, file.y), shift=shift, scale=scale)
+    oracle = model.problem.oracle(rows, name)
+    worst = oracle.evaluate(model.coef[k], float(model.intercept[k]))
+    d = worst.distribution()
+    return attack_of(model, k, rows, worst.value, worst.multiplier, d), rows, d
+
+
+def answer(name: str, model: Model, rows: FileRows) -> Mapping[str, NDArray[Any]]:
+    """The client's half; sums over all rows, for each of the K linear models."""
+    found = [attack(model, k, name, rows)[0] for k in range(len(model.coef))]
+    return {
+        "rows": np.array(found[0].n_rows),
+        **{key: np.array([getattr(a, key) for a in found], dtype=np.float64) for key in NUMBERS},
+        "attained": np.array([int(a.attained) for a in found]),
+        "carried": np.array([a.carried for a in found]),
+        "feature_moves": np.array([a.feature_moves for a in found]),
+    }
+
+
+def read_reply(model: Model, message: Message) -> Sequence[Attack]:
+    """The worst case of each linear model; WireError if the answer is not of this form."""
+    sizes = {"K": len(model.coef), "n": len(model.features)}
+    validate(message, reply_kind(EXPLAIN), 0, REPLY, sizes)
+    arrays = message.arrays
+    if int(arrays["rows"]) < 1 or not np.isin(arrays["attained"], (0, 1)).all():
+        raise WireError("an explanation has impossible numbers")
+    return [
+        Attack(
+            **{key: float(arrays[key][k]) for key in NUMBERS},
+            n_rows=int(arrays["rows"]),
+            carried=arrays["carried"][k],
+            features=tuple(model.features),
+            feature_moves=arrays["feature_moves"][k],
+            attained=bool(arrays["attained"][k]),
+        )
+        for k in range(len(model.coef))
+    ]
+
+
+def explain(
+    federation: Federation, model: Model
+) -> list[tuple[dict[str, Attack], dict[str, float]]]:
+    """The worst case at every client and the worst weights, for each linear model."""
+    message = explain_message(model)
+    replies = federation.ask(dict.fromkeys(federation.names, message))
+    read = {name: read_reply(model, reply) for name, reply in replies.items()}
+    found = []
+    for k in range(len(model.coef)):
+        attacks = {name: each[k] for name, each in read.items()}
+        found.append((attacks, worst_weights(model, k, attacks)))
+    return found
+
+
+def explained_facts(
+    found: Sequence[tuple[dict[str, Attack], dict[str, float]]],
+) -> list[dict[str, Any]]:
+    """What `explain` found, one object per model and client; nothing of single rows."""
+    return [
+        {"model": k, "client": name, "weight": weights.get(name)} | attack.facts()
+        for k, (attacks, weights) in enumerate(found)
+        for name, attack in attacks.items()
+    ]

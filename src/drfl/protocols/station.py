@@ -1,0 +1,295 @@
+"""A client as a coordinator reaches it: from its file to its answers, where the file is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.arrays import Array
+from drfl.client import Client, Handler, Policy, RefusedError, Site, code_of
+from drfl.inference import HANDLERS as INFERENCE
+from drfl.models import Model
+from drfl.models.file_rows import FileRows, read_rows
+from drfl.privacy import (
+    Guard,
+    Ledger,
+    file_key,
+    file_prints,
+    release_sums,
+    require_sums_left,
+)
+from drfl.privacy.columns import require_many
+from drfl.privacy.dp import DifferentialPrivacy
+from drfl.privacy.refusals import require_enough
+from drfl.protocols import evaluation, explanation
+from drfl.protocols.binding import BIND, Binding
+from drfl.protocols.client_file import ClientFile, require_sizes
+from drfl.protocols.data_request import DataRequest, text_array
+from drfl.protocols.public_file import PublicFile
+from drfl.rows import Rows
+from drfl.selection import alone, scores
+from drfl.selection.folds import PART, on_parts
+from drfl.solvers import SOLVERS, solver_class
+from drfl.tables import Reading, TableError
+from drfl.tables.encoding import Encoding
+from drfl.wire import Failure, Field, Message, WireError, validate
+
+logger = logging.getLogger("drfl")
+
+PREFLIGHT = "preflight"
+"""A station that was started again and is told everything since the last one goes on as before."""
+REQUEST = {"request": Field("uint8", (None,))}
+
+
+class Station:
+    """Answers whatever a coordinator may ask of one client, where the client's file is.
+
+    First comes the preflight. A binding then places a client on a seat, for an encoding of the rows
+    and a problem; the rounds of every method follow. Models can be evaluated and explained at any
+    time.
+
+    Parameters
+    ----------
+    name : str
+        Of the client.
+    path : path
+        Of its file.
+    guard : Guard, optional
+        Disclosure control.
+    policy : Policy
+        What else it allows.
+    columns : mapping of str to str, optional
+        What columns are called in its file, where that differs from what others call them.
+    where : (str, str) or None
+        A column of its file and the value of it that its rows have; None: all rows are.
+    privacy : DifferentialPrivacy, optional
+        Noise instead of a guard.
+
+    Attributes
+    ----------
+    file : ClientFile or None
+        The file as the last preflight asked for it.
+    ledger : Ledger or None
+        Of the guard, from the preflight on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        path: str | Path,
+        guard: Guard | None = None,
+        *,
+        policy: Policy = Policy(),  # noqa: B008  (frozen)
+        columns: Mapping[str, str] | None = None,
+        where: tuple[str, str] | None = None,
+        privacy: DifferentialPrivacy | None = None,
+    ) -> None:
+        self.name, self.path, self.guard, self.privacy = name, Path(path), guard, privacy
+        self.policy, self.columns, self.where = policy, dict(columns or {}), where
+        self._forget()
+
+    def _forget(self) -> None:
+        self.file: ClientFile | None = None
+        self.ledger: Ledger | None = None
+        self._encoding: Encoding | None = None
+        self._sites: dict[int, Site] = {}
+
+    def answer(self, message: Message, seat: int = 0) -> Message:
+        """Reply; whatever goes wrong becomes a code, and its sentence stays in the log here."""
+        try:
+            return self.handle(message, seat)
+        except Exception as error:
+            logger.error("%s: no answer to %r: %s", self.name, message.kind, error)
+            return self._code(error).message(message.round)
+
+    def handle(self, message: Message, seat: int = 0) -> Message:
+        """Reply; what is wrong with the file, the problem or the message raises."""
+        if message.kind == PREFLIGHT:
+            validate(message, PREFLIGHT, None, REQUEST, {})
+            return message.reply(self.look(DataRequest.from_bytes(message.arrays["request"])))
+        if message.kind == BIND:
+            self._bind(Binding.read(message), seat)
+            return message.reply({})
+        if self.privacy is not None and message.kind in (evaluation.EVALUATE, explanation.EXPLAIN):
+            raise RefusedError("what is not noisy would break the promise")
+        if message.kind == evaluation.EVALUATE:
+            model = evaluation.asked_model(message, evaluation.REQUEST)
+            guarded = self._guarded(model)
+            return message.reply(evaluation.answer(message, model, self._rows(model), guarded))
+        if message.kind == explanation.EXPLAIN:
+            model = evaluation.asked_model(message, explanation.REQUEST)
+            if self.guard is not None:
+                raise RefusedError("an explanation would pass the guard by")
+            return message.reply(explanation.answer(self.name, model, self._rows(model)))
+        if seat not in self._sites:
+            raise WireError("a message came before its binding")
+        return self._sites[seat].answer(message, handlers_of(message))
+
+    def look(self, request: DataRequest) -> Mapping[str, NDArray[Any]]:
+        """Read the file and sum it up; ``docs/command-line.md`` says what crosses.
+
+        With a guard the answer is in its ledger before it leaves.
+        """
+        self._forget()
+        self.policy.require(target=request.target)
+        if self.guard is not None:
+            require_sums_left(self.guard, PREFLIGHT, request.to_bytes().tobytes())
+        k = 0 if self.guard is None else self.guard.k
+        only: Any = {"allowed": self.policy.allow_columns, "where": self.where}
+        file = (
+            ClientFile(self.path, request, k, self.columns, **only)
+            if self.privacy is None
+            else PublicFile(self.path, request, self.columns, **only)
+        )
+        facts, m = file.facts(), file.moments
+        told: dict[str, NDArray[Any]] = {"facts": text_array(facts)}
+        told |= {"count": m.count, "sum": m.sum, "squares": m.squares}
+        if self.guard is None:
+            self.file = file
+            return told
+        require_sizes(self.path, facts, m, self.guard.k)
+        self.ledger = self.guard.begin(
+            file_key(self.path, file.used), file.n_rows, file_prints(self.path, self.where)
+        )
+        for name in (*file.names, request.target):
+            # Two counts of one label, as it is and with other spellings, differ by these.
+            text = "text, spellings merged" if request.merge_labels else "text"
+            self.ledger.read_as(name, text if file.table.is_text(name) else "number")
+        told = release_sums(
+            self.ledger, PREFLIGHT, request.to_bytes().tobytes(), told, self.guard.preflights
+        )
+        self.file = file  # from here on the preflight is accepted, and a binding may come
+        return told
+
+    def client(self, encoding: Encoding, positive: int | None, *, folds: bool = False) -> Client:
+        """The client with its rows as agreed upon, or as a selection divides them.
+
+        Parameters
+        ----------
+        encoding : Encoding
+            What all have agreed upon.
+        positive : int or None
+            The class that is +1, all others being -1; None for a numeric target.
+        folds : bool
+            Whether a selection will divide the rows.
+        """
+        file = self._looked()
+        self._encoding = encoding
+        X, y = file.rows(encoding)
+        weight = None
+        if folds:
+            if self.guard is not None or self.privacy is not None:
+                raise RefusedError("folds would pass the guard by")
+            X, y, weight = _sorted(self.name, X, y)
+        shift, scale = file.scaling(encoding)
+        return Client(
+            self.name,
+            X,
+            y if positive is None else np.where(y == positive, 1.0, -1.0),
+            sample_weight=weight,
+            shift=shift,
+            scale=scale,
+            policy=self.policy,
+            guard=self.guard,
+            ledger=self.ledger,
+            privacy=self.privacy,
+        )
+
+    def check_guard(self, encoding: Encoding, positive: int | None) -> None:
+        """Refuse rows that are too few for the guard, or have columns that tell of few."""
+        if self.guard is not None:
+            X, y = self._looked().rows(encoding)
+            y = y if positive is None else np.where(y == positive, 1.0, -1.0)
+            try:
+                require_enough(Rows(X, y), self.guard.k)
+                require_many(Rows(X, y), self.guard.k, encoding.features)
+            except ValueError as error:
+                raise ValueError(f"client {self.name!r}: {error}") from error
+
+    def _looked(self) -> ClientFile:
+        if self.file is None:
+            raise WireError("a binding came before the preflight")
+        return self.file
+
+    def _bind(self, binding: Binding, seat: int) -> None:
+        encoding, classes = binding.encoding, binding.encoding.target.classes
+        self.policy.require(loss=binding.problem.loss.name)
+        self._looked().require_agreed(encoding)
+        guarded = self.guard is not None or self.privacy is not None
+        if guarded and classes is not None and len(classes) > 2:
+            raise ValueError("a guard knows two classes or a numeric target")
+        client = self.client(encoding, binding.positive, folds=binding.folds)
+        if client.n_features != len(encoding.features):
+            raise RefusedError("the encoding of a binding does not fit the file")
+        self._sites[seat] = Site(client, binding.problem)
+
+    def _knows(self, model: Model) -> bool:
+        """Whether the rows at hand are those that a model speaks of."""
+        mine = self._encoding
+        return mine is not None and (mine.target, mine.columns) == (model.target, model.columns)
+
+    def _rows(self, model: Model) -> FileRows:
+        """The rows that a model needs, without reading the file again if they are at hand."""
+        names = [column.name for column in model.columns]
+        loss = model.problem.loss.name
+        self.policy.require(target=model.target.name, columns=names, loss=loss)
+        if not self._knows(model):
+            decimal = "." if self.file is None else self.file.request.decimal
+            reading = Reading(names=self.columns, where=self.where, decimal=decimal)
+            return read_rows(model, self.path, target=True, reading=reading)
+        file = self._looked()
+        X, y = file.rows(model.encoding)
+        keep = np.ones(file.table.n_rows, dtype=bool) if file.keep is None else file.keep
+        return FileRows(file.table, X, keep, y)
+
+    def _code(self, error: Exception) -> Failure:
+        guarded = self.guard is not None or self.privacy is not None
+        if not guarded and isinstance(error, TableError):
+            return Failure.FILE
+        if not guarded and isinstance(error, ValueError) and not isinstance(error, WireError):
+            return Failure.UNFIT
+        return code_of(error, guarded=guarded)
+
+    def _guarded(self, model: Model) -> Client | None:
+        if self.guard is None:
+            return None
+        if not self._knows(model):
+            raise RefusedError("a guard knows the rows that it was opened for")
+        assert self._encoding is not None
+        return self.client(self._encoding, None if model.target.classes is None else 1)
+
+
+def _sorted(name: str, X: Any, y: Array) -> tuple[Any, Array, Array | None]:
+    """Rows in the order in which a selection divides them, equal ones as one with a weight."""
+    # A site that takes part in no selection does without scikit-learn.
+    from drfl.estimators.client_table import ClientTable
+    from drfl.selection.clients import sorted_table
+
+    ones, member = np.ones(len(y)), np.zeros(len(y), dtype=np.intp)
+    rows = sorted_table(ClientTable(X, y, ones, member, np.array([name])))
+    return rows.X, rows.y, None if bool((rows.weight == 1.0).all()) else rows.weight
+
+
+def handlers_of(message: Message) -> Mapping[str, Handler]:
+    """The client halves that a message may ask for: of drfl's own methods, by kind."""
+    return _on_parts() if PART in message.arrays else _whole()
+
+
+@cache
+def _whole() -> dict[str, Handler]:
+    from drfl.native import METHODS
+
+    kinds: list[Any] = [solver_class(name) for name in SOLVERS] + list(METHODS.values())
+    halves = {kind: half for method in kinds for kind, half in method.handlers.items()}
+    return {**halves, **INFERENCE}
+
+
+@cache
+def _on_parts() -> dict[str, Handler]:
+    return {**on_parts(_whole()), **scores.HANDLERS, **alone.HANDLERS}

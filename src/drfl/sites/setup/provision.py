@@ -1,0 +1,133 @@
+"""What the coordinator writes: authority, server, its own access, kits, the job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from drfl.sites.flare.files import write_coordinator, write_server
+from drfl.sites.flare.job import write_job
+from drfl.sites.flare.rules import COORDINATOR, ROLE
+from drfl.sites.order import make_order
+from drfl.sites.setup.certificates import (
+    Authority,
+    common_name,
+    days_left,
+    fingerprint,
+    key_text,
+    load_certificate,
+    new_key,
+    read_request,
+)
+from drfl.sites.setup.kit import CERTIFICATE, KEY, ROOT, pack
+from drfl.sites.setup.project import Project
+
+
+class ProjectFolder:
+    """The folder of a project.
+
+    Parameters
+    ----------
+    project : Project
+        The coordinator's.
+    """
+
+    def __init__(self, project: Project) -> None:
+        self.project, self.folder = project, project.folder
+        self.authority = Authority(self.folder / "authority")
+        self.server, self.coordinator = self.folder / "server", self.folder / "coordinator"
+        self.state = self.folder / "state"
+        self.checkpoints = self.state / "checkpoints"
+        self.refused = self.state / "refused.jsonl"
+        self.kits, self.job = self.folder / "kits", self.folder / "job"
+
+    def kit(self, name: str) -> Path:
+        """The ZIP file for a site."""
+        return self.kits / f"{name}.zip"
+
+    def issued(self, name: str) -> Path:
+        """The last certificate that a site was given."""
+        return self.authority.folder / "issued" / f"{name}.crt"
+
+    def require(self) -> ProjectFolder:
+        """Refuse a project that has not been set up."""
+        if not self.authority.key.exists():
+            raise ValueError(f"{self.folder} does not exist: run `drfl sites init` first")
+        return self
+
+    def create(self, *, with_kits: bool) -> list[str]:
+        """Write everything; what exists is kept, so that kits stay valid.
+
+        Parameters
+        ----------
+        with_kits : bool
+            Whether kits with keys are made for the sites, to try it out.
+
+        Returns
+        -------
+        list of str
+            The sites that got a kit.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self.authority.key.exists():
+            self.authority.create(self.project["project"])
+        self._certify()
+        self.harden()
+        write_job(self.job, self.project["project"], make_order(self.project, "train", "0" * 32))
+        new = [name for name in self.project.sites if with_kits and not self.kit(name).exists()]
+        for name in new:
+            self._provision(name)
+        return new
+
+    def _certify(self) -> None:
+        host, startup = self.project["host"], self.server / "startup"
+        if not _lasts(startup / "server.crt", host):
+            self.authority.issue(startup, "server", host, host=host)
+        startup = self.coordinator / "startup"
+        if not _lasts(startup / "client.crt", COORDINATOR):
+            self.authority.issue(startup, "client", COORDINATOR, role=ROLE)
+
+    def _provision(self, name: str) -> None:
+        key = new_key()
+        certificate = self.authority.sign(name, key.public_key())
+        self.hand_over(name, certificate, {KEY: key_text(key)})
+
+    def hand_over(self, name: str, certificate: bytes, more: dict[str, bytes]) -> Path:
+        """Write the kit of a site, and keep its certificate to see when it ends."""
+        self.issued(name).parent.mkdir(parents=True, exist_ok=True)
+        self.issued(name).write_bytes(certificate)
+        root = self.authority.certificate.read_bytes()
+        files = {ROOT: root, CERTIFICATE: certificate, **more}
+        pack(self.kit(name), self.project.values, name, files)
+        return self.kit(name)
+
+    def harden(self) -> None:
+        """Write the settings of server and coordinator, whatever was there before."""
+        write_server(self.server, self.project.values, self.state)
+        write_coordinator(self.coordinator, self.project.values)
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+
+
+RENEWED = 30
+"""A certificate that lasts fewer days is made again."""
+
+
+def _lasts(path: Path, name: str) -> bool:
+    if not path.exists():
+        return False
+    return common_name(load_certificate(path.read_bytes())) == name and days_left(path) > RENEWED
+
+
+def approve_request(layout: ProjectFolder, path: Path) -> tuple[str, Path, str]:
+    """Sign a request.
+
+    Returns
+    -------
+    name, path, fingerprint
+        Of the site, of its kit, and of its key.
+    """
+    request = read_request(path)
+    name = common_name(request)
+    if name not in layout.project.sites:
+        raise ValueError(f"{path} is a request of {name!r}, which is none of the project's sites")
+    certificate = layout.authority.sign(name, request.public_key())
+    return name, layout.hand_over(name, certificate, {}), fingerprint(request.public_key())

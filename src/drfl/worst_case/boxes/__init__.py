@@ -1,0 +1,1 @@
+"""Boxes: the closed forms of the l1 norm, and moves coordinate by coordinate."""
