@@ -83,7 +83,8 @@ class Case:
         ball = drfl.Ball(self.radius, self.norm, self.label_cost, support)
         mixture = drfl.Mixture(radius=self.mixture_radius, p=self.p)
         parameters = {"huber": {"epsilon": 1.0}}.get(self.loss, {})
-        return drfl.Problem(self.loss, ball, mixture, fit_intercept=self.intercept, **parameters)
+        intercept = "shared" if self.intercept else "none"
+        return drfl.Problem(self.loss, ball, mixture, intercept=intercept, **parameters)
 
     @property
     def policy(self) -> drfl.Policy:

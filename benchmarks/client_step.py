@@ -51,7 +51,7 @@ class Case:
 
     @property
     def problem(self) -> drfl.Problem:
-        return drfl.Problem(self.loss, self.ball, drfl.Mixture(radius=0.1), fit_intercept=False)
+        return drfl.Problem(self.loss, self.ball, drfl.Mixture(radius=0.1), intercept="none")
 
 
 BOX = drfl.Box(-1.0, 1.0)

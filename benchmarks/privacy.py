@@ -79,14 +79,14 @@ def isolated(client, points):
 def measure(N, n, k, seed):
     """Certified gap, rounds, rows isolated, whether the lower bound is false, processor seconds."""
     ball, mixture = drfl.Ball(0.01, "l1"), drfl.Mixture(radius=0.1, p=1)
-    problem = drfl.Problem("hinge", ball, mixture, fit_intercept=True)
+    problem = drfl.Problem("hinge", ball, mixture, intercept="shared")
     return _measured(problem, list(make_data(N, n, seed)), k, seed)
 
 
 def measure_loss(loss, label_cost, seed):
     """The same of a loss, on few rows."""
     ball, mixture = drfl.Ball(0.05, "l1", label_cost), drfl.Mixture(radius=0.1, p=1)
-    problem = drfl.Problem(loss, ball, mixture, fit_intercept=True)
+    problem = drfl.Problem(loss, ball, mixture, intercept="shared")
     regression = problem.loss.task == "regression"
     return _measured(problem, list(make_data(200, 4, seed, 2, regression)), 5, seed)
 

@@ -80,7 +80,7 @@ def estimator(method: str, protocol: Protocol, table: ClientTable) -> RobustMode
         "norm": "l1",
         "mixture_norm": protocol.p,
         "mixture_center": protocol.center,
-        "fit_intercept": protocol.intercept,
+        "intercept": "shared" if protocol.intercept else "none",
         "tol": protocol.tol / 2.0 if RADIUS in TUNED[method] else EXACT,
         "solver": "local",
     }

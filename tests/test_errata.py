@@ -161,7 +161,7 @@ def test_the_printed_constants_cost_rounds():
     parts = partition.random(270, 10, np.random.default_rng(0))
     made = [drfl.Client(f"c{s}", heart.data[i], heart.target[i]) for s, i in enumerate(parts)]
     ball, mixture = drfl.Ball(0.01, "l1", 1e3), drfl.Mixture(radius=0.1)
-    problem = drfl.Problem("hinge", ball, mixture, fit_intercept=False)
+    problem = drfl.Problem("hinge", ball, mixture, intercept="none")
     level = drfl.solve(problem, made).objective * 1.001
     rounds = []
     for tight in (True, False):

@@ -43,12 +43,12 @@ def test_a_problem_and_an_estimator_fix_the_same(name):
 
 
 def test_what_is_not_named_stays():
-    shared = restated(replace(GENERAL, fit_intercept=False), "wafl", ROWS)
+    shared = restated(replace(GENERAL, intercept="none"), "wafl", ROWS)
     assert shared.shared_ball
-    assert not shared.fit_intercept
+    assert not shared.shared_intercept
     for changed in (with_radius(shared, 0.5), with_radii(shared, 2.0)):
         assert changed.shared_ball
-        assert not changed.fit_intercept
+        assert not changed.shared_intercept
     assert with_radii(shared, 2.0).ball.radius == pytest.approx(0.6)
 
 

@@ -37,7 +37,9 @@ def drawn(seed, loss=None):
     mixture = drfl.Mixture(
         center, float(rng.choice([0.0, 0.3, np.inf])), [1, 2, np.inf][rng.integers(3)]
     )
-    problem = drfl.Problem(loss, ball, mixture, fit_intercept=bool(rng.random() < 0.7))
+    problem = drfl.Problem(
+        loss, ball, mixture, intercept="shared" if rng.random() < 0.7 else "none"
+    )
     return problem, {f"c{s}": rows for s, rows in enumerate(data)}
 
 
@@ -78,7 +80,9 @@ def drawn_on_a_support(seed):
     mixture = drfl.Mixture(
         "uniform", float(rng.choice([0.0, 0.3])), [1, 2, np.inf][rng.integers(3)]
     )
-    problem = drfl.Problem(loss, ball, mixture, fit_intercept=bool(rng.random() < 0.7))
+    problem = drfl.Problem(
+        loss, ball, mixture, intercept="shared" if rng.random() < 0.7 else "none"
+    )
     return problem, {f"c{s}": rows for s, rows in enumerate(data)}
 
 

@@ -57,16 +57,16 @@ def run(problem=PROBLEM, clients=CLIENTS, solver=CuttingPlane(), **changes):  # 
 
 
 # ---------------------------------------------------------------------------- the optimum
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_the_loop_finds_the_optimum(fit_intercept):
-    result = run(replace_problem(fit_intercept=fit_intercept))
+@pytest.mark.parametrize("intercept", ["shared", "none"])
+def test_the_loop_finds_the_optimum(intercept):
+    result = run(replace_problem(intercept=intercept))
     expected = reference.solve(
         "hinge",
         DATA,
         radius=0.05,
         label_cost=1.0,
         mixture_radius=0.3,
-        fit_intercept=fit_intercept,
+        intercept=intercept,
     )
     assert result.status.kind is StatusKind.LOCAL
     assert result.gap <= 1e-6
@@ -76,7 +76,7 @@ def test_the_loop_finds_the_optimum(fit_intercept):
     value = sum(result.weights[name] * result.client_losses[name] for name in NAMES)
     np.testing.assert_allclose(value, result.objective, rtol=1e-12)
     assert result.coef.shape == (2,)
-    assert fit_intercept or result.intercept == 0.0
+    assert intercept == "shared" or result.intercept == 0.0
 
 
 def replace_problem(**changes):

@@ -110,7 +110,7 @@ def _fednl(options: argparse.Namespace) -> Iterator[Line]:
     X = X.toarray()
     parts = partition.random(len(y), 3, np.random.default_rng(0))
     ball = drfl.Ball(RIDGE * _norm(X, y), "l2")
-    problem = drfl.Problem("logistic", ball, fit_intercept=False)
+    problem = drfl.Problem("logistic", ball, intercept="none")
     clients = [drfl.Client(f"c{s}", X[i], y[i]) for s, i in enumerate(parts)]
     result = drfl.solve(problem, clients, tol=FEDNL_LEVELS[-1])
     for kind, figures in FEDNL.items():

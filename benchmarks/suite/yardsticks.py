@@ -40,7 +40,7 @@ class Ridge:
     def __init__(self, loss: str) -> None:
         self.X, self.y = two_classes(*TALL)
         self.loss, N = make_loss(loss), len(self.y)
-        self.problem = drfl.Problem(loss, drfl.Ball(RADIUS, "l2"), fit_intercept=False)
+        self.problem = drfl.Problem(loss, drfl.Ball(RADIUS, "l2"), intercept="none")
         w = solved(self.problem, self.X, self.y, tol=1e-9).coef
         self.C = float(np.linalg.norm(w)) / (RADIUS * N)
         self.best = self.objective(w)
@@ -112,7 +112,7 @@ def _row(name: str, ridge: Ridge, rival: Any, quality: str, at_least: float | No
 def _quantile() -> Row:
     X, y = targets(*QUANTILE_ROWS)
     problem = drfl.Problem(
-        "pinball", drfl.Ball(RADIUS, "linf"), fit_intercept=False, quantile=QUANTILE
+        "pinball", drfl.Ball(RADIUS, "linf"), intercept="none", quantile=QUANTILE
     )
     alpha = RADIUS * max(QUANTILE, 1.0 - QUANTILE)
     rival = QuantileRegressor(quantile=QUANTILE, alpha=alpha, fit_intercept=False, solver="highs")

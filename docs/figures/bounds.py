@@ -29,7 +29,7 @@ def curves() -> dict[str, Curve]:
     parts = partition.random(len(heart.target), 10, np.random.default_rng(0))
     clients = [drfl.Client(f"c{s}", heart.data[i], heart.target[i]) for s, i in enumerate(parts)]
     ball = drfl.Ball(radius=0.01, norm="l1", label_cost=1e3)
-    problem = drfl.Problem("hinge", ball, drfl.Mixture(radius=0.1), fit_intercept=False)
+    problem = drfl.Problem("hinge", ball, drfl.Mixture(radius=0.1), intercept="none")
     best = drfl.solve(problem, clients, tol=1e-9).objective
     bundle = drfl.solve(problem, clients, tol=1e-6)
     printed = [

@@ -158,6 +158,11 @@ def _check_settings(
         )
     if problem.curves is not None and not solver.curves:
         raise ValueError(f"the solver {solver.name!r} knows no curves: take solver='bundle'")
+    if problem.own_intercepts and not solver.own_intercepts:
+        raise ValueError(
+            f"the solver {solver.name!r} knows no intercept per client: take solver='bundle', or "
+            "intercept='shared'"
+        )
     checks.number("tol", tol, above=0.0)
     checks.whole("max_rounds", max_rounds, least=1)
     if not (isinstance(callbacks, Sequence) and all(callable(c) for c in callbacks)):

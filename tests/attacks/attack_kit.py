@@ -31,7 +31,7 @@ def guard(k=5, **settings):
 
 def make_problem(loss="hinge", label_cost=math.inf, radius=0.01):
     ball = drfl.Ball(radius, "l1", label_cost)
-    return drfl.Problem(loss, ball, drfl.Mixture(radius=0.1, p=1), fit_intercept=True)
+    return drfl.Problem(loss, ball, drfl.Mixture(radius=0.1, p=1), intercept="shared")
 
 
 class Server:
@@ -97,7 +97,7 @@ class Server:
         oracle = site.oracle
         ball = oracle.ball
         return drfl.Problem(
-            oracle.loss, ball, drfl.Mixture(radius=0.1, p=1), fit_intercept=site.fit_intercept
+            oracle.loss, ball, drfl.Mixture(radius=0.1, p=1), intercept=site.problem.intercept
         )
 
     @property

@@ -279,7 +279,7 @@ HONEST = {
     "huber": (problem("huber", 0.5), TARGETS),
     "epsilon in a box": (problem("epsilon_insensitive", 2.0, Box(-5.0, 5.0)), TARGETS),
     "a shared ball": (problem("hinge", 0.5, shared_ball=True), LABELS),
-    "no intercept": (problem("pinball", fit_intercept=False), TARGETS),
+    "no intercept": (problem("pinball", intercept="none"), TARGETS),
 }
 
 
@@ -296,7 +296,7 @@ def test_nobody_honest_is_refused(name, scale):
         given.loss,
         Ball(scale * ball.radius, "l1", scale * ball.label_cost, support),
         Mixture() if given.shared_ball else given.mixture,
-        fit_intercept=given.fit_intercept,
+        intercept=given.intercept,
         shared_ball=given.shared_ball,
     )
     solver = Bundle(groups=2, column_sizes=sizes)

@@ -36,7 +36,7 @@ def trained(kind, ledger, settings):
     X, y = table()
     chosen = X[:, COLUMNS[columns]]
     units = {"shift": np.full(3, shift), "scale": np.full(3, scale)}
-    problem = drfl.Problem(loss, ball, fit_intercept=True)
+    problem = drfl.Problem(loss, ball, intercept="shared")
     client = drfl.Client("a", chosen, positive * y[target], guard=settings, ledger=ledger, **units)
     result = drfl.solve(problem, [client], max_rounds=12)
     plain = drfl.Client("a", chosen, positive * y[target], **units)

@@ -80,15 +80,15 @@ def test_a_policy_allows_everything_unless_told():
 
 
 # ---------------------------------------------------------------------------- sites
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_a_site_binds_a_client_to_a_problem(fit_intercept):
+@pytest.mark.parametrize("intercept", ["shared", "none"])
+def test_a_site_binds_a_client_to_a_problem(intercept):
     policy = Policy(curvature=False)
     client = make_client(policy=policy)
     ball = Ball(0.3, "l1", 2.0)
-    here = Site(client, Problem("logistic", {"north": ball}, fit_intercept=fit_intercept))
+    here = Site(client, Problem("logistic", {"north": ball}, intercept=intercept))
     assert (here.name, here.policy, here.rows) == ("north", policy, client.rows)
-    assert (here.n_features, here.dimension) == (n, n + fit_intercept)
-    d = n + fit_intercept
+    assert (here.n_features, here.dimension) == (n, n + (intercept == "shared"))
+    d = n + (intercept == "shared")
     assert here.sizes == {"n": n, "d": d, "t": d * (d + 1) // 2}
     assert here.memory == {}
     w = np.array([0.5, -1.0, 0.2])

@@ -37,7 +37,7 @@ def matched(model, rho):
 @pytest.mark.parametrize("rho", [0.02, 0.2])
 def test_linear_svc(labelled, rho):
     X, y = labelled
-    ours = DRFLClassifier("hinge", norm="l2", radius=rho, fit_intercept=False, tol=1e-9).fit(X, y)
+    ours = DRFLClassifier("hinge", norm="l2", radius=rho, intercept="none", tol=1e-9).fit(X, y)
     svc = LinearSVC(loss="hinge", C=matched(ours, rho), fit_intercept=False, tol=1e-10)
     theirs = svc.set_params(max_iter=1_000_000, random_state=0).fit(X, y)
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)

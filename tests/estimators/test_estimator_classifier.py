@@ -114,7 +114,7 @@ def test_two_classes(hospitals):
 
 
 def test_a_score_of_0_is_the_first_class():
-    model = DRFLClassifier(radius=0.0, fit_intercept=False).fit([[-1.0], [1.0]], ["a", "b"])
+    model = DRFLClassifier(radius=0.0, intercept="none").fit([[-1.0], [1.0]], ["a", "b"])
     assert model.predict([[0.0]]).tolist() == ["a"]
 
 

@@ -57,7 +57,7 @@ PARAMETERS = [
     ({"mixture_center": "centre"}, ValueError, "unknown center 'centre'"),
     ({"mixture_center": [0.5, 0.6]}, ValueError, "must sum to 1"),
     ({"mixture_center": [0.2, 0.3, 0.5]}, ValueError, "the mixture has 3 weights, but 2 clients"),
-    ({"fit_intercept": 1}, TypeError, "fit_intercept must be True or False, got 1"),
+    ({"intercept": "own"}, ValueError, "unknown intercept"),
     ({"solver": "newton"}, ValueError, "unknown solver 'newton': .*known are 'auto', 'bundle'"),
     ({"solver": None}, TypeError, "solver must be a name"),
     ({"solver": "local", "engine": "serial"}, ValueError, "solver='local' takes no engine: leave"),

@@ -57,7 +57,7 @@ def test_a_quantile_regression_leaves_its_share_below(hospitals):
 
 def test_without_an_intercept(hospitals):
     X, _, y, clients = hospitals
-    model = DRFLRegressor(fit_intercept=False).fit(X, y, clients)
+    model = DRFLRegressor(intercept="none").fit(X, y, clients)
     assert model.intercept_ == 0.0
     assert model.predict(np.zeros((1, 3))).tolist() == [0.0]
 

@@ -149,7 +149,7 @@ def test_printed_program_is_right_inside_the_box():
     program = Printed(table, np.full(2, 0.5), replace(SMALL, intercept=False))
     x = program.solve(0.2, 0.5, 0.3)
     problem = Problem(
-        "hinge", Ball(0.2, "l1", 0.5, Box(-1.0, 1.0)), Mixture(radius=0.3), fit_intercept=False
+        "hinge", Ball(0.2, "l1", 0.5, Box(-1.0, 1.0)), Mixture(radius=0.3), intercept="none"
     )
     best = solve(problem, list(table.clients(table.y)), tol=1e-7).objective
     assert value_as_printed(program, x, 0.2, 0.5, 0.3) == pytest.approx(best, rel=1e-5)

@@ -102,7 +102,7 @@ def test_huber_is_rlm_with_its_scale_fixed(rows):
 
 def test_without_an_intercept_and_with_equal_weights(rows):
     X, y, _, member = rows
-    model = DRFLClassifier(radius=0.0, fit_intercept=False).fit(X, y, clients=member)
+    model = DRFLClassifier(radius=0.0, intercept="none").fit(X, y, clients=member)
     logit = sm.Logit((y == "yes").astype(float), X).fit(disp=0, tol=1e-12, cov_type="HC0")
     np.testing.assert_allclose(model.inference().standard_error, logit.bse, **CLOSE)
     # Weights of the clients are weights of rows: statsmodels' variance weights.

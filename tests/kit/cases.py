@@ -28,7 +28,7 @@ class Case:
     data: tuple[tuple[Array, Array], ...]
     balls: tuple[drfl.Ball, ...]
     mixture: drfl.Mixture = drfl.Mixture()  # noqa: RUF009  (frozen)
-    fit_intercept: bool = True
+    intercept: str = "shared"
     weights: tuple[Array | None, ...] | None = None
 
     @property
@@ -41,7 +41,7 @@ class Case:
 
     @property
     def dimension(self) -> int:
-        return self.n + self.fit_intercept
+        return self.n + (self.intercept == "shared")
 
     @property
     def _row_weights(self) -> tuple[Array | None, ...]:
@@ -50,7 +50,7 @@ class Case:
     @property
     def problem(self) -> drfl.Problem:
         balls = dict(zip(self.names, self.balls, strict=True))
-        return drfl.Problem(self.loss, balls, self.mixture, fit_intercept=self.fit_intercept)
+        return drfl.Problem(self.loss, balls, self.mixture, intercept=self.intercept)
 
     def clients(self, policy: drfl.Policy | None = None) -> list[drfl.Client]:
         return [
@@ -76,7 +76,7 @@ class Case:
 
     def parts(self, x: Array) -> list[WorstCase]:
         """Every client's worst case at x = (w, b)."""
-        b = float(x[self.n]) if self.fit_intercept else 0.0
+        b = float(x[self.n]) if self.intercept == "shared" else 0.0
         return [oracle.evaluate(x[: self.n], b) for oracle in self.oracles]
 
     def exact(self, x: Array) -> float:
@@ -101,7 +101,7 @@ class Case:
             center=self.resolved.weights,
             mixture_radius=self.mixture.radius,
             p=self.mixture.p,
-            fit_intercept=self.fit_intercept,
+            intercept=self.intercept,
         )
 
 

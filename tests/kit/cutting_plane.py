@@ -24,9 +24,10 @@ REPLY = {
 def evaluate(site, message):
     """Value, subgradient and multiplier at x = (w, b)."""
     x = message.arrays["x"]
-    worst = site.oracle.evaluate(x[: site.n_features], float(x[-1]) if site.fit_intercept else 0.0)
+    b = float(x[-1]) if site.shared_intercept else 0.0
+    worst = site.oracle.evaluate(x[: site.n_features], b)
     slope = worst.gradient
-    if site.fit_intercept:
+    if site.shared_intercept:
         slope = np.append(slope, worst.intercept_gradient)
     return {
         "value": np.array(worst.value),
@@ -54,7 +55,7 @@ class Cube(Session):
     def __init__(self, settings, problem, names: Sequence[str], n: int, tol: float) -> None:
         self.settings, self.problem, self.names, self.tol = settings, problem, names, tol
         self.n, self.round, self.misses = n, 0, 0
-        self.x = self.best_x = np.zeros(n + problem.fit_intercept)
+        self.x = self.best_x = np.zeros(n + problem.shared_intercept)
         self.cuts: list[np.ndarray] = []
         self.upper, self.lower = math.inf, -math.inf
         self.losses = self.prices = np.full(len(names), math.nan)
@@ -109,7 +110,7 @@ class Cube(Session):
 
     @property
     def intercept(self) -> float:
-        return float(self.best_x[-1]) if self.problem.fit_intercept else 0.0
+        return float(self.best_x[-1]) if self.problem.shared_intercept else 0.0
 
     @property
     def objective(self) -> float:

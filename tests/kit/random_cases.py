@@ -53,7 +53,7 @@ def random_case(seed: int) -> Case:
         data,
         _balls(rng, S, norm, support, scale),
         _mixture(rng, S),
-        fit_intercept=bool(rng.random() < 0.7),
+        intercept="shared" if rng.random() < 0.7 else "none",
         weights=_weights(rng, data) if rng.random() < 0.2 else None,
     )
 

@@ -194,7 +194,7 @@ class Referee:
     def optimum(self) -> float:
         """The least objective of all models."""
         n = self.data[0][0].shape[1]
-        w, b = cp.Variable(n), cp.Variable() if self.problem.fit_intercept else cp.Constant(0.0)
+        w, b = cp.Variable(n), cp.Variable() if self.problem.shared_intercept else cp.Constant(0.0)
         loss, mu, y = known(self.problem.loss), cp.Variable(), cp.Variable(len(self.names))
         length = cp.norm(w, DUAL[self.problem.norm.name])
         rules = []

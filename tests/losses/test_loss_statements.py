@@ -294,14 +294,14 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("intercept", ["shared", "none"])
 @pytest.mark.parametrize(("loss", "label_cost"), CASES, ids=str)
-def test_solvers_agree_on_a_new_loss_whatever_it_states(loss, label_cost, fit_intercept):
+def test_solvers_agree_on_a_new_loss_whatever_it_states(loss, label_cost, intercept):
     """The local solver takes what states its lines and leaves the rest to the bundle method."""
     data = make_clients(loss.task, np.random.default_rng(5), S=3, n=3, N=60)
     clients = [drfl.Client(f"c{s}", X, y) for s, (X, y) in enumerate(data)]
     ball = drfl.Ball(0.05, "l1", label_cost)
-    problem = drfl.Problem(loss, ball, drfl.Mixture(radius=0.2), fit_intercept=fit_intercept)
+    problem = drfl.Problem(loss, ball, drfl.Mixture(radius=0.2), intercept=intercept)
     here, there = (drfl.solve(problem, clients, solver=s, tol=1e-7) for s in ("local", "bundle"))
     assert here.status.kind == there.status.kind == "certified"
     assert here.lower_bound <= there.objective * (1.0 + 1e-9)

@@ -51,16 +51,16 @@ def test_logistic_far_away(z, a):
     assert -1.0 <= slopes[0] <= 0.0
 
 
-def mean_loss(name, gamma, fit_intercept=True):
-    stated = problem(name, fit_intercept=fit_intercept)
+def mean_loss(name, gamma, intercept="shared"):
+    stated = problem(name, intercept=intercept)
     return PenalisedLoss(Site(clients(name)[0], stated), gamma)
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_the_gradient_of_the_mean(name, fit_intercept):
-    mean = mean_loss(name, 4.0, fit_intercept)
-    x = np.random.default_rng(2).normal(size=3 + fit_intercept) * 0.4
+@pytest.mark.parametrize("intercept", ["shared", "none"])
+def test_the_gradient_of_the_mean(name, intercept):
+    mean = mean_loss(name, 4.0, intercept)
+    x = np.random.default_rng(2).normal(size=3 + (intercept == "shared")) * 0.4
     value, gradient = mean.value_and_gradient(x)
     assert value == pytest.approx(mean.value(x), rel=1e-12)
     assert_gradient(mean.value, x, gradient, step=1e-4, tol=2e-3)  # a few rows cross a kink

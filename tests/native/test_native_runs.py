@@ -148,7 +148,7 @@ def test_rows_may_have_weights():
 def test_without_an_intercept_b_is_0():
     for name, kind in METHODS.items():
         mixture = SIMPLEX if kind.robust else None
-        stated = problem("logistic", mixture, fit_intercept=False)
+        stated = problem("logistic", mixture, intercept="none")
         result = drfl.solve(stated, clients("logistic"), solver=kind(), max_rounds=8)
         assert result.intercept == 0.0, name
         assert result.objective < 0.98 * result.history[0].objective

@@ -29,13 +29,13 @@ NORM, N = 1.5, 3
 def site_of(loss, rows, intercept):
     X, y = np.array([x for x, _ in rows], dtype=float), np.array([y for _, y in rows])
     client = drfl.Client("a", X, y, privacy=DifferentialPrivacy(1.0, norm=NORM, target=2.0))
-    return Site(client, drfl.Problem(loss, fit_intercept=intercept))
+    return Site(client, drfl.Problem(loss, intercept="shared" if intercept else "none"))
 
 
 def bound_of(loss, intercept):
     made = drfl.Problem(loss).loss
     target = 2.0 if made.task == "regression" else 0.0
-    return Sensitivity(N, row_length(NORM, fit_intercept=intercept), target, made)
+    return Sensitivity(N, row_length(NORM, intercept=intercept), target, made)
 
 
 def rows_of(loss):

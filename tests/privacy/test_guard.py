@@ -45,7 +45,7 @@ def clients(loss="hinge", guard=None, count=2):
 
 def problem(loss="hinge", label_cost=math.inf, radius=0.05, **ball):
     ball = drfl.Ball(radius, "l2", label_cost, **ball)
-    return drfl.Problem(loss, ball, drfl.Mixture(radius=0.2, p=1), fit_intercept=True)
+    return drfl.Problem(loss, ball, drfl.Mixture(radius=0.2, p=1), intercept="shared")
 
 
 @pytest.mark.parametrize("label_cost", [math.inf, 1.0])

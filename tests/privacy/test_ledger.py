@@ -33,7 +33,7 @@ def data(seed=0):
 
 def problem():
     ball, mixture = drfl.Ball(0.05, "l2"), drfl.Mixture(radius=0.2, p=1)
-    return drfl.Problem("hinge", ball, mixture, fit_intercept=True)
+    return drfl.Problem("hinge", ball, mixture, intercept="shared")
 
 
 def test_a_run_in_other_processes_with_ledgers_is_the_same_and_is_remembered(tmp_path):

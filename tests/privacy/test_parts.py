@@ -99,7 +99,7 @@ def test_a_run_goes_on_after_a_crash_with_the_same_numbers(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, n))
     y = np.where(X[:, 0] + 0.5 * rng.normal(size=120) > 0.0, 1.0, -1.0)
-    problem = drfl.Problem("hinge", drfl.Ball(0.05, "l1"), fit_intercept=True)
+    problem = drfl.Problem("hinge", drfl.Ball(0.05, "l1"), intercept="shared")
 
     def run(folder, **more):
         guard = Guard(5, tmp_path / folder, secret=b"key")

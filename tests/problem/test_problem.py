@@ -16,7 +16,7 @@ from drfl.losses import LOSSES, Hinge, Huber
 from drfl.mixture import Mixture
 from drfl.named_problems import restated, with_radius
 from drfl.norms import L1, NORMS
-from drfl.problem import Problem, from_json, to_json
+from drfl.problem import INTERCEPTS, Problem, from_json, to_json
 from drfl.supports import Box, Polyhedron, WholeSpace
 
 losses = st.one_of(
@@ -57,10 +57,10 @@ def losses_with_balls(draw, names):
     return loss, ({name: ball() for name in names} if draw(st.booleans()) else ball())
 
 
-@given(losses_with_balls(["north", "inf", "ö"]), mixtures, st.booleans())
-def test_json_round_trip_is_exact(loss_and_ball, mixture, fit_intercept):
+@given(losses_with_balls(["north", "inf", "ö"]), mixtures, st.sampled_from(INTERCEPTS))
+def test_json_round_trip_is_exact(loss_and_ball, mixture, intercept):
     loss, ball = loss_and_ball
-    problem = Problem(loss, ball, mixture, fit_intercept=fit_intercept)
+    problem = Problem(loss, ball, mixture, intercept=intercept)
     text = json.dumps(problem.to_dict(), allow_nan=False)
     again = Problem.from_dict(json.loads(text))
     assert again == problem
@@ -88,7 +88,7 @@ def test_the_written_form():
             }
         },
         "mixture": {"center": [0.5, 0.5], "radius": 0.1, "p": "inf"},
-        "fit_intercept": True,
+        "intercept": "shared",
         "shared_ball": False,
     }
 
@@ -100,7 +100,7 @@ def test_shared_ball_is_written_too():
 
 def test_defaults():
     problem = Problem()
-    assert problem == Problem(Hinge(), Ball(), Mixture(), fit_intercept=True, shared_ball=False)
+    assert problem == Problem(Hinge(), Ball(), Mixture(), intercept="shared", shared_ball=False)
     assert Problem("huber", epsilon=2.0).loss == Huber(2.0)
     assert (problem.norm.name, problem.support_kind) == ("l1", WholeSpace)
 
@@ -145,7 +145,12 @@ def test_a_problem_is_frozen_and_keeps_its_own_balls():
         ),
         ({"mixture": 0.1}, TypeError, "mixture must be a Mixture, got float"),
         ({"mixture": None}, TypeError, "mixture must be a Mixture"),
-        ({"fit_intercept": 1}, TypeError, "fit_intercept must be a bool, got int"),
+        ({"intercept": "own"}, ValueError, "unknown intercept"),
+        (
+            {"intercept": "per_client", "shared_ball": True, "ball": Ball(0.1)},
+            ValueError,
+            "moves rows between them",
+        ),
         ({"shared_ball": "yes"}, TypeError, "shared_ball must be a bool"),
         ({"shared_ball": True, "ball": {"a": Ball()}}, ValueError, "one ball for all clients"),
     ],
@@ -209,7 +214,7 @@ def test_bad_files_are_refused(data, why):
         Problem.from_dict(data)
 
 
-@pytest.mark.parametrize("path", [["ball", "norm"], ["loss", "name"], ["fit_intercept"]])
+@pytest.mark.parametrize("path", [["ball", "norm"], ["loss", "name"], ["intercept"]])
 def test_wrong_types_in_files_are_refused(path):
     with pytest.raises(TypeError, match="must be"):
         Problem.from_dict(changed(path, 3))
@@ -258,7 +263,7 @@ def test_json_helpers():
 
 # ---------------------------------------------------------------------------- copies
 SHARED = Problem(
-    "huber", Ball(0.2, "l2", 3.0), Mixture(radius=0.1), fit_intercept=False, shared_ball=True
+    "huber", Ball(0.2, "l2", 3.0), Mixture(radius=0.1), intercept="none", shared_ball=True
 )
 
 
@@ -275,6 +280,6 @@ SHARED = Problem(
 )
 def test_a_copy_of_a_problem_keeps_what_it_does_not_change(copy_of):
     made = copy_of(SHARED)
-    assert (made.shared_ball, made.fit_intercept) == (True, False)
+    assert (made.shared_ball, made.intercept) == (True, "none")
     assert made.loss == SHARED.loss
     assert (made.norm.name, made.balls[0].label_cost) == ("l2", 3.0)

@@ -524,7 +524,7 @@ def test_erratum_7_the_box_changes_the_optimum(formulation):
     assert solve("hinge", clients, **settings).objective == close(1.0)
     # Without an intercept, and a box far from 0.
     client = (np.array([[0.9], [1.0]]), np.ones(2))
-    settings = {"radius": 100.0, "fit_intercept": False, "formulation": formulation}
+    settings = {"radius": 100.0, "intercept": "none", "formulation": formulation}
     assert solve("hinge", [client], **settings, support=Box(0.9, 1)).objective == close(0.0)
     assert solve("hinge", [client], **settings).objective == close(1.0)
 
@@ -534,7 +534,7 @@ def test_erratum_7_the_box_changes_the_optimum(formulation):
 
 def test_the_answer_is_a_record():
     client = (np.array([[1.0], [-1.0]]), np.array([1.0, -1.0]))
-    best = solve("hinge", [client], radius=0.5, fit_intercept=False)
+    best = solve("hinge", [client], radius=0.5, intercept="none")
     assert isinstance(best, Reference)
     assert best.coef.shape == (1,)
     assert best.intercept == 0.0

@@ -35,7 +35,7 @@ def run_records(evil=""):
             "loss": {"name": "hinge"},
             "ball": {"radius": 0.05, "norm": "l1", "label_cost": 2.0, "support": {}},
             "mixture": {"center": "uniform", "radius": 0.2, "p": 1},
-            "fit_intercept": True,
+            "intercept": "shared",
             "shared_ball": False,
         },
         {"kind": "units", "shift": [50.0, 120.0, 0.0], "scale": [10.0, 20.0, 1.0]},

@@ -71,7 +71,7 @@ def test_points_that_cannot_differ_have_one_key(one, other):
         ({"radius": [0.1, 0.2, 0.3]}, {"radius": [0.1, 0.3, 0.2]}),
         ({"loss": "hinge"}, {"loss": "logistic"}),
         ({"mixture_radius": 0.5, "mixture_norm": 2}, {"mixture_radius": 0.5}),
-        ({"fit_intercept": False}, {"fit_intercept": True}),
+        ({"intercept": "none"}, {"intercept": "shared"}),
         ({"radius": 0.0, "mixture_center": "proportional"}, {"radius": 0.0}),
     ],
 )

@@ -149,7 +149,7 @@ def test_clients_without_a_radius_pay_nothing():
         (flips(0.02, 0.2), flips(0.01, 0.1)),  # the label cost falls
         (flips(0.01, 0.1), flips(0.03, 0.2)),  # another ratio
         (flips(0.01, 0.1), flips(0.02, 0.2, norm="l2")),
-        (flips(0.01, 0.1), flips(0.02, 0.2, fit_intercept=False)),
+        (flips(0.01, 0.1), flips(0.02, 0.2, intercept="none")),
         (flips(0.01, 0.1), Problem("hinge", Ball(0.02, label_cost=0.2), Mixture(radius=0.2))),
         (flips(0.0, 0.1), flips(0.02, 0.2)),  # nothing is known of flips
         (flips(0.1, 0.1), flips(0.1, math.inf)),

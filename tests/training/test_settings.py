@@ -23,7 +23,7 @@ numbers = st.floats(allow_nan=False)
             "radius": st.one_of(st.just("auto"), numbers, st.dictionaries(words, numbers)),
             "label_cost": st.just(math.inf) | numbers,
             "mixture_center": st.sampled_from(["uniform", (0.5, 0.5)]),
-            "fit_intercept": st.booleans(),
+            "intercept": st.sampled_from(["shared", "none", "per_client"]),
             "support": st.dictionaries(words, st.just((-math.inf, 3.0))),
             "max_rounds": st.integers(1, 10**6),
             "loss": words,

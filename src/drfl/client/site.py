@@ -44,7 +44,7 @@ class Site:
         The client's rows as they are, without ramps.
     oracle : Oracle
         Its worst-case loss :math:`F_s`; for a network there is ``network`` instead.
-    fit_intercept, n_features, dimension
+    shared_intercept, n_features, dimension
         The model is (w, b) with ``dimension`` = n + 1 numbers, or w with n.
     memory : dict
         Caches of the handlers; a handler must be able to rebuild what it does not find.
@@ -70,7 +70,7 @@ class Site:
                 self.network = problem.network.at(client.rows, ball, client.name)
         except ValueError as error:
             raise ValueError(f"client {client.name!r}: {error}") from error
-        self.fit_intercept = problem.fit_intercept
+        self.shared_intercept = problem.shared_intercept
         self.n_features = self.rows.n_features
         self.shared_ball = problem.shared_ball
         self.dimension = problem.dimension(self.n_features)

@@ -10,7 +10,7 @@ from drfl import defaults
 from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.ball import Ball
-from drfl.checks import flag, number, whole
+from drfl.checks import number, whole
 from drfl.curves import Curves
 from drfl.defaults import THESE_CLIENTS, Purpose, purpose_of
 from drfl.engines import Engine
@@ -18,7 +18,7 @@ from drfl.estimators import parameters
 from drfl.estimators.additive import Additive
 from drfl.losses import Loss, Task
 from drfl.mixture import Mixture
-from drfl.problem import Problem
+from drfl.problem import Problem, intercept_of
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Choices:
         Norm, label cost and support; its radius is not meant.
     mixture : Mixture
         The set of weights.
-    fit_intercept, solver, curvature, tol, max_rounds, engine, verbose
+    intercept, solver, curvature, tol, max_rounds, engine, verbose
         As given.
     seed : int
         For solvers that draw at random.
@@ -52,7 +52,7 @@ class Choices:
     radius: parameters.Radius
     ball: Ball
     mixture: Mixture
-    fit_intercept: bool
+    intercept: str
     solver: str
     curvature: str
     tol: float
@@ -77,7 +77,7 @@ class Choices:
                 support=parameters.support_of(params["support"]),
             ),
             mixture=parameters.mixture_of(params, purpose),
-            fit_intercept=flag("fit_intercept", params["fit_intercept"]),
+            intercept=intercept_of(params["intercept"]),
             solver=params["solver"],
             curvature=parameters.curvature_of(params["curvature"]),
             tol=number("tol", params["tol"]),
@@ -114,7 +114,7 @@ class Choices:
             self.loss,
             ball,
             self.mixture,
-            fit_intercept=self.fit_intercept,
+            intercept=self.intercept,
             shared_ball=self.shared_ball,
             curves=curves,
         )

@@ -209,8 +209,9 @@ class DRFLClassifier(RobustClassifier):
     max_weight : float
         No client weighs more in Q, whatever its loss, which bounds what one that lies can do; at
         least the largest weight of the centre. inf: no such bound. It needs the solver "bundle".
-    fit_intercept : bool
-        Whether there is an intercept b.
+    intercept : {"shared", "per_client", "none"}
+        Whose intercept b there is: one for all, one of every client, as where prevalence differs,
+        or none. With an intercept of every client, `predict` and its like take ``clients``.
     solver : {"auto", "bundle", "ad_lpmm", "admm", "local"}
         "auto" is "local" if neither clients, nor an engine, nor a support, nor a `max_weight` are
         named, otherwise "bundle".
@@ -280,7 +281,7 @@ class DRFLClassifier(RobustClassifier):
         mixture_norm: float = 1,
         mixture_center: Any = defaults.MIXTURE_CENTER,
         max_weight: float = math.inf,
-        fit_intercept: bool = True,
+        intercept: str = "shared",
         solver: str = "auto",
         curvature: str = "auto",
         tol: float = 1e-6,
@@ -303,7 +304,7 @@ class DRFLClassifier(RobustClassifier):
         self.mixture_norm = mixture_norm
         self.mixture_center = mixture_center
         self.max_weight = max_weight
-        self.fit_intercept = fit_intercept
+        self.intercept = intercept
         self.solver = solver
         self.curvature = curvature
         self.tol = tol

@@ -38,7 +38,7 @@ def estimate_of(
         With the engine.
     """
     require_curved(problem.loss)
-    x = np.append(result.coef, result.intercept)[: len(result.coef) + problem.fit_intercept]
+    x = np.append(result.coef, result.intercept)[: len(result.coef) + problem.shared_intercept]
     engine = "serial" if choices.engine is None else choices.engine
     with Inquiry(problem, list(table.clients(target)), engine) as inquiry:
         return corrected(inquiry.ask, problem.loss, x, result.weights)

@@ -109,7 +109,7 @@ class DRFLRegressor(RobustRegressor):
     mixture_radius : "auto" or float
         :math:`\theta`: how far the weights q may be from their centre, in [0, inf]; "auto" is 0, or
         what the purpose says.
-    fit_intercept, solver, curvature, tol, max_rounds, engine, random_state, verbose
+    intercept, solver, curvature, tol, max_rounds, engine, random_state, verbose
         As of `drfl.DRFLClassifier`.
 
     Attributes
@@ -149,7 +149,7 @@ class DRFLRegressor(RobustRegressor):
         mixture_norm: float = 1,
         mixture_center: Any = defaults.MIXTURE_CENTER,
         max_weight: float = math.inf,
-        fit_intercept: bool = True,
+        intercept: str = "shared",
         solver: str = "auto",
         curvature: str = "auto",
         tol: float = 1e-6,
@@ -173,7 +173,7 @@ class DRFLRegressor(RobustRegressor):
         self.mixture_norm = mixture_norm
         self.mixture_center = mixture_center
         self.max_weight = max_weight
-        self.fit_intercept = fit_intercept
+        self.intercept = intercept
         self.solver = solver
         self.curvature = curvature
         self.tol = tol

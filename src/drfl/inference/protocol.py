@@ -52,7 +52,7 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         raise RefusedError("a network has no such matrices")
     rows, loss, d = site.rows, site.oracle.loss, site.dimension
     x = message.arrays["x"]
-    z = rows.scores(x[: site.n_features], float(x[site.n_features]) if site.fit_intercept else 0.0)
+    z = rows.scores(x[: site.n_features], float(x[-1]) if site.shared_intercept else 0.0)
     margin = loss.task == "classification"
     at = rows.y * z if margin else z - rows.y
     value, slope = loss.value_and_slope(at)
@@ -131,7 +131,7 @@ class Inquiry:
             problem.loss,
             Ball(norm=problem.norm),
             problem.mixture,
-            fit_intercept=problem.fit_intercept,
+            intercept=problem.intercept,
         )
         try:
             self._engine.start(self.clients, still, HANDLERS)
@@ -169,7 +169,7 @@ class Inquiry:
         return found
 
     def _read(self, name: str, reply: Message, outer: bool) -> ModelPieces:
-        d = self.clients[0].n_features + self.problem.fit_intercept
+        d = self.clients[0].n_features + self.problem.shared_intercept
         validate(reply, reply_kind(KIND), self.rounds, REPLY, {"d": d, "t": d * (d + 1) // 2})
         told = reply.arrays
         if not float(told["total"]) > 0.0 or not 0.0 < float(told["squares"]) <= 1.0 + 1e-9:

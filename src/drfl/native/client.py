@@ -32,7 +32,7 @@ class LinearLoss(ClientLoss):
     def __init__(self, site: Site) -> None:
         super().__init__(site.name, site.rows.n_rows)
         self.rows, self.loss = site.rows, site.oracle.loss
-        self.fit_intercept, self.is_margin = site.fit_intercept, site.oracle.is_margin
+        self.shared_intercept, self.is_margin = site.shared_intercept, site.oracle.is_margin
 
     def value(self, x: Array) -> float:
         w, b = self.split(x)
@@ -77,10 +77,10 @@ class LinearLoss(ClientLoss):
     # ------------------------------------------------------------------ internals
     def split(self, x: Array) -> tuple[Array, float]:
         """W and b of a model."""
-        return (x[:-1], float(x[-1])) if self.fit_intercept else (x, 0.0)
+        return (x[:-1], float(x[-1])) if self.shared_intercept else (x, 0.0)
 
     def _joined(self, g: Array, b: float) -> Array:
-        return np.append(g, b) if self.fit_intercept else g
+        return np.append(g, b) if self.shared_intercept else g
 
     def _arguments(self, z: Array, y: Array) -> Array:
         return y * z if self.is_margin else z - y
@@ -102,22 +102,22 @@ def spread(site: Site) -> Array:
     rows = site.rows
     if site.network is not None:  # its curvature is not known by moments
         return np.array([rows.total, 0.0, 0.0])
-    trace = float(rows.moments()[1].sum()) + site.fit_intercept
-    largest = _largest_eigenvalue(rows, site.fit_intercept) if site.policy.curvature else trace
+    trace = float(rows.moments()[1].sum()) + site.shared_intercept
+    largest = _largest_eigenvalue(rows, site.shared_intercept) if site.policy.curvature else trace
     return np.array([rows.total, min(largest, trace), trace])
 
 
-def _largest_eigenvalue(rows: Rows, fit_intercept: bool) -> float:
+def _largest_eigenvalue(rows: Rows, intercept: bool) -> float:
     """By the power method from a fixed start."""
     v = np.random.default_rng(0).normal(size=rows.n_features)
-    b = float(fit_intercept)
+    b = float(intercept)
     size = 0.0
     for _ in range(POWER_STEPS):
         length = float(np.sqrt(v @ v + b * b))
         if length == 0.0:
             return 0.0
         v, b = rows.combine(rows.mass() * rows.scores(v / length, b / length))
-        b *= fit_intercept
+        b *= intercept
         size = float(np.sqrt(v @ v + b * b))
     return size
 

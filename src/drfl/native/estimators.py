@@ -92,7 +92,7 @@ def _parameters(cls: type[NativeModel]) -> dict[str, Any]:
     return {
         **cls._first,
         **cls._open,
-        "fit_intercept": True,
+        "intercept": "shared",
         **settings,
         "max_rounds": cls._rounds,
         "engine": None,

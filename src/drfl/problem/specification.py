@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from drfl._registry import listed
+from drfl._registry import listed, lookup
 from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.curves import Curves
@@ -41,6 +41,9 @@ from drfl.worst_case.oracle import Oracle
 
 T = TypeVar("T")
 
+INTERCEPTS = ("shared", "per_client", "none")
+"""Whose intercept there is."""
+
 
 @dataclass(frozen=True, init=False)
 class Problem:
@@ -56,8 +59,10 @@ class Problem:
         of support, because the server keeps one constraint :math:`\|w\|_*\le t` for all.
     mixture : Mixture
         The uncertain weights of the clients.
-    fit_intercept : bool
-        Whether there is an intercept b; it is never transported.
+    intercept : {"shared", "per_client", "none"}
+        Whose b there is: one for all, one of every client's own, so that
+        :math:`F_s(w)=\min_bF_s(w,b)` and b stays with its client, or none. It is never
+        transported.
     shared_ball : bool
         One ball around the mixture of the clients instead of a ball around each: one multiplier
         :math:`\lambda` for all of them.
@@ -77,7 +82,7 @@ class Problem:
     loss: Loss
     ball: Ball | Mapping[str, Ball]
     mixture: Mixture
-    fit_intercept: bool
+    intercept: str
     shared_ball: bool
     curves: Curves | None
 
@@ -87,7 +92,7 @@ class Problem:
         ball: Ball | Mapping[str, Ball] = Ball(),  # noqa: B008  (frozen)
         mixture: Mixture = Mixture(),  # noqa: B008  (frozen)
         *,
-        fit_intercept: bool = True,
+        intercept: str = "shared",
         shared_ball: bool = False,
         curves: Curves | None = None,
         **loss_params: Any,
@@ -97,10 +102,17 @@ class Problem:
         set_field(self, "loss", loss if known else make_loss(loss, **loss_params))  # type: ignore[arg-type]
         set_field(self, "ball", _checked_ball(ball))
         set_field(self, "mixture", _instance("mixture", mixture, Mixture))
-        set_field(self, "fit_intercept", _instance("fit_intercept", fit_intercept, bool))
+        set_field(self, "intercept", intercept_of(intercept))
         set_field(self, "shared_ball", _instance("shared_ball", shared_ball, bool))
         if self.shared_ball and not isinstance(self.ball, Ball):
             raise ValueError("shared_ball=True means one ball for all clients: give one Ball")
+        if self.own_intercepts and self.shared_ball:
+            raise ValueError(
+                "one ball around the mixture of the clients moves rows between them, and an "
+                "intercept per client does not follow: take intercept='shared'"
+            )
+        if self.own_intercepts and self.network is not None:
+            raise ValueError("a network has layers of its own: leave out intercept='per_client'")
         if self.shared_ball and self.balls[0].radius == 0.0:
             set_field(self, "shared_ball", False)  # nothing is moved: there is no multiplier
         for each in self.balls:
@@ -113,6 +125,16 @@ class Problem:
         set_field(self, "curves", None if curves is None else _instance("curves", curves, Curves))
         if self.curves is not None:
             _require_curves(self)
+
+    @property
+    def shared_intercept(self) -> bool:
+        """Whether a model that is sent ends with an intercept."""
+        return self.intercept == "shared"
+
+    @property
+    def own_intercepts(self) -> bool:
+        """Whether every client has an intercept of its own."""
+        return self.intercept == "per_client"
 
     @property
     def network(self) -> RowLoss | None:
@@ -154,7 +176,7 @@ class Problem:
         """
         if self.network is not None:
             return self.network.dimension
-        return n_features + self.fit_intercept + self.shared_ball
+        return n_features + self.shared_intercept + self.shared_ball
 
     def ball_of(self, name: str) -> Ball:
         """The ball of a client, around its rows as the model sees them: ramps, with curves."""
@@ -203,7 +225,7 @@ class Problem:
             "loss": loss_to_dict(self.loss),
             **balls,
             "mixture": mixture_to_dict(self.mixture),
-            "fit_intercept": self.fit_intercept,
+            "intercept": self.intercept,
             "shared_ball": self.shared_ball,
             **({} if self.curves is None else {"curves": self.curves.to_dict()}),
         }
@@ -212,17 +234,22 @@ class Problem:
     def from_dict(cls, data: Json) -> Problem:
         """Read what `to_dict` wrote; every field is checked."""
         ball = "balls" if isinstance(data, dict) and "balls" in data else "ball"
-        keys = ["loss", ball, "mixture", "fit_intercept", "shared_ball"]
+        keys = ["loss", ball, "mixture", "intercept", "shared_ball"]
         curved = isinstance(data, dict) and "curves" in data
         require_keys("a problem", data, [*keys, "curves"] if curved else keys)
         return cls(
             loss_from_dict(data["loss"]),
             ball_from_dict(data[ball]) if ball == "ball" else balls_from_dict(data[ball]),
             mixture_from_dict(data["mixture"]),
-            fit_intercept=data["fit_intercept"],
+            intercept=data["intercept"],
             shared_ball=data["shared_ball"],
             curves=Curves.from_dict(data["curves"]) if curved else None,
         )
+
+
+def intercept_of(name: str) -> str:
+    """Whose intercept there is, or a sentence that names what exists."""
+    return lookup("intercept", name, {known: known for known in INTERCEPTS})
 
 
 def _checked_ball(ball: Ball | Mapping[str, Ball]) -> Ball | dict[str, Ball]:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from drfl.arrays import Array
 from drfl.losses import Loss, make_loss
 from drfl.norms import Norm
+from drfl.problem import intercept_of
 from drfl.reference.clients import make_client
 from drfl.reference.conic import cvxpy, minimise
 from drfl.reference.programs import (
@@ -39,15 +40,18 @@ class Reference:
     coef : ndarray of shape (n,)
         An optimal w; there may be others.
     intercept : float
-        An optimal b; 0 without an intercept.
+        An optimal b, the first client's if every one has its own; 0 without an intercept.
     weights : ndarray of shape (S,)
         The adversary's weights q at the saddle point.
+    intercepts : ndarray of shape (S,)
+        Those of the clients.
     """
 
     objective: float
     coef: Array
     intercept: float
     weights: Array
+    intercepts: Array
 
 
 def worst_case_loss(
@@ -127,7 +131,7 @@ def solve(
     center: str | ArrayLike = "uniform",
     mixture_radius: float = 0.0,
     p: float = 1,
-    fit_intercept: bool = True,
+    intercept: str = "shared",
     shared: bool = False,
     formulation: Formulation = "compact",
     solver: str = "CLARABEL",
@@ -154,8 +158,8 @@ def solve(
         :math:`\theta\in[0,\infty]`.
     p : {1, 2, inf}
         The norm of the set Q.
-    fit_intercept : bool
-        Whether b is a variable; otherwise it is 0.
+    intercept : {"shared", "per_client", "none"}
+        Whether b is a variable, or one for every client; otherwise it is 0.
     shared : bool
         One ball around the mixture :math:`\sum_s\hat q_s\hat P_s` (WAFL): one multiplier serves
         every client, and ``mixture_radius`` and ``p`` play no role.
@@ -193,15 +197,19 @@ def solve(
         members = [union_of(members, q)]
     unit = unit_of(members)
     w = cp.Variable(members[0].X.shape[1])
-    b = cp.Variable() if fit_intercept else cp.Constant(0.0)
+    if intercept_of(intercept) == "per_client":
+        b = [cp.Variable() for _ in members]
+    else:
+        b = [cp.Variable() if intercept == "shared" else cp.Constant(0.0)] * len(members)
     # Theorem 4.3 is convex only in a variable z above the losses, not in an expression z.
     z = cp.Variable(len(members))
     above, constraints = [], []
     for s, client in enumerate(members):
-        value, needed = client_program(client.in_units_of(unit), loss, w, b, formulation)
+        value, needed = client_program(client.in_units_of(unit), loss, w, b[s], formulation)
         above.append(value <= z[s])
         constraints += needed
     worst = z[0] if shared else mixture_program(z, q, mixture_radius, p)
     objective = minimise(worst, above + constraints, solver)
     weights = q if shared else np.array([float(link.dual_value) for link in above])
-    return Reference(objective, w.value / unit, float(b.value), weights)
+    values = np.array([float(one.value) for one in b])
+    return Reference(objective, w.value / unit, float(values[0]), weights, values)

@@ -37,7 +37,7 @@ def fit(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     client = Client(
         site.name, rows.X, rows.y, sample_weight=weight, shift=rows.shift, scale=rows.scale
     )
-    problem = Problem(site.oracle.loss, site.oracle.ball, fit_intercept=site.fit_intercept)
+    problem = Problem(site.oracle.loss, site.oracle.ball, intercept=site.problem.intercept)
     result = solve(problem, [client], solver="local", tol=tol)
     if result.status.kind is StatusKind.FAILED:
         raise ArithmeticError("the client's own rows gave no model")

@@ -81,7 +81,7 @@ class DRFLClassifierCV(SelectingModel, RobustClassifier):
         For the rule "noise": the standard deviation of the noise in every feature.
     scoring : str, optional
         What counts on held-out rows, as of `drfl.select`.
-    fit_intercept, solver, curvature, tol, max_rounds, engine, class_weight
+    intercept, solver, curvature, tol, max_rounds, engine, class_weight
         As of `drfl.DRFLClassifier`.
     random_state : None, int or RandomState
         Decides which rows are in which fold.
@@ -119,7 +119,7 @@ class DRFLRegressorCV(SelectingModel, RobustRegressor):
         As of `drfl.DRFLRegressor`.
     rule, grid, folds, noise_scale, scoring, random_state, verbose
         As of `drfl.DRFLClassifierCV`.
-    fit_intercept, solver, curvature, tol, max_rounds, engine
+    intercept, solver, curvature, tol, max_rounds, engine
         As of `drfl.DRFLRegressor`.
 
     Attributes

@@ -45,7 +45,7 @@ class Candidate:
         return Problem(
             self.choices.loss,
             ball,
-            fit_intercept=self.choices.fit_intercept,
+            intercept=self.choices.intercept,
             shared_ball=self.choices.shared_ball,
             curves=None if curves is None else curves.free(),  # rules are the server's
         )

@@ -70,7 +70,7 @@ def prices(problem: Problem, names: Sequence[str]) -> Prices | None:
     if moves and False in finite:
         return None
     return Prices(
-        kind=(moves, problem.loss, problem.norm, problem.mixture, problem.fit_intercept),
+        kind=(moves, problem.loss, problem.norm, problem.mixture, problem.intercept),
         moves=moves,
         radius=tuple(ball.radius for ball in balls),
         label_cost=tuple(ball.label_cost for ball in balls),
@@ -156,7 +156,7 @@ def _flipped(old: Prices, result: Result, problem: Problem, new: Prices) -> _Shi
 
 def _fixed(old: Prices, result: Result, problem: Problem, new: Prices) -> _Shift | None:
     names, lip = list(result.client_losses), problem.loss.lipschitz
-    dimension = len(result.coef) + problem.fit_intercept
+    dimension = len(result.coef) + problem.shared_intercept
     server = server_problem(problem, names, dimension, np.ones(len(names)))
     up, multipliers, least = [], [], []
     balls = zip(old.radius, new.radius, old.label_cost, new.label_cost, strict=True)

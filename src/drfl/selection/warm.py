@@ -112,7 +112,7 @@ def _visit(state: State, x: Array) -> None:
 def _alike(last: State, fresh: State) -> bool:
     """Whether the data are seen through the same loss, support and kind of cut."""
     one, other = last.task.problem, fresh.task.problem
-    same = (one.loss, one.norm, one.fit_intercept) == (other.loss, other.norm, other.fit_intercept)
+    same = (one.loss, one.norm, one.intercept) == (other.loss, other.norm, other.intercept)
     pairs = [(one.ball_of(name), other.ball_of(name)) for name in fresh.clients.names]
     lifted = last.clients.lifted == fresh.clients.lifted
     if not same or not lifted or any(a.support != b.support for a, b in pairs):

@@ -127,6 +127,8 @@ class Solver(ABC):
         Whether it knows mixtures with a largest weight.
     curves : bool
         Whether it knows additive models.
+    own_intercepts : bool
+        Whether its clients find their own intercepts.
     networks : bool
         Whether values and gradients are all that it asks of a loss.
     private : bool
@@ -138,6 +140,7 @@ class Solver(ABC):
     shared_ball: ClassVar[bool] = False
     max_weight: ClassVar[bool] = False
     curves: ClassVar[bool] = False
+    own_intercepts: ClassVar[bool] = False
     networks: ClassVar[bool] = False
     private: ClassVar[bool] = False
 

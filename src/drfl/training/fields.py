@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drfl import checks
+from drfl._registry import lookup
 
 Read = Callable[[str, Any], Any]
 
@@ -42,11 +43,16 @@ def one_of(*known: str) -> Read:
     """One of these texts."""
 
     def read(name: str, value: Any) -> str:
-        from drfl._registry import lookup
-
         return lookup(name, value, {word: word for word in known})
 
     return read
+
+
+def intercept(name: str, value: Any) -> str:
+    """Whose intercept; per-client as users of other settings write it."""
+    words = {"shared": "shared", "per-client": "per_client", "none": "none"}
+    word = value.replace("_", "-") if isinstance(value, str) else value
+    return lookup(name, word, words)
 
 
 def number(name: str, value: Any) -> float:

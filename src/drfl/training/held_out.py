@@ -145,7 +145,7 @@ def _estimator(training: Training) -> Any:
         mixture_norm=problem.mixture.p,
         mixture_center=problem.mixture.center,
         max_weight=problem.mixture.max_weight,
-        fit_intercept=problem.fit_intercept,
+        intercept=problem.intercept,
         engine=training.federation.engine,
         tol=training.settings["tol"],
         max_rounds=training.settings["max_rounds"],

@@ -74,7 +74,7 @@ def _inquiry(training: Training, k: int) -> Inquiry:
 
 def _estimate(training: Training, inquiry: Inquiry, result: Result) -> Estimate:
     features, problem = training.agreement.features, training.problem
-    x = np.append(result.coef, result.intercept)[: len(features) + problem.fit_intercept]
+    x = np.append(result.coef, result.intercept)[: len(features) + problem.shared_intercept]
     return corrected(inquiry.ask, problem.loss, x, result.weights, names=features)
 
 

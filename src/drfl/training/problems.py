@@ -88,7 +88,7 @@ def make_problem(settings: Settings, agreement: Agreement) -> Problem:
         _loss(settings, task),
         balls[0] if one else dict(zip(names, balls, strict=True)),
         mixture,
-        fit_intercept=settings["fit_intercept"],
+        intercept=settings["intercept"],
         curves=curves,
     )
 

@@ -85,7 +85,9 @@ FIELDS: dict[str, Setting] = {
     "max_weight": Setting(
         math.inf, read.number, "no client weighs more, whatever its loss; inf: no such bound"
     ),
-    "fit_intercept": Setting(True, read.flag, "whether there is an intercept: true, false"),
+    "intercept": Setting(
+        "shared", read.intercept, "whose intercept there is: shared, per-client (its own), none"
+    ),
     "solver": Setting("bundle", read.text, "the method, see `drfl list`"),
     "engine": Setting("serial", read.text, "how messages travel: serial, processes"),
     "tol": Setting(1e-6, read.number, "stop when the proved relative gap is at most this"),

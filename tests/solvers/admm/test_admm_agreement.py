@@ -45,7 +45,8 @@ def case(loss, norm, place, *, shared=False):
     }[place]()
     ball = drfl.Ball(0.02, norm, (1.0, np.inf, 3.0)[k % 3], support)
     mixture = drfl.Mixture(radius=0.0 if shared else 0.2, p=(1, 2, np.inf)[k % 3])
-    problem = drfl.Problem(loss, ball, mixture, fit_intercept=k % 2 == 0, shared_ball=shared)
+    intercept = ("shared", "none")[k % 2]
+    problem = drfl.Problem(loss, ball, mixture, intercept=intercept, shared_ball=shared)
     return problem, [drfl.Client(f"c{s}", *rows) for s, rows in enumerate(data)]
 
 
@@ -106,4 +107,4 @@ def test_without_a_budget(loss):
     # Nothing prices the norm of w: the region in which the optimum lies is proved by cuts.
     _, made = case(loss, "l1", "whole")
     mixture = drfl.Mixture(radius=0.2)
-    assert_agree(drfl.Problem(loss, drfl.Ball(0.0), mixture, fit_intercept=False), made)
+    assert_agree(drfl.Problem(loss, drfl.Ball(0.0), mixture, intercept="none"), made)

@@ -194,13 +194,11 @@ def test_a_box_that_changes_the_optimum():
 def test_a_box_in_which_nothing_can_go_wrong():
     """Erratum 7, second problem: no intercept, box [.9, 1], y = +1: the optimum is 0."""
     X, y = np.array([[0.9], [0.95], [1.0]]), np.ones(3)
-    boxed = uniform_case(
-        "hinge", [(X, y)], Ball(100.0, "l1", INF, Box(0.9, 1.0)), fit_intercept=False
-    )
+    boxed = uniform_case("hinge", [(X, y)], Ball(100.0, "l1", INF, Box(0.9, 1.0)), intercept="none")
     result = boxed.solve()
     assert result.objective <= 1e-6
     assert 0.9 * result.coef[0] >= 1.0 - 1e-6
-    free = uniform_case("hinge", [(X, y)], Ball(100.0, "l1", INF), fit_intercept=False)
+    free = uniform_case("hinge", [(X, y)], Ball(100.0, "l1", INF), intercept="none")
     np.testing.assert_allclose(free.solve().objective, 1.0, rtol=1e-6)
 
 

@@ -61,7 +61,7 @@ def _case(loss, norm, place, p, S, seed, *, size=1.0):
         data,
         Ball(rho, norm, kappa, support),
         Mixture(radius=THETAS[(seed // 3) % len(THETAS)], p=p),
-        fit_intercept=seed % 5 != 0,
+        intercept="shared" if seed % 5 else "none",
     )
 
 

@@ -25,7 +25,7 @@ def _heart(seed=0, S=10):
     parts = partition.random(len(heart.target), S, np.random.default_rng(seed))
     data = [(heart.data[rows], heart.target[rows].astype(float)) for rows in parts]
     mixture = Mixture(radius=0.1, p=1)
-    return uniform_case("hinge", data, Ball(0.01, "l1", 1e3), mixture, fit_intercept=False)
+    return uniform_case("hinge", data, Ball(0.01, "l1", 1e3), mixture, intercept="none")
 
 
 def _small(loss="hinge", kappa=2.0, support=None, S=3, N=160):
@@ -102,7 +102,7 @@ def _check_without(case, result, gone):
         tuple(case.data[s] for s in others),
         tuple(case.balls[s] for s in others),
         case.mixture,
-        case.fit_intercept,
+        case.intercept,
     )
     assert math.isnan(result.client_losses[f"c{gone}"])
     best = rest.solve(tol=1e-7)

@@ -45,7 +45,7 @@ def _mean_loss(loss, X, y, w, b):
 
 def _smallest_norm(case, level):
     """min ||w||_2 over the models whose objective is within the level, theta = 0 or the simplex."""
-    w, b = cp.Variable(case.n), cp.Variable() if case.fit_intercept else 0.0
+    w, b = cp.Variable(case.n), cp.Variable() if case.intercept == "shared" else 0.0
     losses = [_mean_loss(case.loss, X, y, w, b) for X, y in case.data]
     if case.mixture.radius == 0.0:
         objective = sum(losses) / len(losses)
@@ -61,9 +61,9 @@ def _smallest_norm(case, level):
 
 @pytest.mark.parametrize("theta", [0.0, math.inf])
 @pytest.mark.parametrize("loss", ["hinge", "smooth_hinge", "epsilon_insensitive", "pinball"])
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_the_smallest_of_the_optimal_models_is_returned(loss, theta, fit_intercept):
-    case = _case(loss, 1, theta=theta, fit_intercept=fit_intercept)
+@pytest.mark.parametrize("intercept", ["shared", "none"])
+def test_the_smallest_of_the_optimal_models_is_returned(loss, theta, intercept):
+    case = _case(loss, 1, theta=theta, intercept=intercept)
     result = case.solve(tol=TOL)
     assert result.status.kind in FINISHED
     optimum = case.exact(case.at(case.reference()))

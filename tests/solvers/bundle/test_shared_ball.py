@@ -38,11 +38,11 @@ def solve(loss, clients, ball, *, shared, **settings):
     return drfl.solve(problem, [drfl.Client(f"c{s}", *c) for s, c in enumerate(clients)])
 
 
-@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("intercept", ["shared", "none"])
 @pytest.mark.parametrize(("loss", "norm", "label_cost", "support"), CASES)
-def test_against_the_reference(loss, norm, label_cost, support, fit_intercept):
+def test_against_the_reference(loss, norm, label_cost, support, intercept):
     clients, ball = data(loss), drfl.Ball(0.1, norm, label_cost, support)
-    result = solve(loss, clients, ball, shared=True, fit_intercept=fit_intercept)
+    result = solve(loss, clients, ball, shared=True, intercept=intercept)
     truth = reference.solve(
         loss,
         clients,
@@ -50,7 +50,7 @@ def test_against_the_reference(loss, norm, label_cost, support, fit_intercept):
         label_cost=label_cost,
         norm=norm,
         support=support,
-        fit_intercept=fit_intercept,
+        intercept=intercept,
         shared=True,
     )
     assert result.status.kind == "certified"

@@ -51,11 +51,11 @@ NORM = {
     "hinge l1": _case("hinge", costs=(INF,) * S),
     "hinge l2": _case("hinge", "l2", costs=(INF,) * S, p=2),
     "hinge linf, some radii 0": _case("hinge", "linf", (0.0, 0.3, 0.05), (INF,) * S, p=INF),
-    "logistic": _case("logistic", costs=(INF,) * S, fit_intercept=False),
+    "logistic": _case("logistic", costs=(INF,) * S, intercept="none"),
     "smooth hinge": _case("smooth_hinge", "l2", costs=(INF,) * S),
     "huber, Lipschitz above 1": _case("huber", "l1", (0.2,) * S, (0.5,) * S),
     "pinball": _case("pinball", "linf", (0.1, 0.2, 0.4), (2.0,) * S),
-    "epsilon": _case("epsilon_insensitive", "l2", costs=(INF,) * S, fit_intercept=False),
+    "epsilon": _case("epsilon_insensitive", "l2", costs=(INF,) * S, intercept="none"),
 }
 FLIPS = {
     "hinge": _case("hinge", costs=(0.5, 1.0, 10.0)),
@@ -71,7 +71,7 @@ BOX = {
     "hinge, some radii 0": _case("hinge", "l1", (0.0, 0.5, 0.1), (0.5, 1.0, INF), place="box"),
     "epsilon": _case("epsilon_insensitive", "l1", (0.3,) * S, (2.0,) * S, place="box"),
     "epsilon, fixed target": _case(
-        "epsilon_insensitive", "l1", (0.3,) * S, (INF,) * S, place="box", fit_intercept=False
+        "epsilon_insensitive", "l1", (0.3,) * S, (INF,) * S, place="box", intercept="none"
     ),
 }
 PLAIN = {
@@ -201,13 +201,13 @@ def test_anchors_hold_everywhere(name):
     _assert_anchors(case, random_points(case, rng, _count(name, "plain")))
 
 
-def _far_apart(fit_intercept):
+def _far_apart(intercept):
     """A bounded column of noise, and an unbounded one that tells the classes apart."""
     rng = np.random.default_rng(0)
     y = np.where(np.arange(N) % 2, 1.0, -1.0)
     X = np.column_stack([rng.uniform(-1.0, 1.0, N), 100.0 * y + rng.normal(size=N)])
     ball = Ball(0.5, "l1", INF, Box([-1.0, -INF], [1.0, INF]))
-    return Case(make_loss("hinge"), ((X, y),), (ball,), fit_intercept=fit_intercept)
+    return Case(make_loss("hinge"), ((X, y),), (ball,), intercept=intercept)
 
 
 def _one_sided(loss, label, norm):
@@ -216,7 +216,7 @@ def _one_sided(loss, label, norm):
     X = np.abs(rng.normal(size=(8, 2))) + 0.5
     y = np.full(8, label) if loss.task == "classification" else label * X.sum(axis=1)
     ball = Ball(0.5, norm, INF, Box(0.0, INF))
-    return Case(loss, ((X, y),), (ball,), fit_intercept=False)
+    return Case(loss, ((X, y),), (ball,), intercept="none")
 
 
 OPEN = {

@@ -22,7 +22,8 @@ def make(loss, norm, label_cost, seed):
     rng = np.random.default_rng(seed)
     data = tuple(clients(loss.task, rng, S=2, n=2, N=9))
     balls = tuple(drfl.Ball(rho, norm, label_cost) for rho in (0.05, 0.2))
-    return Case(loss, data, balls, drfl.Mixture(radius=0.3, p=2), fit_intercept=seed % 2 == 0)
+    mixture = drfl.Mixture(radius=0.3, p=2)
+    return Case(loss, data, balls, mixture, intercept=("shared", "none")[seed % 2])
 
 
 def models(case, rng, count=60):

@@ -25,7 +25,7 @@ def make(loss, norm, label_cost, S, seed, **changes):
     radii = rng.choice([0.02, 0.1, 0.3], S)
     balls = tuple(drfl.Ball(rho, norm, label_cost) for rho in radii)
     mixture = drfl.Mixture(radius=[0.2, 0.4, math.inf][seed % 3], p=[1, 2, math.inf][seed % 3])
-    return Case(loss, data, balls, mixture, fit_intercept=seed % 4 > 0, **changes)
+    return Case(loss, data, balls, mixture, intercept="shared" if seed % 4 else "none", **changes)
 
 
 def scale_of(case, value):

@@ -205,6 +205,6 @@ class Sensitivity:
         return ROUNDING * max(most - least, 1e-9) / self.n_rows
 
 
-def row_length(norm: float, *, fit_intercept: bool) -> float:
+def row_length(norm: float, *, intercept: bool) -> float:
     """C: how long a row with its 1 for the intercept can be."""
-    return math.hypot(norm, 1.0) if fit_intercept else norm
+    return math.hypot(norm, 1.0) if intercept else norm

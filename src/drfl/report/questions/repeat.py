@@ -70,5 +70,5 @@ def _problem(problem: Json, groups: Groups) -> Json:
     for what in (objects_of(problem.get("loss")), ball, objects_of(problem.get("mixture"))):
         prefix = "mixture " if "center" in what else "loss " if "name" in what else ""
         parts |= {f"{prefix}{key}": value for key, value in what.items()}
-    flags = ("fit_intercept", "shared_ball")
+    flags = ("intercept", "shared_ball")
     return parts | {key: problem[key] for key in flags if key in problem}

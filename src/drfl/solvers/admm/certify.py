@@ -56,7 +56,7 @@ class Certifier:
 
     def __init__(self, problem: Problem, names: Sequence[str], n_features: int) -> None:
         self.problem, self.names, self.n = problem, tuple(names), n_features
-        self.dimension = n_features + problem.fit_intercept + problem.shared_ball
+        self.dimension = n_features + problem.shared_intercept + problem.shared_ball
         self.lifted = lifted(problem, names, n_features)
         self.limits = [Limits.of(problem, name) for name in names]
         self.introductions: dict[int, Reply] = {}

@@ -195,7 +195,7 @@ class AdmmSession(Session):
     @property
     def intercept(self) -> float:
         x = self.certifier.best.x
-        return float(x[self.n]) if self.certifier.problem.fit_intercept else 0.0
+        return float(x[self.n]) if self.certifier.problem.shared_intercept else 0.0
 
     @property
     def objective(self) -> float:

@@ -84,7 +84,7 @@ class BundleSession(Session):
     @property
     def intercept(self) -> float:
         task = self.state.task
-        return float(self._best.x[task.n]) if task.problem.fit_intercept else 0.0
+        return float(self._best.x[task.n]) if task.problem.shared_intercept else 0.0
 
     @property
     def objective(self) -> float:

@@ -43,7 +43,7 @@ class Task:
     @property
     def dimension(self) -> int:
         """The length of x: coefficients, an intercept, a multiplier that all clients share."""
-        return self.n + self.problem.fit_intercept + self.problem.shared_ball
+        return self.n + self.problem.shared_intercept + self.problem.shared_ball
 
 
 @dataclass

@@ -160,7 +160,7 @@ def server_problem(
                 kind = "flips"
         elif (np.isfinite(cost) & (rho > 0.0)).any():
             kind = "flips"
-    n, shared_rho = dimension - problem.fit_intercept - problem.shared_ball, 0.0
+    n, shared_rho = dimension - problem.shared_intercept - problem.shared_ball, 0.0
     if problem.shared_ball:
         shared_rho, rho = float(rho.max()), np.zeros_like(rho)
         kind = "norm" if kind == "flips" else kind

@@ -121,7 +121,7 @@ def make_program(
     problem: Problem, names: Sequence[str], n: int, sizes: Array, unit: float
 ) -> Program:
     """The program of a problem whose features are about ``unit``."""
-    d, margin = n + problem.fit_intercept, problem.loss.task == "classification"
+    d, margin = n + problem.shared_intercept, problem.loss.task == "classification"
     server = server_problem(problem, names, d, sizes)
     rho, cost = server.rho, np.array([problem.ball_of(name).label_cost for name in names])
     if server.mixture.radius == 0.0:  # who has no weight pays nothing

@@ -170,7 +170,7 @@ class Teller:
         self.draw = guard.noise()
         self.sensitivity = Sensitivity(
             site.rows.n_rows,
-            row_length(guard.norm, fit_intercept=site.fit_intercept),
+            row_length(guard.norm, intercept=site.shared_intercept),
             guard.target if loss.task == "regression" else 0.0,
             loss,
         )
@@ -196,7 +196,7 @@ def _question(site: Site, message: Message) -> bytes:
     """A digest of all that the answer depends on: the rows, the loss and the request."""
     if "rows_key" not in site.memory:
         site.memory["rows_key"] = rows_key(site.rows)
-    about = (message.kind, repr(site.oracle.loss), site.fit_intercept)
+    about = (message.kind, repr(site.oracle.loss), site.shared_intercept)
     sha = hashlib.sha256(site.memory["rows_key"] + repr(about).encode())
     for name, array in message.arrays.items():
         sha.update(name.encode() + b"\0" + (array + 0.0).tobytes())
@@ -211,7 +211,7 @@ def _promise(site: Site) -> tuple[DifferentialPrivacy, Spending]:
 
 def _arguments(site: Site, x: Array) -> tuple[Array, Array, Loss]:
     """Margins or residuals z, their signs of the slope, and the loss."""
-    w, b = (x[:-1], float(x[-1])) if site.fit_intercept else (x, 0.0)
+    w, b = (x[:-1], float(x[-1])) if site.shared_intercept else (x, 0.0)
     rows, loss = site.rows, site.oracle.loss
     scores = rows.scores(w, b)
     if loss.task == "classification":

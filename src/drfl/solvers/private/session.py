@@ -66,7 +66,7 @@ class PrivateSession(Session):
         self, share: float, problem: Problem, names: Sequence[str], n_features: int, tol: float
     ) -> None:
         self.share, self.problem, self.names, self.tol = share, problem, list(names), tol
-        self.n, self.d = n_features, n_features + problem.fit_intercept
+        self.n, self.d = n_features, n_features + problem.shared_intercept
         self.norm = problem.ball_of(self.names[0]).norm
         _check(problem, self.names)
         self.state = PrivateState(x=np.zeros(self.d), subgradient=np.zeros(self.d))
@@ -138,8 +138,8 @@ class PrivateSession(Session):
             spent = self.names[int(np.argmin(terms["left"]))]
             self.state.reason = f"client {spent!r} has nothing left of its privacy budget"
             return
-        intercept = self.problem.fit_intercept
-        terms["length"] = np.array([row_length(b, fit_intercept=intercept) for b in terms["norm"]])
+        intercept = self.problem.shared_intercept
+        terms["length"] = np.array([row_length(b, intercept=intercept) for b in terms["norm"]])
         terms["budget"] = self.share * terms["left"]
         terms["weights"] = self.problem.mixture.resolve(terms["rows"]).weights
         self.state.terms = terms
@@ -148,7 +148,7 @@ class PrivateSession(Session):
         moments = unpacked(self._mean(found, "moments"), self.d)
         noise = self._noise([bound.moments for bound in self._bounds()], MOMENTS)
         self.state.surrogate = Surrogate.from_moments(
-            self.problem.loss, moments, noise, intercept=self.problem.fit_intercept
+            self.problem.loss, moments, noise, intercept=self.problem.shared_intercept
         )
         self._slope(found)
 
@@ -241,7 +241,7 @@ class PrivateSession(Session):
 
     @property
     def intercept(self) -> float:
-        return float(self.state.x[-1]) if self.problem.fit_intercept else 0.0
+        return float(self.state.x[-1]) if self.problem.shared_intercept else 0.0
 
     @property
     def objective(self) -> float:

@@ -98,7 +98,7 @@ def _identities(dual: Dual | None) -> tuple[int, ...]:
 
 def _curvature(site: Site, at: Evaluation, before: Array | None) -> Array:
     """The Hessian, or its sketch; a shared multiplier has no curvature of its own."""
-    size, d = site.n_features + site.fit_intercept, density(site.oracle, at.arguments, before)
+    size, d = site.n_features + site.shared_intercept, density(site.oracle, at.arguments, before)
     if _is_sketched(site):
         columns = sketch(site.oracle, d, size)
         return np.vstack([columns, np.zeros((site.dimension - size, columns.shape[1]))])
