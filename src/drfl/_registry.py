@@ -1,12 +1,34 @@
-"""Look up a name; a typo is answered with the nearest known name."""
+"""Look up a name; a typo is answered with the nearest known name. Installed packages add names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from functools import cache
 from typing import TypeVar
 
 T = TypeVar("T")
+
+EXTENSIONS = "drfl.extensions"
+"""The group of entry points under which a package names modules that register what they add."""
+
+
+@cache
+def load_extensions() -> None:
+    """Import what installed packages add, once; the program, workers and sites begin with it.
+
+    Nobody far away chooses what is imported: a site loads what is installed at that site.
+    """
+    from importlib.metadata import entry_points  # which takes longer than the rest of this
+
+    for point in sorted(entry_points(group=EXTENSIONS)):
+        try:
+            point.load()
+        except Exception as error:
+            raise ImportError(
+                f"the extension {point.name!r} ({point.value}) cannot be loaded "
+                f"({type(error).__name__}: {error}): mend it, or uninstall its package"
+            ) from error
 
 
 def lookup(kind: str, name: str, known: Mapping[str, T]) -> T:

@@ -276,6 +276,7 @@ TRAININGS = {
     "solver": (1, ["--solver", "kelley", "--radius", "0.05", "--tol", "1e-3"]),
     "engine": (1, ["--engine", "threads"]),
     "method": (1, ["--compare", "momentum"]),
+    "curves": (0, ["--loss", "log_cosh", "--additive", "a", "--norm", "l1"]),
     "select": (0, ["--loss", "log_cosh", "--select", "one_se", "--folds", "2"]),
 }
 
@@ -299,10 +300,15 @@ def test_the_verbs_of_the_program(registered, files, what, capsys):
             ["explain", "RUN/model.json", *names],
             ["report", "RUN"],
         ]
+    if what == "curves":
+        steps.append(["curves", "RUN"])
     for step in steps:
         code = run(step)
         said = capsys.readouterr()
         assert code == 0, (step, said.err)
+    if what == "loss":  # whose page states no second derivative
+        assert run(["summary", "RUN"]) == 3
+        assert "'log_cosh' has no second derivative" in capsys.readouterr().err
 
 
 def test_a_guard_and_its_audit_with_what_was_added(registered, tmp_path, monkeypatch, capsys):

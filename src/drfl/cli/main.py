@@ -12,6 +12,8 @@ from importlib import import_module
 from types import FrameType
 from typing import Any, NoReturn
 
+from drfl._registry import load_extensions
+
 OK, BUG, USAGE, INPUT, SHORT, FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 """Exit codes; see ``docs/command-line.md``."""
 
@@ -52,6 +54,7 @@ def run(arguments: Sequence[str]) -> int:
         options = _options(arguments)
         if options.command is None:
             return OK
+        load_extensions()
         code: int = import_module(f"drfl.cli.{options.command}").run(options)
         return code
 

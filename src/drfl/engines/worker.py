@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from threading import Thread
 from time import perf_counter
 
+from drfl._registry import load_extensions
 from drfl.client import Site
 from drfl.engines.placement import unpack
 from drfl.wire import Message, decode, encode
@@ -57,6 +58,7 @@ def serve(pipe: Connection, opening: Opening) -> None:
 def place_clients(frames: list[bytes]) -> dict[str, Answer]:
     """The clients of an engine, bound to its problem."""
     try:
+        load_extensions()
         clients, problem, handlers = unpack(frames)
     except Exception as error:
         raise UnfitError(

@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from drfl._registry import load_extensions
 from drfl.engines.place import LOST, Place
 from drfl.engines.resident import News
 from drfl.engines.worker import Answer, Opening
@@ -148,6 +149,7 @@ def open_station(frames: list[bytes]) -> dict[str, Answer]:
     The frames are the path of the site's settings, then pairs of a seat and a message that it was
     told before.
     """
+    load_extensions()
     settings = read_site_settings(Path(frames[0].decode()))
     keep_troubles(settings.state)
     limit_memory(settings.memory_limit)

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from drfl._registry import listed
+from drfl._registry import listed, load_extensions
 from drfl.checkpoint import cut_back
 from drfl.files import write_json
 from drfl.models.plain import from_plain
@@ -64,6 +64,7 @@ def drive(
     publish(PROGRESS, log.since)
     facts: dict[str, Any] = {"status": "failed", "exit": FAILED}
     try:
+        load_extensions()
         order = read_order(text)
         facts["kind"] = order.kind
         state = Path(os.environ[STATE]) / order.run

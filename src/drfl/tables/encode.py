@@ -71,7 +71,7 @@ def encoded(
         matrix = _sparse(table, columns)
         return matrix if keep is None else matrix[np.flatnonzero(keep)]
     _refuse_strange(table, columns, keep)
-    parts = [_Part(table, column, withheld) for column in columns]
+    parts = [_ColumnEncoder(table, column, withheld) for column in columns]
     out = Growing(np.float64, len(feature_names(columns)))
     step = max(1, BLOCK // max(1, len(parts)))
     for start in range(0, table.n_rows, step):
@@ -161,7 +161,7 @@ def require_columns(table: Table, columns: Sequence[Column]) -> None:
             )
 
 
-class _Part:
+class _ColumnEncoder:
     """One column, from a block of rows to features."""
 
     def __init__(self, table: Table, column: Column, withheld: Withheld) -> None:

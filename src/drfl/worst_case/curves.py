@@ -35,7 +35,7 @@ FAR = 1e3  # from where on, in units of the knots, all curves count as their end
 
 
 @dataclass(frozen=True)
-class Moves:
+class RowMoves:
     """What one row can gain in one direction: costs, gains and points (K, n), the first being 0."""
 
     cost: Array
@@ -285,7 +285,7 @@ def end_rates(curves: Curves, w: Array, sigma: float) -> Array:
     return np.array([max(sigma * s[-1], -sigma * s[0], 0.0) for s in pieces])
 
 
-def row_moves(curves: Curves, w: Array, x: Array, sigma: float, norm: str) -> Moves:
+def row_moves(curves: Curves, w: Array, x: Array, sigma: float, norm: str) -> RowMoves:
     """What a row can gain for which cost, pushed in a direction, without the end pieces."""
     if norm != "l1":
         return _all_at_once(curves, w, x, sigma)
@@ -302,7 +302,7 @@ def _gains(curves: Curves, w: Array, j: int, x: float, sigma: float) -> Array:
     return np.column_stack([np.abs(t - x)[order], gain[order], t[order]])
 
 
-def _one_by_one(x: Array, knots: list[Array]) -> Moves:
+def _one_by_one(x: Array, knots: list[Array]) -> RowMoves:
     """Segments of the columns' concave majorants, the best rate first."""
     segments = []
     for j, points in enumerate(knots):
@@ -322,7 +322,7 @@ def _one_by_one(x: Array, knots: list[Array]) -> Moves:
         moved = places[-1].copy()
         moved[j] = place
         cost, gain, places = [*cost, cost[-1] + more], [*gain, gain[-1] + gained], [*places, moved]
-    return Moves(np.array(cost), np.array(gain), np.array(places))
+    return RowMoves(np.array(cost), np.array(gain), np.array(places))
 
 
 def _rate(one: tuple[float, ...], other: tuple[float, ...]) -> float:
@@ -330,7 +330,7 @@ def _rate(one: tuple[float, ...], other: tuple[float, ...]) -> float:
     return (other[1] - one[1]) / length if length > 0.0 else math.inf
 
 
-def _all_at_once(curves: Curves, w: Array, x: Array, sigma: float) -> Moves:
+def _all_at_once(curves: Curves, w: Array, x: Array, sigma: float) -> RowMoves:
     """Within every distance at which a knot is, the best that each column can reach."""
     knots = [np.array(column) for column in curves.knots]
     reach = np.concatenate([[0.0], *(np.abs(t - x[j]) for j, t in enumerate(knots))])
@@ -344,4 +344,4 @@ def _all_at_once(curves: Curves, w: Array, x: Array, sigma: float) -> Moves:
             best = int(np.argmax(f))
             gain[k] += float(f[best] - f[0])
             places[k, j] = to[best]
-    return Moves(reach, gain, places)
+    return RowMoves(reach, gain, places)
