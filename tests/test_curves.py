@@ -139,6 +139,31 @@ def test_the_polar_of_a_column_is_a_linear_program(rules):
         np.testing.assert_allclose(curves.nearest(found.x), found.x, atol=1e-8)
 
 
+@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("norm", ["l1", "linf"])
+def test_what_is_payable_is_near_and_paid_for(rules, norm):
+    """The projection onto the rules and onto what a price pays for, against cvxpy."""
+    rng = np.random.default_rng(RULES.index(rules))
+    curves = Curves([sorted(rng.normal(size=4)), [0.0, 1.0]], [rules, ()])
+    gauge = Problem("hinge", Ball(0.1, norm), curves=curves).gauge(curves.n_slopes)
+    g, entries = 2.0 * rng.normal(size=curves.n_slopes), curves.rows()
+    A = np.zeros((int(entries.row.max(initial=-1)) + 1, curves.n_slopes))
+    A[entries.row, entries.column] = entries.value
+    s = cp.Variable(curves.n_slopes)
+    cp.Problem(cp.Minimize(cp.sum_squares(s - g)), [A @ s <= 0.0]).solve(solver="CLARABEL")
+    np.testing.assert_allclose(curves.projected(g), s.value, atol=1e-5)
+    # -g = u + A'mu with mu >= 0 and the norm of u at most the price.
+    u, mu = cp.Variable(curves.n_slopes), cp.Variable(len(A), nonneg=True)
+    column = [cp.sum(cp.abs(u[curves.of(j)])) for j in range(2)]
+    need = cp.maximum(*column) if norm == "linf" else column[0] + column[1]
+    near = -(u + A.T @ mu) if len(A) else -u
+    cp.Problem(cp.Minimize(cp.sum_squares(near - g)), [need <= 0.7]).solve(solver="CLARABEL")
+    found = gauge.payable(g, 0.7)
+    assert gauge.polar(found) <= 0.7 * (1.0 + 1e-12)
+    np.testing.assert_allclose(found, near.value, atol=1e-3)
+    np.testing.assert_array_equal(gauge.payable(1e-3 * g, 0.7), 1e-3 * g)
+
+
 def test_the_grouped_norm_and_its_dual():
     rng = np.random.default_rng(3)
     norm = GroupedLInf((3, 1, 2))

@@ -32,6 +32,8 @@ SHAPES = ("increasing", "decreasing", "convex", "concave", "flat ends")
 OPPOSITE = (("increasing", "decreasing"), ("convex", "concave"))
 BENT = ("convex", "concave")
 MOST_KNOTS = 50
+FEW_ROWS = 5  # that a client may have in a piece, unless it has none
+PIECE_ROWS = 20  # that a piece needs in all
 
 Shapes = tuple[str, ...]
 
@@ -124,11 +126,32 @@ class Curves:
         low, high, zero = (part[which].astype(x.dtype) for part in self.pieces)
         return np.asarray(np.clip(x, low, high) - zero)
 
+    def hats(self, ramps: Array) -> Array:
+        """From ramps (N, n') the functions of columns that are 0 but between three knots (N, m).
+
+        With the ramps of the two ends they are the functions of the smallest supports.
+        """
+        low, high, _ = self.pieces
+        share = ramps / np.where(np.isfinite(high - low), high - low, 1.0)
+        inner = np.isfinite(low) & np.isfinite(high)
+        first = np.flatnonzero(inner[:-1] & inner[1:] & (self.column[:-1] == self.column[1:]))
+        return np.asarray(share[:, first] - share[:, first + 1])
+
     def value(self, j: int, slopes: Array, x: Array) -> Array:
         """The curve of column j at x, from all slopes (n',)."""
         at = np.arange(self.n_slopes)[self.of(j)]
         ramps = self.ramps(np.repeat(np.asarray(x, dtype=float)[:, None], len(at), axis=1), at)
         return np.asarray(ramps @ slopes[at])
+
+    def counts(self, j: int, x: Array) -> NDArray[np.intp]:
+        """How many entries of column j are in each of its pieces; a knot is in the right one."""
+        at = np.searchsorted(np.array(self.knots[j]), x, side="right")
+        return np.bincount(at, minlength=int(self.sizes[j]))
+
+    def with_knots(self, kept: Sequence[Sequence[int]]) -> Curves:
+        """The same with some of its knots, by their positions in every column."""
+        knots = [[k[p] for p in keep] for k, keep in zip(self.knots, kept, strict=True)]
+        return Curves(tuple(map(tuple, knots)), self.shapes)
 
     def names(self, columns: Sequence[str]) -> list[str]:
         """What the slopes of columns with these names are called."""
@@ -150,6 +173,22 @@ class Curves:
             s = np.clip(s, np.where(low < 0.0, -np.inf, 0.0), np.where(high > 0.0, np.inf, 0.0))
             s = np.maximum.accumulate(s) if "convex" in rules else s
             slopes[self.of(j)] = np.minimum.accumulate(s) if "concave" in rules else s
+        return slopes
+
+    def projected(self, slopes: Array) -> Array:
+        """The nearest slopes that follow the rules."""
+        from scipy.optimize import isotonic_regression  # `import drfl` must not wait for it
+
+        slopes = slopes.copy()
+        for j, rules in enumerate(self.shapes):
+            if not rules:
+                continue
+            s, (low, high) = slopes[self.of(j)], self._range(j)
+            if set(rules) & set(BENT):
+                s = isotonic_regression(s, increasing="convex" in rules).x
+            # What is in order stays in order, and is nearest, within bounds that all share.
+            ends = np.where(low < 0.0, -np.inf, 0.0), np.where(high > 0.0, np.inf, 0.0)
+            slopes[self.of(j)] = np.clip(s, *ends)
         return slopes
 
     def rows(self) -> Entries:
@@ -226,6 +265,37 @@ def standard_knots(knots: Any) -> tuple[float, ...]:
     return tuple(sorted({checks.number("a knot", z) for z in knots}))
 
 
+def enough_rows(counts: NDArray[np.intp]) -> list[int]:
+    """Which knots of a column leave every piece enough rows, in all and at every client.
+
+    A piece with few rows of a client would tell of them, and its slope would be theirs: the knot
+    between the thinnest piece and its thinner neighbour goes.
+
+    Parameters
+    ----------
+    counts : (S, k + 1)
+        Rows of the clients in the pieces; where they are not told, a bound from below.
+
+    Examples
+    --------
+    >>> enough_rows(np.array([[40, 3, 40], [40, 20, 40]]))
+    [1]
+    """
+    counts, kept = np.array(counts), list(range(counts.shape[1] - 1))
+    while kept:
+        total = counts.sum(axis=0)
+        thin = (total < PIECE_ROWS) | ((counts > 0) & (counts < FEW_ROWS)).any(axis=0)
+        if not thin.any():
+            break
+        p = int(np.argmin(np.where(thin, total, np.iinfo(np.intp).max)))
+        left = p > 0 and (p == len(kept) or total[p - 1] <= total[p + 1])
+        gone = p - 1 if left else p
+        kept.pop(gone)
+        counts[:, gone] += counts[:, gone + 1]
+        counts = np.delete(counts, gone + 1, axis=1)
+    return kept
+
+
 def _knots(column: Sequence[float]) -> tuple[float, ...]:
     knots = tuple(checks.number("a knot", t) for t in column)
     if any(a >= b for a, b in pairwise(knots)):
@@ -244,4 +314,6 @@ def _check_rules(rules: Shapes, knots: int) -> None:
     if "flat ends" in rules and set(BENT) & set(rules):
         raise ValueError("a convex or concave curve with flat ends is constant: choose one rule")
     if "flat ends" in rules and knots < 2:
-        raise ValueError("a curve with flat ends needs two knots or more")
+        raise ValueError(
+            "a curve with flat ends needs two knots or more, each with rows enough on either side"
+        )

@@ -100,6 +100,9 @@ class DualNorm(Gauge):
         return self.norm.dual_curvature(x[: self.n], price)
 
 
+ALTERNATIONS, STILL = 200, 1e-9
+
+
 @dataclass(frozen=True)
 class ShapedCurves(Gauge):
     r"""The dual norm of slopes that follow rules, and infinity for all others.
@@ -127,8 +130,21 @@ class ShapedCurves(Gauge):
         return float(columns.max() if isinstance(self.norm, GroupedLInf) else columns.sum())
 
     def payable(self, g: Array, price: float) -> Array:
-        need = self.polar(g)
-        return g if need <= price else g * (max(price, 0.0) / need)
+        r"""The nearest g whose negative is a sum u + c, :math:`\|u\|\le` price.
+
+        c is in the polar cone of the slopes that follow the rules, the part of a vector that is
+        left by the projection onto them. Each is projected in turn.
+        """
+        price, c = max(price, 0.0), np.zeros_like(g)
+        for _ in range(0 if self.polar(g) <= price else ALTERNATIONS):
+            u = -g - c
+            u = price * self.norm.project_ball(u / price) if price > 0.0 else 0.0 * u
+            c, last = (-g - u) - self.curves.projected(-g - u), c
+            if np.abs(c - last).max(initial=0.0) <= STILL * np.abs(g).max():
+                break
+        near = g if self.polar(g) <= price else -(u + c)
+        need = self.polar(near)
+        return near if need <= price else near * (price / need)
 
     def nearest(self, x: Array) -> Array:
         return np.concatenate([self.curves.nearest(x[: self.n]), x[self.n :]])

@@ -9,8 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from drfl import DRFLClassifier, DRFLRegressor
-from drfl.curves import standard_knots
-from drfl.estimators.additive import enough_rows
+from drfl.curves import Curves, enough_rows, standard_knots
 
 
 def _data(N=400, seed=0):
@@ -113,10 +112,13 @@ def test_what_makes_no_curve_is_refused():
 def test_pieces_have_rows_enough_at_every_client():
     column = np.concatenate([np.linspace(0.0, 1.0, 100), np.linspace(0.0, 0.5, 100), [0.7]])
     member = np.repeat([0, 1], [100, 101])
-    knots = enough_rows(column, member, [0.02, 0.3, 0.6, 0.9])
+    curves = Curves([[0.02, 0.3, 0.6, 0.9]])
+    counts = [curves.counts(0, column[member == s]) for s in (0, 1)]
+    knots = [curves.knots[0][p] for p in enough_rows(np.array(counts))]
     assert knots == [0.3]
     piece = np.searchsorted(knots, column)
     for s in (0, 1):
         counts = np.bincount(piece[member == s], minlength=2)
         assert ((counts == 0) | (counts >= 5)).all()
+    assert len(_model(knots=[0.0, 3.5]).fit(*_data()[:2]).curves_.knots[0]) == 1
     assert len(standard_knots(4)) == 4

@@ -195,7 +195,7 @@ def comparison(records: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
-_PROVED = ("drfl", "erm", "afl", "drfa", "wafl")
+_PROVED = ("drfl", "lines", "erm", "afl", "drfa", "wafl")
 
 
 def _number(value: float | str) -> str:

@@ -110,6 +110,8 @@ class Client(Party):
     privacy : DifferentialPrivacy, optional
         Noise instead of a guard: only the solver "private" is answered, and rows are clipped to
         public bounds.
+    columns : sequence of str, optional
+        Their names, where X does not have them.
 
     Attributes
     ----------
@@ -135,6 +137,7 @@ class Client(Party):
         guard: Guard | None = None,
         ledger: Ledger | None = None,
         privacy: DifferentialPrivacy | None = None,
+        columns: Sequence[str] | None = None,
     ) -> None:
         if not isinstance(name, str):
             raise TypeError(f"the name of a client must be a string, got {type(name).__name__}")
@@ -164,7 +167,8 @@ class Client(Party):
         except ValueError as error:
             raise ValueError(f"client {name!r}: {error}") from error
 
-        self.n_features, self.columns = self.rows.n_features, self.rows.names
+        self.n_features = self.rows.n_features
+        self.columns = self.rows.names if columns is None else tuple(columns)
 
     def __repr__(self) -> str:
         rows = self.rows

@@ -12,6 +12,7 @@ from drfl.client.party import Client, RefusedError
 from drfl.differentiable import ClientLoss
 from drfl.privacy import SpentError, require_answerable
 from drfl.privacy.dp import require_known
+from drfl.privacy.ramps import require_ramps
 from drfl.problem import Problem
 from drfl.wire import Failure, Message, Schema, WireError, validate, validate_arrays
 from drfl.worst_case import make_oracle
@@ -60,6 +61,10 @@ class Site:
                 self.rows = client.rows.ramped(problem.curves)
             if client.guard is not None:
                 require_answerable(problem, client.name, self.rows)
+                if problem.curves is not None:
+                    assert client.ledger is not None
+                    known = client.ledger, client.columns
+                    require_ramps(client.rows, problem.curves, client.guard.k, *known)
             if client.privacy is not None:
                 require_known(problem, client.name)
             ball = problem.ball_of(client.name)

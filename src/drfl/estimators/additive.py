@@ -11,13 +11,10 @@ import numpy as np
 
 from drfl._registry import listed
 from drfl.arrays import Array
-from drfl.curves import Curves, standard_knots
+from drfl.curves import Curves, enough_rows, standard_knots
 from drfl.estimators.client_table import ClientTable
 from drfl.rows import Rows
 from drfl.rows.parts import is_sparse
-
-FEW_ROWS = 5  # that a client may have in a piece, unless it has none
-PIECE_ROWS = 20  # that a piece needs in all
 
 
 @dataclass(frozen=True)
@@ -63,19 +60,19 @@ class Additive:
             range(n) if isinstance(self.columns, str) else self._numbers(self.columns, n, names)
         )
         mean, deviation = _moments(table)
-        knots: list[list[float]] = [[] for _ in range(n)]
+        knots: list[tuple[float, ...]] = [()] * n
         for j in chosen:
             column = _column(table.X, j)
             if deviation[j] > 0.0 and len(np.unique(column)) > 2:
-                wanted = [float(mean[j] + deviation[j] * z) for z in self.knots]
-                knots[j] = enough_rows(column, table.member, wanted)
+                knots[j] = tuple(float(mean[j] + deviation[j] * z) for z in self.knots)
         rules: list[tuple[str, ...]] = [()] * n
         for key, own in self.shapes.items():
             j = self._numbers([key], n, names)[0]
             if j not in set(chosen):
                 raise ValueError(f"shapes has a rule for {key!r}, which is not in additive")
             rules[j] = own
-        return Curves(tuple(map(tuple, knots)), tuple(rules))
+        wanted = Curves(tuple(knots), tuple(rules))
+        return wanted.with_knots([_kept(wanted, j, table) for j in range(n)])
 
     @staticmethod
     def _numbers(keys: Sequence[Any], n: int, names: Sequence[str] | None) -> list[int]:
@@ -92,25 +89,12 @@ class Additive:
         return found
 
 
-def enough_rows(column: Array, member: Any, wanted: Sequence[float]) -> list[float]:
-    """Those knots that leave every piece enough rows, in all and at every client.
-
-    A piece with few rows of a client would tell of them, and its slope would be theirs.
-    """
-    kept = list(wanted)
-    while kept:
-        piece = np.searchsorted(np.array(kept), column, side="right")
-        counts = np.zeros((int(member.max()) + 1, len(kept) + 1), dtype=np.intp)
-        np.add.at(counts, (member, piece), 1)
-        thin = (counts.sum(axis=0) < PIECE_ROWS) | ((counts > 0) & (counts < FEW_ROWS)).any(axis=0)
-        if not thin.any():
-            return kept
-        # The knot between the thinnest piece and its thinner neighbour goes.
-        total = np.where(thin, counts.sum(axis=0), np.iinfo(np.intp).max)
-        p, sums = int(np.argmin(total)), counts.sum(axis=0)
-        left = p > 0 and (p == len(kept) or sums[p - 1] <= sums[p + 1])
-        kept.pop(p - 1 if left else p)
-    return kept
+def _kept(wanted: Curves, j: int, table: ClientTable) -> list[int]:
+    """Which knots of a column leave its pieces rows enough."""
+    if not wanted.knots[j]:
+        return []
+    column, clients = _column(table.X, j), range(len(table.names))
+    return enough_rows(np.array([wanted.counts(j, column[table.member == s]) for s in clients]))
 
 
 def _moments(table: ClientTable) -> tuple[Array, Array]:

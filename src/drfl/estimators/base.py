@@ -188,21 +188,26 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
                 "standard errors need the rows of the fit, which no file of a model keeps: fit it "
                 "again, or read those of a run with `drfl summary`"
             )
-        if self.problem_.curves is not None:
-            raise ValueError("standard errors are for coefficients of lines: leave out additive")
         names = getattr(self, "feature_names_in_", None)
         if names is None:
             names = [f"x{j + 1}" for j in range(table.X.shape[1])]
+        names = [str(name) for name in names]
+        factors: dict[str, tuple[str, ...]] = {name: (name,) for name in names}
         choices, problem = self.checked_parameters(), self.problem_
+        if problem.curves is not None:
+            pieces = problem.curves.names(names)
+            own = [tuple(pieces[problem.curves.of(j)]) for j in range(len(names))]
+            names, factors = pieces, dict(zip(names, own, strict=True))
         results = self.result_ if isinstance(self.result_, list) else [self.result_]
         pairs = zip(self.model_targets(table.y), results, strict=True)
         found = [
             Inference.of(
                 estimate_of(problem, table, target, result, choices),
-                [str(name) for name in names],
+                names,
                 kind=kind,
                 level=level,
                 odds=isinstance(problem.loss, Logistic),
+                factors=factors,
             )
             for target, result in pairs
         ]

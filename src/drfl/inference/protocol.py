@@ -126,12 +126,13 @@ class Inquiry:
         for client in self.clients:
             if isinstance(client, Client) and (client.guard or client.privacy):
                 raise InferenceError(REFUSED.format(name=client.name))
-        problem = self.problem
+        problem, curves = self.problem, self.problem.curves
         still = Problem(
             problem.loss,
-            Ball(norm=problem.norm),
+            Ball(norm=problem.norm if curves is None else "l1"),
             problem.mixture,
             intercept=problem.intercept,
+            curves=None if curves is None else curves.free(),
         )
         try:
             self._engine.start(self.clients, still, HANDLERS)
@@ -169,7 +170,8 @@ class Inquiry:
         return found
 
     def _read(self, name: str, reply: Message, outer: bool) -> ModelPieces:
-        d = self.clients[0].n_features + self.problem.shared_intercept
+        n = self.problem.coefficients(self.clients[0].n_features)
+        d = n + self.problem.shared_intercept
         validate(reply, reply_kind(KIND), self.rounds, REPLY, {"d": d, "t": d * (d + 1) // 2})
         told = reply.arrays
         if not float(told["total"]) > 0.0 or not 0.0 < float(told["squares"]) <= 1.0 + 1e-9:

@@ -135,35 +135,6 @@ class Model:
         models = zip(coef, intercept.tolist(), strict=True)
         return np.stack([rows.scores(w, b) for w, b in models], axis=1)
 
-    def curve_facts(self) -> list[dict[str, Any]]:
-        """Every curve of an additive model as points in the units of the files; see `Curves`.
-
-        Beyond its knots a curve is shown for one standard deviation more. Where clients scale
-        their rows by themselves the units are standard deviations.
-        """
-        curves, facts = self.problem.curves, list[dict[str, Any]]()
-        if curves is None:
-            return facts
-        n = len(self.features)
-        shift, scale = np.zeros(n), np.ones(n)
-        if self.scale != "per-client":
-            shift, scale = self.scaling(np.zeros((1, n)))
-        for k, slopes in enumerate(self.coef):
-            for j, name in enumerate(self.features):
-                knots = np.array(curves.knots[j])
-                if len(knots):
-                    z = np.concatenate([knots[:1] - 1.0, knots, knots[-1:] + 1.0])
-                    facts.append(
-                        {
-                            "model": k,
-                            "name": name,
-                            "rules": list(curves.shapes[j]),
-                            "x": (z * scale[j] + shift[j]).tolist(),
-                            "y": curves.value(j, slopes, z).tolist(),
-                        }
-                    )
-        return facts
-
     def positions(self, scores: Array) -> NDArray[np.intp]:
         """The predicted classes, as positions among the classes (N,)."""
         return decided(scores)

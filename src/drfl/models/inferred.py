@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from drfl.arrays import Array
+from drfl.curves import Curves
 from drfl.inference import Estimate, Inference, InferenceError, file_units
 from drfl.models.document import Model
 
@@ -60,16 +62,37 @@ def _inferred(model: Model, k: int, estimate: Estimate, kind: str, level: float)
     if target.classes is not None and len(model.coef) > 1:
         label = str(target.classes[k])
     odds = model.probabilistic
-    factors = {column.name: column.features for column in model.columns}
-    shared: dict[str, Any] = {"kind": kind, "level": level, "odds": odds, "factors": factors}
-    n, ones = len(model.features), np.ones(len(model.features))
-    plain = file_units(np.zeros(n), ones, target.shift, target.scale, d)
-    scaled = Inference.of(estimate, model.features, units=plain, **shared)
-    if model.scale == "per-client":
-        return Inferred(label, None, scaled)
-    shift, scale = model.scaling(None)
-    units = file_units(shift, scale, target.shift, target.scale, d)
-    return Inferred(label, Inference.of(estimate, model.features, units=units, **shared), scaled)
+    n = len(model.features)
+    shared: dict[str, Any] = {"kind": kind, "level": level, "odds": odds}
+
+    def looked_at(shift: Array, scale: Array) -> Inference:
+        curves = Curves(((),) * n) if model.problem.curves is None else model.problem.curves
+        names, factors = _named(model, curves, shift, scale)
+        # Where a column has a curve the intercept is that of its first knot, in all units.
+        straight, of = curves.sizes[curves.column] == 1, curves.column
+        moved = np.where(straight, shift[of], 0.0)
+        units = file_units(moved, scale[of], target.shift, target.scale, d)
+        return Inference.of(estimate, names, units=units, factors=factors, **shared)
+
+    scaled = looked_at(np.zeros(n), np.ones(n))
+    per_unit = None if model.scale == "per-client" else looked_at(*model.scaling(None))
+    return Inferred(label, per_unit, scaled)
+
+
+def _named(
+    model: Model, curves: Curves, shift: Array, scale: Array
+) -> tuple[list[str], dict[str, tuple[str, ...]]]:
+    """The coefficients' names, with knots in these units, and those of every column."""
+    knots = [
+        tuple(scale[j] * knot + shift[j] for knot in own) for j, own in enumerate(curves.knots)
+    ]
+    names = Curves(tuple(knots)).names(model.features)
+    pieces = {name: tuple(names[curves.of(j)]) for j, name in enumerate(model.features)}
+    factors = {
+        column.name: tuple(piece for feature in column.features for piece in pieces[feature])
+        for column in model.columns
+    }
+    return names, factors
 
 
 def _estimate(record: Mapping[str, Any]) -> Estimate:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.curves import Curves
 from drfl.privacy.columns import Centres
 from drfl.privacy.journal import SpentError
 from drfl.privacy.keys import meaning_of
@@ -73,11 +74,14 @@ class Keeper:
         What has left so far.
     answers : int
         How many points the ledger answers in all.
+    curves : Curves, optional
+        Whose ramps the rows are.
     """
 
     oracle: WholeSpaceOracle
     ledger: Ledger
     answers: int
+    curves: Curves | None = None
 
     def answer(self, w: Array, b: float) -> GuardedAnswer:
         """The stored answer of a point that has been asked before, or a new one, now stored.
@@ -223,7 +227,9 @@ class Keeper:
 
     @cached_property
     def _centres(self) -> Centres:
-        return Centres(self._lattice.A, self.ledger.k)
+        A = self._lattice.A
+        hats = A[:, :0] if self.curves is None else self.curves.hats(A[:, 1:])
+        return Centres(np.hstack([A, hats]), self.ledger.k)
 
     @cached_property
     def _lattice(self) -> Lattice:

@@ -74,7 +74,7 @@ def _line_prints(path: Path) -> NDArray[np.uint8] | None:
 
 
 def meaning_of(rows: Rows) -> bytes:
-    """A fingerprint of the numbers that a model sees: entries, labels, shift and scale.
+    """A fingerprint of the numbers that a model sees: entries, labels, shift, scale and ramps.
 
     Columns, target, positive class, categories and units are all in it, since whatever of them is
     other makes other numbers. Two problems with the same fingerprint have the same answers.
@@ -82,6 +82,8 @@ def meaning_of(rows: Rows) -> bytes:
     sha = hashlib.sha256(rows_key(rows))
     for fold in (rows.shift, rows.scale):
         sha.update(b"-" if fold is None else b"+" + fold.tobytes())
+    if rows.ramps is not None:
+        sha.update(rows.ramps.tobytes())
     return sha.digest()
 
 

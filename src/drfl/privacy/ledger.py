@@ -24,7 +24,7 @@ from drfl.wire import Message
 
 VERSION = 4
 HEAD, KNOWN, REFUSED = "ledger", "known", "refused"
-BINDING, READING = "binding", "reading"
+BINDING, READING, KNOTS = "binding", "reading", "knots"
 
 
 class Ledger:
@@ -200,6 +200,18 @@ class Ledger:
         if entry.arrays["how"].tobytes() != now.tobytes():
             raise ValueError(
                 f"column {column!r} has been read in another way under this ledger: read it so"
+            )
+
+    def bend_at(self, column: str, knots: Array) -> None:
+        """Refuse a curve of a column with a knot that is none of the first: see `ramps`."""
+        question = hashlib.sha256(b"knots\0" + column.encode()).digest()
+        with self.journal.locked():
+            self.refresh()
+            entry = self.stored(question) or self.write(KNOTS, question, {"knots": knots})
+        if not np.isin(knots, entry.arrays["knots"]).all():
+            raise ValueError(
+                f"column {column!r} has had a curve with other knots under this ledger: take "
+                "those, or some of them"
             )
 
     def refuse(self, question: bytes) -> None:

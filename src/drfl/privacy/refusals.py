@@ -69,11 +69,6 @@ def require_answerable(problem: Problem, name: str, rows: Rows) -> None:
     ball = problem.ball_of(name)
     if problem.shared_ball:
         raise ValueError("a guard does not know shared_ball=True: take guard=None or False")
-    if problem.curves is not None:
-        raise ValueError(
-            "a guard does not know additive models: a knot next to a row would single it out; take "
-            "guard=None, or leave out the curves"
-        )
     if not isinstance(ball.support, WholeSpace):
         kind = type(ball.support).__name__
         raise ValueError(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import Client, Handler, Policy, RefusedError, Site, code_of
+from drfl.curves import Curves
 from drfl.inference import HANDLERS as INFERENCE
 from drfl.models import Model
 from drfl.models.file_rows import FileRows, read_rows
@@ -26,11 +27,13 @@ from drfl.privacy import (
 )
 from drfl.privacy.columns import require_many
 from drfl.privacy.dp import DifferentialPrivacy
+from drfl.privacy.ramps import keep_knots
 from drfl.privacy.refusals import require_enough
 from drfl.protocols import evaluation, explanation
 from drfl.protocols.binding import BIND, Binding
 from drfl.protocols.client_file import ClientFile, require_sizes
 from drfl.protocols.data_request import DataRequest, text_array
+from drfl.protocols.pieces import PIECES, asked_pieces, told_pieces
 from drfl.protocols.public_file import PublicFile
 from drfl.rows import Rows
 from drfl.selection import alone, scores
@@ -45,6 +48,8 @@ logger = logging.getLogger("drfl")
 PREFLIGHT = "preflight"
 """A station that was started again and is told everything since the last one goes on as before."""
 REQUEST = {"request": Field("uint8", (None,))}
+UNTOLD = (evaluation.EVALUATE, explanation.EXPLAIN, PIECES)
+"""What a client with differential privacy does not answer."""
 
 
 class Station:
@@ -116,8 +121,10 @@ class Station:
         if message.kind == BIND:
             self._bind(Binding.read(message), seat)
             return message.reply({})
-        if self.privacy is not None and message.kind in (evaluation.EVALUATE, explanation.EXPLAIN):
+        if self.privacy is not None and message.kind in UNTOLD:
             raise RefusedError("what is not noisy would break the promise")
+        if message.kind == PIECES:
+            return message.reply(self._pieces(*asked_pieces(message)))
         if message.kind == evaluation.EVALUATE:
             model = evaluation.asked_model(message, evaluation.REQUEST)
             guarded = self._guarded(model)
@@ -199,6 +206,7 @@ class Station:
             guard=self.guard,
             ledger=self.ledger,
             privacy=self.privacy,
+            columns=encoding.features,
         )
 
     def check_guard(self, encoding: Encoding, positive: int | None) -> None:
@@ -211,6 +219,20 @@ class Station:
                 require_many(Rows(X, y), self.guard.k, encoding.features)
             except ValueError as error:
                 raise ValueError(f"client {self.name!r}: {error}") from error
+
+    def _pieces(self, encoding: Encoding, curves: Curves) -> Mapping[str, NDArray[Any]]:
+        """How many rows are in the pieces of curves; under a guard it counts as a preflight."""
+        file = self._looked()
+        file.require_agreed(encoding)
+        (X, y), (shift, scale) = file.rows(encoding), file.scaling(encoding)
+        rows = Rows(X, y, shift=shift, scale=scale)
+        if self.guard is None:
+            return told_pieces(rows, curves, 0)
+        assert self.ledger is not None
+        keep_knots(rows, curves, self.ledger, encoding.features)
+        question = repr((encoding.features, curves.knots, shift.tolist(), scale.tolist())).encode()
+        told = told_pieces(rows, curves, self.guard.k)
+        return release_sums(self.ledger, PIECES, question, told, self.guard.preflights)
 
     def _looked(self) -> ClientFile:
         if self.file is None:

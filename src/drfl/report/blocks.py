@@ -66,7 +66,11 @@ class Series:
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines over a common axis; ``labels`` name the positions 0, 1, ... of x."""
+    """Lines over a common axis; ``labels`` name the positions 0, 1, ... of x.
+
+    ``band`` has places, lower and upper ends of an area behind the lines; ``bars`` from where to
+    where how much there is, drawn at the bottom.
+    """
 
     kind: ClassVar[str] = "lines"
     title: str
@@ -76,6 +80,8 @@ class Lines:
     log: bool = False
     labels: Sequence[str] = ()
     note: str = ""
+    band: Sequence[tuple[float, float, float]] = ()
+    bars: Sequence[tuple[float, float, float]] = ()
 
     def data(self) -> dict[str, Any]:
         """For the script."""
@@ -132,13 +138,17 @@ def numbers_of(chart: Chart) -> TableBlock:
         return TableBlock(chart.title, ["", chart.unit], rows)
     series = [dict(line.points[:MOST_POINTS]) for line in chart.series[:MOST_SERIES]]
     places = sorted({x for line in series for x in line})
+    ends = {x: f"{plain(low, 4)} to {plain(high, 4)}" for x, low, high in chart.band}
     rows = [
-        [_place(chart, x), *(plain(line.get(x), 4) for line in series)]
+        [
+            _place(chart, x),
+            *(plain(line.get(x), 4) for line in series),
+            *([ends.get(x, "")] if ends else []),
+        ]
         for x in thinned(places, MOST_MARKS)
     ]
-    return TableBlock(
-        chart.title, [chart.x, *(line.name for line in chart.series[:MOST_SERIES])], rows
-    )
+    head = [chart.x, *(line.name for line in chart.series[:MOST_SERIES])]
+    return TableBlock(chart.title, [*head, "95 % band"] if ends else head, rows)
 
 
 def _place(chart: Lines, x: float) -> str:

@@ -23,6 +23,7 @@ from drfl.models.frames import features_of
 from drfl.problem import to_json
 from drfl.report.evidence import Json
 from drfl.report.measure import ClientSample, Plan, measured
+from drfl.report.measure.refits import drawn_curves
 from drfl.report.measure.sample import metrics
 from drfl.report.network import is_network, network_records
 from drfl.report.run import units_of
@@ -208,5 +209,5 @@ def _result(model: Model, fitted: Any, data: Mapping[str, ClientSample]) -> Json
     costs |= {"kilobytes": sum(sum(t.values()) for t in sent) / 1000} if sent else {}
     names = {"features": model.coefficients, "models": models, "clients": scores}
     if model.problem.curves is not None:
-        names["curves"] = model.curve_facts()
+        names["curves"] = drawn_curves(model, data)
     return {"kind": "result", "method": method, **costs, **names}

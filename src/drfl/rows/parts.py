@@ -91,6 +91,12 @@ class RampedParts(Parts):
         """What a row of zeros becomes (n',)."""
         return np.asarray(self.curves.expand((-self.shift / self.scale)[None])[0])
 
+    @property
+    def where(self) -> Array:
+        """Of every ramp where it rises and is 0, and the shift and scale of its column (5, n')."""
+        column = self.curves.column
+        return np.stack([*self.curves.pieces, self.shift[column], self.scale[column]])
+
     def over(self, views: list[Any]) -> Parts:
         return RampedParts(self.inner.over(views), self.curves, self.shift, self.scale)
 

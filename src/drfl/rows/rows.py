@@ -148,6 +148,11 @@ class Rows(Operator):
         rows.scale = None
         return rows
 
+    @property
+    def ramps(self) -> Array | None:
+        """What the ramps are, as numbers; None: there are none."""
+        return self._parts.where if isinstance(self._parts, RampedParts) else None
+
     def dense_blocks(self) -> Iterator[tuple[slice, Array]]:
         """Blocks of rows as dense float64 arrays, scaled: for what is not a linear map of X."""
         size = block_rows(COPIES * self.n_features, 16)

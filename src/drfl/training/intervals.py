@@ -24,22 +24,24 @@ MOST = 500
 """Coefficients: beyond, the matrices would cost more than the training."""
 
 
-def standard_errors(training: Training, results: Sequence[Result]) -> tuple[Sent, ...]:
-    """Ask for standard errors, and write them down; what the clients sent for it.
+def standard_errors(
+    training: Training, results: Sequence[Result]
+) -> tuple[tuple[Sent, ...], dict[int, Estimate]]:
+    """Ask for standard errors, and write them down; what the clients sent for it, and what came.
 
     Where there are none the sentence that says why is written down instead.
     """
-    tally = Tally()
+    tally, found = Tally(), dict[int, Estimate]()
     try:
         _require_possible(training)
         for k, result in enumerate(results):
             with _inquiry(training, k) as inquiry:
-                estimate = _estimate(training, inquiry, result)
+                found[k] = estimate = _estimate(training, inquiry, result)
                 tally.extend(inquiry.tally.sent)
                 training.record("inference", model=k, **estimate.to_dict(), **_costs(inquiry))
     except InferenceError as error:
         training.record("inference", refused=str(error))
-    return tally.sent
+    return tally.sent, found
 
 
 def confidence_radii(training: Training) -> float:
@@ -73,9 +75,10 @@ def _inquiry(training: Training, k: int) -> Inquiry:
 
 
 def _estimate(training: Training, inquiry: Inquiry, result: Result) -> Estimate:
-    features, problem = training.agreement.features, training.problem
-    x = np.append(result.coef, result.intercept)[: len(features) + problem.shared_intercept]
-    return corrected(inquiry.ask, problem.loss, x, result.weights, names=features)
+    names, problem = training.agreement.features, training.problem
+    names = names if problem.curves is None else problem.curves.names(names)
+    x = np.append(result.coef, result.intercept)[: len(names) + problem.shared_intercept]
+    return corrected(inquiry.ask, problem.loss, x, result.weights, names=names)
 
 
 def _require_possible(training: Training) -> None:
@@ -84,10 +87,6 @@ def _require_possible(training: Training) -> None:
     if not settings["inference"]:
         raise InferenceError("no standard errors: the run was told inference = false")
     require_curved(training.problem.loss)
-    if training.problem.curves is not None:
-        raise InferenceError(
-            "no standard errors: they are for coefficients of lines, not of curves"
-        )
     guarded = [name for name, k in agreement.guards.items() if k]
     if guarded or settings["solver"] == "private":
         who = f"of {guarded[0]!r} " if guarded else ""
@@ -95,10 +94,11 @@ def _require_possible(training: Training) -> None:
             f"no standard errors: the guard {who}lets out no matrices H and J, from which rows "
             "could be worked out; docs/inference.md says what is possible instead"
         )
-    if len(agreement.features) > MOST:
+    numbers = training.problem.coefficients(len(agreement.features))
+    if numbers > MOST:
         raise InferenceError(
-            f"no standard errors: {len(agreement.features)} columns are more than {MOST}, and "
-            "clients would send as many numbers squared"
+            f"no standard errors: {numbers} coefficients are more than {MOST}, and clients would "
+            "send as many numbers squared"
         )
 
 

@@ -55,10 +55,10 @@ def check_before_reading(settings: Settings) -> None:
         lookup("rule", settings["select"], RULES)
         if settings["select"] == "noise" and settings["noise_scale"] is None:
             raise ValueError("--select noise needs --noise-scale: the deviation of the noise")
-    if settings["additive"] and (settings["guard"] or settings["solver"] != "bundle"):
+    if settings["additive"] and (settings["guard"] == "dp" or settings["solver"] != "bundle"):
         raise ValueError(
-            "additive models are trained by the solver bundle without a guard: a knot next to a "
-            "row would single it out; leave out --additive, --guard or --solver"
+            "additive models are trained by the solver bundle, without differential privacy: leave "
+            "out --additive, or --guard dp and --solver"
         )
     if settings["guard"] == "dp" or settings["solver"] == "private":
         check_privacy(settings)
@@ -66,13 +66,12 @@ def check_before_reading(settings: Settings) -> None:
         check_guard(settings)
 
 
-def make_problem(settings: Settings, agreement: Agreement) -> Problem:
-    """The problem that the settings state for these clients."""
+def make_problem(settings: Settings, agreement: Agreement, curves: Curves | None = None) -> Problem:
+    """The problem that the settings state for these clients, with such curves."""
     names = list(agreement.rows)
     task = agreement.target.task
     rows = float(sum(agreement.rows.values()))
     factor = defaults.purpose_of(settings["purpose"]).factor
-    curves = make_curves(settings, agreement)
     columns = len(agreement.features) if curves is None else curves.n_slopes
     radii = _radii(settings, names, defaults.radius_of(factor, columns, rows))
     ball = Ball(
@@ -96,8 +95,11 @@ def make_problem(settings: Settings, agreement: Agreement) -> Problem:
 RULES_OF_SHAPE = ("increasing", "decreasing", "convex", "concave", "flat_ends")
 
 
-def make_curves(settings: Settings, agreement: Agreement) -> Curves | None:
-    """The curves of the columns that the settings name; knots are in the agreed standard units."""
+def wanted_curves(settings: Settings, agreement: Agreement) -> Curves | None:
+    """The curves of the columns that the settings name; knots are in the agreed standard units.
+
+    Which knots are kept depends on the clients' rows.
+    """
     wanted, named = settings["additive"], [c.name for c in agreement.columns]
     ruled = {name: [r for r in RULES_OF_SHAPE if name in settings[r]] for name in named}
     for rule in RULES_OF_SHAPE:
@@ -169,6 +171,8 @@ def _check_confidence(settings: Settings) -> None:
             "radius = 'confidence' asks clients for matrices that a guard does not let out: give a "
             "number, or leave out the guard"
         )
+    if settings["additive"]:
+        raise ValueError("radius = 'confidence' is for lines: give a number with --additive")
     if settings["select"]:
         raise ValueError("radius = 'confidence' is no choice of --select: leave out one of them")
 

@@ -253,7 +253,6 @@ def result_facts(model: Model, results: Sequence[Result]) -> dict[str, Any]:
             }
             for result in results
         ],
-        **({} if model.problem.curves is None else {"curves": model.curve_facts()}),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -11,21 +11,26 @@ from typing import Any
 
 import numpy as np
 
+from drfl.arrays import Array
 from drfl.client import Party
+from drfl.curves import Curves
 from drfl.files import PRIVATE
+from drfl.inference import Estimate
 from drfl.models import ClientPart, Model, ProofRecord, write_model
+from drfl.models.curve_facts import curve_facts
 from drfl.one_vs_rest import positives
 from drfl.problem import Problem
 from drfl.protocols.agreement import Agreement, preflight
 from drfl.protocols.evaluation import evaluate
 from drfl.protocols.federation import Federation
+from drfl.protocols.pieces import agreed_pieces
 from drfl.result import Record, Result
 from drfl.run import solve
 from drfl.solvers import Solver, StatusKind, solver_class
 from drfl.training.left_out import FEWEST, unexplained, without
 from drfl.training.left_out import KIND as LEFT_OUT
 from drfl.training.local_files import guards_line
-from drfl.training.problems import advice, make_problem, stated
+from drfl.training.problems import advice, make_problem, stated, wanted_curves
 from drfl.training.progress import Listener, warnings_as_sentences
 from drfl.training.run_folder import (
     Records,
@@ -48,6 +53,8 @@ NOT_EXACT = (
 )
 CLOSE_ENOUGH = 1e-3
 """A gap at which the losses of others are known well enough to be compared."""
+LINES = "lines"
+"""What the linear model beside an additive one is called."""
 ENDS = ("inference", "messages", "result")
 """The kinds of records that come after the rounds."""
 DONE = (StatusKind.CERTIFIED, StatusKind.LOCAL, StatusKind.PRIVATE)
@@ -121,12 +128,12 @@ def train(
         from drfl.training.held_out import chosen_radii  # and with it scikit-learn
 
         training.settings = settings.with_values(**chosen_radii(training))
-        training.problem = make_problem(training.settings, training.agreement)
+        training.problem = training.problem_now()
     if settings["radius"] == "confidence":
         from drfl.training.intervals import confidence_radii
 
         training.settings = settings.with_values(radius=confidence_radii(training))
-        training.problem = make_problem(training.settings, training.agreement)
+        training.problem = training.problem_now()
     with warnings_as_sentences(listener):
         results = training.train()
     if any(result.status.kind is StatusKind.FAILED for result in results):
@@ -179,7 +186,8 @@ class Training:
         self.listener.say(*agreement.describe())
         for sentence in [*agreement.warnings, *advice(self.settings, agreement)]:
             self.listener.warn(sentence)
-        self.problem = make_problem(self.settings, agreement)
+        self.curves, self.pieces = self._agreed_curves()
+        self.problem = self.problem_now()
         line = guards_line(agreement.guards, self.settings, self.folder)
         if self._private:
             self.listener.say(line, NOT_EXACT)
@@ -191,7 +199,28 @@ class Training:
         self.record("start", **self._versions(), seed=self.settings["seed"], guard=line)
         self.record("settings", **self.settings.all())
         self.record("preflight", **preflight_facts(agreement))
+        if self.pieces:
+            self.record("pieces", rows=self.pieces, features=agreement.features)
         self.record("problem", **self.problem.to_dict())
+
+    def problem_now(self) -> Problem:
+        """The problem as the settings are now."""
+        return make_problem(self.settings, self.agreement, self.curves)
+
+    def _agreed_curves(self) -> tuple[Curves | None, dict[str, list[int]]]:
+        """The curves that are asked for, where the clients have rows enough, and these rows."""
+        wanted = wanted_curves(self.settings, self.agreement)
+        if wanted is None:
+            return None, {}
+        curves, rows = agreed_pieces(self.federation, self.agreement, wanted)
+        for j, name in enumerate(self.agreement.features):
+            fewer = len(wanted.knots[j]) - len(curves.knots[j])
+            if fewer and not curves.knots[j]:
+                self.listener.say(f"column {name!r} stays linear: too few rows, or two values")
+            elif fewer:
+                left = len(curves.knots[j])
+                self.listener.say(f"the curve of {name!r} has {left} knots: elsewhere rows are few")
+        return curves, rows
 
     def train(self) -> list[Result]:
         """Solve the problem of every linear model."""
@@ -303,10 +332,11 @@ class Training:
         from drfl.training.intervals import standard_errors
 
         outcome = self.outcome("drfl", results, self.problem)
-        asked = standard_errors(self, results)
+        asked, estimates = standard_errors(self, results)
         for sent in message_facts(results, asked):
             self.record("messages", **sent)
-        self.record("result", **outcome, **result_facts(model, results))
+        drawn = self._drawn(model, estimates)
+        self.record("result", **outcome, **result_facts(model, results), **drawn)
         write_model(model, self.folder.model, mode=PRIVATE)
         rounds = [
             {"kind": "round", "model": k, **round_facts(record)}
@@ -317,6 +347,37 @@ class Training:
         at = next(k for k, record in enumerate(others) if record["kind"] in ENDS)
         self.records.rewrite([*others[:at], *rounds, *others[at:]])
         return model
+
+    def _drawn(self, model: Model, estimates: Mapping[int, Estimate]) -> dict[str, Any]:
+        """The curves with their bands, the rows under them and lines beside, for the records."""
+        curves = model.problem.curves
+        if curves is None:
+            return {}
+        n, lines = curves.n_slopes, self._lines()
+        bands = {k: (e.point[:n], e.covariances["robust"][:n, :n]) for k, e in estimates.items()}
+        rows = np.sum(list(self.pieces.values()), axis=0).tolist()
+        return {"curves": curve_facts(model, estimates=bands, lines=lines, rows=rows)}
+
+    def _lines(self) -> Array | None:
+        """Linear models beside an additive one (K, n); under a guard they would cost answers."""
+        if any(self.agreement.guards.values()):
+            return None
+        problem = make_problem(self.settings, self.agreement)
+        results = [
+            solve(
+                problem,
+                self.federation.place(self.agreement, positive),
+                solver=self._told(_solver(self.settings)),
+                engine=self.federation.engine,
+                tol=max(self.settings["tol"], CLOSE_ENOUGH),
+                max_rounds=self.settings["max_rounds"],
+            )
+            for positive in self.targets
+        ]
+        failed = any(result.status.kind is StatusKind.FAILED for result in results)
+        if not failed:
+            self.record("comparison", **self.outcome(LINES, results, problem))
+        return None if failed else np.array([result.coef for result in results])
 
     def _solve(
         self,

@@ -68,7 +68,8 @@ const Charts = (() => {
   function lines(figure, spec, width, tip) {
     const left = 58, right = 12, top = 10, bottom = 40, height = Math.min(300, 190 + width / 6);
     const points = spec.series.flatMap((line) => line.points);
-    const [y0, y1] = extent(points.map((p) => p[1]), spec.log);
+    let [y0, y1] = extent([...points.map((p) => p[1]), ...spec.band.flatMap((b) => [b[1], b[2]])], spec.log);
+    if (spec.bars.length) y0 -= 0.25 * (y1 - y0);  // room below the lines
     let [x0, x1] = [Math.min(...points.map((p) => p[0])), Math.max(...points.map((p) => p[0]))];
     if (x0 === x1) [x0, x1] = [x0 - 0.5, x1 + 0.5];
     const x = scale(x0, x1, left, width - right), y = scale(y0, y1, height - bottom, top, spec.log);
@@ -84,6 +85,16 @@ const Charts = (() => {
       make(svg, "text", { x: x(v), y: height - bottom + 17, "text-anchor": "middle" }, label);
     }
     make(svg, "text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle" }, cut(spec.x, width - left));
+    if (spec.band.length) {
+      const there = spec.band.map((b) => `${x(b[0]).toFixed(1)} ${y(b[2]).toFixed(1)}`);
+      const back = spec.band.map((b) => `${x(b[0]).toFixed(1)} ${y(b[1]).toFixed(1)}`).reverse();
+      make(svg, "path", { class: "band", d: `M${[...there, ...back].join("L")}Z` });
+    }
+    const most = Math.max(...spec.bars.map((b) => b[2]), 1);
+    for (const [from, to, rows] of spec.bars) {
+      const tall = (0.18 * (height - top - bottom) * rows) / most;
+      make(svg, "rect", { class: "rows", x: x(from) + 0.5, y: height - bottom - tall, width: Math.max(x(to) - x(from) - 1, 1), height: tall });
+    }
     spec.series.forEach((line, k) => {
       const d = line.points.map((p, i) => `${i ? "L" : "M"}${x(p[0]).toFixed(1)} ${y(p[1]).toFixed(1)}`).join("");
       const path = make(svg, "path", { class: `line s${k}${line.dashed ? " dashed-line" : ""}`, d });
@@ -105,7 +116,8 @@ const Charts = (() => {
       const head = `${spec.x}: ${spec.labels.length ? spec.labels[near] : short(near)}`;
       const rows = spec.series.flatMap((line) =>
         line.points.filter((p) => p[0] === near).map((p) => `${line.name}: ${+p[1].toPrecision(6)}`));
-      tip.show([head, ...rows].join("\n"), event);
+      const under = spec.bars.find((b) => b[0] <= near && near <= b[1]);
+      tip.show([head, ...rows, ...(under ? [`rows from ${short(under[0])} to ${short(under[1])}: ${under[2]}`] : [])].join("\n"), event);
     });
     area.addEventListener("pointerleave", () => {
       cursor.setAttribute("visibility", "hidden");

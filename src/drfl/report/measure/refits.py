@@ -11,8 +11,10 @@ from scipy import sparse
 
 from drfl.arrays import Array
 from drfl.ball import Ball
+from drfl.inference import InferenceError, Inquiry, corrected
 from drfl.mixture import Mixture
 from drfl.models import Model
+from drfl.models.curve_facts import Estimated, curve_facts
 from drfl.named_problems import NAMED_PROBLEMS, restated
 from drfl.problem import Problem
 from drfl.report.measure.sample import ClientSample, Refit, clients_of, metrics, refit
@@ -104,6 +106,33 @@ def with_radii(problem: Problem, factor: float) -> Problem:
     balls = problem.ball.items()
     scaled = {name: replace(ball, radius=factor * ball.radius) for name, ball in balls}
     return replace(problem, ball=scaled)
+
+
+def drawn_curves(model: Model, data: Mapping[str, ClientSample]) -> list[Json]:
+    """The curves with bands, rows under them and linear models beside, from rows at hand."""
+    curves = model.problem.curves
+    if curves is None or not data:
+        return curve_facts(model)
+    rows = np.zeros(curves.n_slopes, dtype=np.intp)
+    for client in clients_of(model, 0, data):
+        X = client.rows.take(slice(None))
+        rows += np.concatenate([curves.counts(j, X[:, j]) for j in range(curves.n)])
+    lines = refit(model, replace(model.problem, curves=None), data).coef
+    estimates = {k: found for k in range(len(model.coef)) if (found := _estimated(model, k, data))}
+    return curve_facts(model, estimates=estimates, lines=lines, rows=rows.tolist())
+
+
+def _estimated(model: Model, k: int, data: Mapping[str, ClientSample]) -> Estimated | None:
+    """The unpenalised slopes and their covariance; None where there are none."""
+    problem, n = model.problem, model.coef.shape[1]
+    x = np.append(model.coef[k], model.intercept[k])[: n + problem.shared_intercept]
+    weights = {part.name: part.weights[k] for part in model.clients}
+    try:
+        with Inquiry(problem, clients_of(model, k, data)) as inquiry:
+            found = corrected(inquiry.ask, problem.loss, x, weights)
+    except InferenceError:
+        return None
+    return found.point[:n], found.covariances["robust"][:n, :n]
 
 
 def noises(

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from drfl.report.blocks import Block, Lines, Section, Series, Text
-from drfl.report.evidence import Evidence, Json, number, vector, whole
+from drfl.report.evidence import Evidence, Json, objects, objects_of, sentence, vector, whole
 from drfl.report.questions.proof import model_name
-from drfl.report.suppression import Groups
+from drfl.report.suppression import SMALLEST, Groups
 
 QUESTION = "What are its curves?"
 MOST = 40
 NOTE = (
-    "What a column adds to the score, by its value in the units of the files; 0 at the first knot. "
-    "Beyond the ends drawn here the curves go on straight. How far slopes depend on the rows is "
-    "said above, if it was measured."
+    "What a column adds to the score, by its value in the units of the files, against its mean. "
+    "Beyond the ends drawn here the curves go on straight."
 )
+BAND = (
+    "Robust training shrinks slopes, so that intervals around them would be wrong. The area is the "
+    "pointwise 95 % band of the unpenalised curve, dashed, that the robust one was corrected to: "
+    "wide where rows are few, and nothing at the mean, from which all curves are measured."
+)
+LINE = "The linear model, trained with the same settings, is drawn beside."
+ROWS = "Bars at the bottom: rows of all clients between the knots, and beyond the outer ones."
 
 
 def section(evidence: Evidence, groups: Groups) -> Section | None:
     """A chart for every curve of an additive model; None for a linear one."""
-    given = evidence.first("result").get("curves")
-    curves = [c for c in given if isinstance(c, dict)] if isinstance(given, list) else []
+    curves = objects(evidence.first("result").get("curves"))
     if not curves:
         return None
     models = max(len(evidence.models), 1)
-    blocks: list[Block] = [Text(NOTE, "note")]
-    blocks += [chart for curve in curves[:MOST] if (chart := _chart(curve, models, groups))]
+    charts = [chart for curve in curves[:MOST] if (chart := _chart(curve, models, groups))]
+    said = [NOTE]
+    said += [BAND] if any(chart.band for chart in charts) else []
+    said += [LINE] if any(len(chart.series) > 1 + bool(chart.band) for chart in charts) else []
+    said += [ROWS] if any(chart.bars for chart in charts) else []
+    refused = sentence(evidence.first("inference").get("refused"))
+    said += [f"No bands: {refused}."] if refused else []
+    blocks: list[Block] = [Text(" ".join(said), "note"), *charts]
     columns = list(dict.fromkeys(str(curve.get("name")) for curve in curves))
     answer = f"{len(columns)} columns have curves: {', '.join(columns[:5])}"
     return Section("curves", QUESTION, answer + (", ..." if len(columns) > 5 else "."), blocks)
@@ -32,11 +45,40 @@ def section(evidence: Evidence, groups: Groups) -> Section | None:
 
 def _chart(curve: Json, models: int, groups: Groups) -> Lines | None:
     x, y = vector(curve.get("x")), vector(curve.get("y"))
-    points = [(a, b) for a, b in zip(x, y, strict=False) if number(a) is not None]
-    if not points:
+    if not x or len(x) != len(y):
         return None
     k, rules = whole(curve.get("model", 0)) or 0, curve.get("rules")
     which = "" if models == 1 else f", {model_name(k, models, groups.classes)}"
     note = f"Rule: {', '.join(map(str, rules))}." if isinstance(rules, list) and rules else ""
     name = str(curve.get("name"))
-    return Lines(f"{name}{which}", name, "added to the score", [Series(name, points)], note=note)
+    series = [Series("robust curve", list(zip(x, y, strict=True)))]
+    line = vector(curve.get("line"))
+    if len(line) == len(x):
+        ends = [(x[0], line[0]), (x[-1], line[-1])]
+        series.append(Series("linear model", ends, dashed=True))
+    band, middle = _band(curve)
+    series += [Series("unpenalised curve", middle, dashed=True)] if band else []
+    bars = _bars(curve, x, groups)
+    return Lines(
+        f"{name}{which}", name, "added to the score", series, note=note, band=band, bars=bars
+    )
+
+
+def _band(
+    curve: Json,
+) -> tuple[list[tuple[float, float, float]], list[tuple[float, float]]]:
+    """Places with the ends of the band, and the curve in its middle."""
+    given = objects_of(curve.get("band"))
+    x, y, low, high = (vector(given.get(key)) for key in ("x", "y", "low", "high"))
+    if not len(x) == len(y) == len(low) == len(high):
+        return [], []
+    return list(zip(x, low, high, strict=True)), list(zip(x, y, strict=True))
+
+
+def _bars(curve: Json, x: list[float], groups: Groups) -> list[tuple[float, float, float]]:
+    """Rows between the knots; none where some would be those of few people."""
+    rows, knots = vector(curve.get("rows")), vector(curve.get("knots"))
+    if groups.small or len(rows) != len(knots) + 1 or min(rows) < SMALLEST:
+        return []
+    places = pairwise([x[0], *knots, x[-1]])
+    return [(a, b, count) for (a, b), count in zip(places, rows, strict=True)]

@@ -47,6 +47,7 @@ PROXIMAL = (1e-2, 1e-4, 1e-7)  # multiples of the metric; one trial each
 ROUNDS = 3  # of trials
 PATIENCE = 4  # rounds in which the gap or the objective has to fall, relatively by so much:
 GAP_FALLS, OBJECTIVE_FALLS = 0.1, 1e-4
+FAR = 0.1  # a gap above which it has twice as many: constants close a gap, cuts find the model
 
 
 # ---------------------------------------------------------------------- the client's half
@@ -74,7 +75,9 @@ def keeper_of(site: Site) -> Keeper:
     assert site.ledger is not None
     assert isinstance(site.oracle, WholeSpaceOracle)  # the site was refused otherwise
     if "keeper" not in site.memory:
-        site.memory["keeper"] = Keeper(site.oracle, site.ledger, site.guard.answers)
+        site.memory["keeper"] = Keeper(
+            site.oracle, site.ledger, site.guard.answers, site.problem.curves
+        )
     keeper = site.memory["keeper"]
     assert isinstance(keeper, Keeper)
     return keeper
@@ -120,9 +123,10 @@ def finish_if_stuck(state: State) -> None:
     end.course = (*end.course, (bounds.gap, bounds.upper))
     if state.reached or state.task.problem.shared_ball:
         return
-    late = len(end.course) > PATIENCE
+    patience = PATIENCE if bounds.gap <= FAR else 2 * PATIENCE
+    late = len(end.course) > patience
     if late:
-        gap, upper = end.course[-1 - PATIENCE]
+        gap, upper = end.course[-1 - patience]
         slow = bounds.gap > (1.0 - GAP_FALLS) * gap
         late = slow and bounds.upper > (1.0 - OBJECTIVE_FALLS) * upper
     last = state.round >= state.task.max_rounds - ROUNDS
