@@ -83,6 +83,84 @@ def test_explain_and_report_know_curves(folder):
     drfl("report", "RUN", cwd=folder)
     page = (folder / "RUN" / "report.html").read_text(encoding="utf-8")
     assert "What are its curves?" in page
+    charts = json.loads(page.split('id="charts">')[1].split("</script>")[0])
+    drawn = {chart["title"]: chart for chart in charts if "band" in chart and chart["bars"]}
+    assert sorted(drawn) == ["age", "dose"]
+    for chart in drawn.values():
+        assert [line["name"] for line in chart["series"]] == [
+            "robust curve",
+            "linear model",
+            "unpenalised curve",
+        ]
+        assert len(chart["band"]) > 40
+        assert sum(rows for _, _, rows in chart["bars"]) == 300  # the histogram of all rows
+        assert all(rows >= 15 for _, _, rows in chart["bars"])
+
+
+def test_the_band_is_that_of_a_model_without_a_penalty(folder):
+    """Fitted anew with statsmodels on ramps typed here: the curve and its sandwich errors."""
+    import statsmodels.api as sm
+
+    lines = (folder / "RUN" / "records.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    (result,) = [record for record in records if record["kind"] == "result"]
+    rows = [
+        line.split(",")
+        for name in "abc"
+        for line in (folder / f"{name}.csv").read_text(encoding="utf-8").splitlines()[1:]
+    ]
+    columns, middles = [], []
+    for j, curve in enumerate(result["curves"]):
+        x = np.array([float(row[j]) for row in rows])
+        at, mean = np.array(curve["band"]["x"]), x.mean()
+        knots, places = curve["knots"], np.append(at, mean)
+        pairs = [(-np.inf, knots[0]), *pairwise(knots), (knots[-1], np.inf)]
+        columns += [np.clip(x, a, b) - (a if np.isfinite(a) else b) for a, b in pairs]
+        ramps = np.stack([np.clip(places, a, b) for a, b in pairs], axis=1)
+        middles.append(ramps[:-1] - ramps[-1])
+    X = np.column_stack([*columns, [float(row[2] == "m") for row in rows], np.ones(300)])
+    y = np.array([float(row[3] == "yes") for row in rows])
+    fit = sm.GLM(y, X, family=sm.families.Binomial()).fit(cov_type="HC0")
+    start = 0
+    for curve, rise in zip(result["curves"], middles, strict=True):
+        own = slice(start, start + rise.shape[1])
+        start = own.stop
+        np.testing.assert_allclose(curve["band"]["y"], rise @ fit.params[own], atol=1e-4)
+        cov = fit.cov_params()[own, own]
+        half = 1.959964 * np.sqrt(np.einsum("zp,pq,zq->z", rise, cov, rise))
+        width = np.array(curve["band"]["high"]) - np.array(curve["band"]["y"])
+        np.testing.assert_allclose(width, half, rtol=2e-3, atol=1e-4)
+
+
+def test_the_summary_has_slopes_in_the_units_of_the_files(folder):
+    said = drfl("summary", "RUN", "--json", cwd=folder).out
+    entries = [json.loads(line) for line in said.splitlines()]
+    names = [entry["name"] for entry in entries]
+    assert len(names) == 5 + 5 + 1 + 1
+    model = library.load(folder / "RUN" / "model.json")
+    data = json.loads((folder / "RUN" / "model.json").read_text(encoding="utf-8"))
+    scale = [column["scale"] for column in data["columns"][:2]]
+    slopes = model.coef_[0]
+    robust = [entry["robust"] for entry in entries[:10]]
+    np.testing.assert_allclose(robust, slopes[:10] / np.repeat(scale, 5), rtol=1e-6)
+    assert "age: all 5 are zero" in drfl("summary", "RUN", cwd=folder).out
+
+
+def test_processes_and_a_guard_train_curves(folder):
+    """Two processes give the same bits; a guard a valid bound, and the curve it allows."""
+    flags = ["--radius=0.02", "--quiet", "--additive=age,dose", "--increasing=dose"]
+    drfl("train", *FILES, *flags, "--engine=processes", "--out=TWO", cwd=folder)
+    one, two = (library.load(folder / run / "model.json") for run in ("RUN", "TWO"))
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+    assert one.gap_ == two.gap_
+    drfl("train", *FILES, *flags, "--guard=2", "--tol=0.2", "--out=GUARDED", cwd=folder)
+    guarded = library.load(folder / "GUARDED" / "model.json")
+    curves, kept = one.problem_.curves, guarded.problem_.curves
+    assert any(kept.knots)
+    assert all(set(own) <= set(all_) for own, all_ in zip(kept.knots, curves.knots, strict=True))
+    if kept == curves:
+        assert guarded.lower_bound_ <= one.objective_ * (1.0 + 1e-9)
+    assert guarded.gap_ <= 0.2
 
 
 @pytest.mark.parametrize(
@@ -90,7 +168,8 @@ def test_explain_and_report_know_curves(folder):
     [
         (["--additive=ages"], "additive names 'ages'"),
         (["--additive=age", "--norm=l2"], "norm='l1' or norm='linf'"),
-        (["--additive=age", "--guard=5"], "without a guard"),
+        (["--additive=age", "--guard=dp"], "without differential privacy"),
+        (["--additive=age", "--radius=confidence"], "is for lines"),
     ],
 )
 def test_what_makes_no_curve_is_one_sentence(folder, flags, sentence):

@@ -6,12 +6,12 @@ import pytest
 from drfl.curves import Curves
 from drfl.models.plain import encoding_to_plain
 from drfl.privacy import Guard, SpentError
+from drfl.protocols.agreement import preflight
+from drfl.protocols.data_request import DataRequest, text_array
+from drfl.protocols.pieces import PIECES, agreed_pieces, told_pieces
+from drfl.protocols.station import Station
 from drfl.rows import Rows
-from drfl.training.agreement import preflight
-from drfl.training.data_request import DataRequest, text_array
 from drfl.training.local_files import Files
-from drfl.training.pieces import PIECES, agreed_pieces, told_pieces
-from drfl.training.station import Station
 from drfl.wire import Message, WireError
 
 WANTED = Curves([[-1.0, 0.0, 1.0], [-1.0, 0.0, 1.0], []])
