@@ -59,7 +59,7 @@ class Meter:
     def result(self, session: Session, status: Status, history: tuple[Record, ...]) -> Result:
         return Result(
             coef=np.array(session.coef, dtype=np.float64),
-            intercept=float(session.intercept),
+            intercept=session.intercept,
             objective=float(session.objective),
             lower_bound=float(session.lower_bound),
             gap=float(session.gap),

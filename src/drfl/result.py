@@ -63,7 +63,7 @@ class Result:
     Attributes
     ----------
     coef, intercept : array of shape (n,), float
-        The model.
+        The model; (K, n) and (K,) of K classes at once.
     objective, lower_bound, gap : float
         The optimum lies between the first two; `drfl.solvers.relative_gap` of them.
     status : Status
@@ -84,7 +84,7 @@ class Result:
     """
 
     coef: Array
-    intercept: float
+    intercept: float | Array
     objective: float
     lower_bound: float
     gap: float
@@ -125,6 +125,8 @@ class Result:
         history = tuple(Record(**_read(record)) for record in data["history"])
         sent = tuple(_read_sent(entry) for entry in data["sent"])
         read = _read(data) | {"status": Status(**data["status"]), "history": history, "sent": sent}
+        if isinstance(read["intercept"], list):
+            read["intercept"] = np.array(read["intercept"], dtype=np.float64)
         return cls(**read | {"coef": np.array(read["coef"], dtype=np.float64)})
 
     def summary(self) -> str:

@@ -163,6 +163,11 @@ def _check_settings(
             f"the solver {solver.name!r} knows no intercept per client: take solver='bundle', or "
             "intercept='shared'"
         )
+    if problem.classes is not None and not solver.joint:
+        raise ValueError(
+            f"the solver {solver.name!r} knows no several classes at once: take solver='bundle', "
+            "or one class against the rest"
+        )
     checks.number("tol", tol, above=0.0)
     checks.whole("max_rounds", max_rounds, least=1)
     if not (isinstance(callbacks, Sequence) and all(callable(c) for c in callbacks)):

@@ -15,7 +15,6 @@ from drfl.privacy.dp import require_known
 from drfl.privacy.ramps import require_ramps
 from drfl.problem import Problem
 from drfl.wire import Failure, Message, Schema, WireError, validate, validate_arrays
-from drfl.worst_case import make_oracle
 
 
 class WithheldError(Exception):
@@ -46,7 +45,8 @@ class Site:
     oracle : Oracle
         Its worst-case loss :math:`F_s`; for a network there is ``network`` instead.
     shared_intercept, n_features, dimension
-        The model is (w, b) with ``dimension`` = n + 1 numbers, or w with n.
+        The model is (w, b) with ``dimension`` = n + 1 numbers, or w with n; with K classes at once
+        (W, b) with K(n + 1).
     memory : dict
         Caches of the handlers; a handler must be able to rebuild what it does not find.
     """
@@ -70,7 +70,7 @@ class Site:
             ball = problem.ball_of(client.name)
             self.network: ClientLoss | None = None
             if problem.network is None:
-                self.oracle = make_oracle(self.rows, problem.loss, ball)
+                self.oracle = problem.bounding_oracle(self.rows, client.name)
             else:
                 self.network = problem.network.at(client.rows, ball, client.name)
         except ValueError as error:
@@ -78,7 +78,7 @@ class Site:
         self.shared_intercept = problem.shared_intercept
         self.n_features = self.rows.n_features
         self.shared_ball = problem.shared_ball
-        self.dimension = problem.dimension(self.n_features)
+        self.dimension = problem.dimension(self.n_features * (problem.classes or 1))
         self.memory: dict[str, Any] = {}
         self.debug = debug
 
@@ -86,7 +86,8 @@ class Site:
     def sizes(self) -> dict[str, int]:
         """The lengths that a schema may speak of; the number of rows is not among them."""
         d = self.dimension
-        return {"n": self.n_features, "d": d, "t": d * (d + 1) // 2}  # t: a symmetric matrix
+        known = {"n": self.n_features, "d": d, "t": d * (d + 1) // 2}  # t: a symmetric matrix
+        return known if self.problem.classes is None else {**known, "K": self.problem.classes}
 
     def answer(self, message: Message, handlers: Mapping[str, Handler]) -> Message:
         """Reply to a message; whatever goes wrong becomes a code without a word of the data."""

@@ -13,15 +13,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from drfl import checks
 from drfl._registry import listed, lookup
 from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.curves import Curves
 from drfl.differentiable import RowLoss
-from drfl.gauges import DualNorm, Gauge, ShapedCurves
+from drfl.gauges import DualNorm, Gauge, Pairs, ShapedCurves
 from drfl.losses import Loss, make_loss
+from drfl.losses.joint import JOINT, JointLoss
 from drfl.mixture import Mixture
-from drfl.norms import GroupedLInf, Norm
+from drfl.norms import NORMS, GroupedLInf, Norm
 from drfl.problem.plain import (
     Json,
     ball_from_dict,
@@ -36,6 +38,7 @@ from drfl.problem.plain import (
 from drfl.rows import Rows
 from drfl.supports import Support, WholeSpace
 from drfl.worst_case.curves import CurveOracle
+from drfl.worst_case.joint import JointOracle, require_joint_ball
 from drfl.worst_case.make import make_oracle, oracle_class
 from drfl.worst_case.oracle import Oracle
 
@@ -69,6 +72,10 @@ class Problem:
     curves : Curves, optional
         Columns whose part of the score is a piecewise-linear curve; w are its slopes then. For the
         norms l1 and linf on the whole space.
+    classes : int, optional
+        K scores at once instead of one, for labels 0 to K - 1 and the losses "logistic" (then the
+        cross-entropy of their softmax) and "hinge" (that of Crammer and Singer), on the whole
+        space. W (K, n) and b (K,) are the model then.
 
     Examples
     --------
@@ -85,6 +92,7 @@ class Problem:
     intercept: str
     shared_ball: bool
     curves: Curves | None
+    classes: int | None
 
     def __init__(
         self,
@@ -95,6 +103,7 @@ class Problem:
         intercept: str = "shared",
         shared_ball: bool = False,
         curves: Curves | None = None,
+        classes: int | None = None,
         **loss_params: Any,
     ) -> None:
         set_field = object.__setattr__  # the record is frozen
@@ -125,6 +134,14 @@ class Problem:
         set_field(self, "curves", None if curves is None else _instance("curves", curves, Curves))
         if self.curves is not None:
             _require_curves(self)
+        set_field(self, "classes", checks.optional(checks.whole, "classes", classes, least=2))
+        if self.classes is not None:
+            _require_joint(self)
+
+    @property
+    def joint(self) -> JointLoss | None:
+        """The loss of several scores, where there are several."""
+        return None if self.classes is None else JOINT[self.loss.name]
 
     @property
     def shared_intercept(self) -> bool:
@@ -144,9 +161,15 @@ class Problem:
 
     def oracle(self, rows: Rows, name: str) -> Oracle:
         """The exact worst case of a client's rows; with curves the rows are its columns."""
-        if self.curves is None:
+        if self.curves is not None:
+            return CurveOracle(rows, self.loss, self.ball_of(name), self.curves)
+        return self.bounding_oracle(rows, name)
+
+    def bounding_oracle(self, rows: Rows, name: str) -> Oracle:
+        """What is minimised for a client; with curves the rows are ramps, and it is a bound."""
+        if self.classes is None or self.joint is None:
             return make_oracle(rows, self.loss, self.ball_of(name))
-        return CurveOracle(rows, self.loss, self.ball_of(name), self.curves)
+        return JointOracle(rows, self.joint, self.ball_of(name), self.classes)
 
     def scores(self, rows: Rows, w: Array, b: float) -> Array:
         """The scores of rows (N,), with curves from their columns."""
@@ -162,7 +185,7 @@ class Problem:
     def coefficients(self, n_features: int) -> int:
         """How many coefficients a model of so many columns has: slopes, where there are curves."""
         if self.curves is None:
-            return n_features
+            return n_features * (self.classes or 1)
         if self.curves.n != n_features:
             raise ValueError(
                 f"the curves are of {self.curves.n} columns, but clients have {n_features}"
@@ -176,7 +199,12 @@ class Problem:
         """
         if self.network is not None:
             return self.network.dimension
-        return n_features + self.shared_intercept + self.shared_ball
+        return n_features + self.intercepts + self.shared_ball
+
+    @property
+    def intercepts(self) -> int:
+        """How many intercepts there are: none, one, or one per class."""
+        return (self.classes or 1) if self.shared_intercept else 0
 
     def ball_of(self, name: str) -> Ball:
         """The ball of a client, around its rows as the model sees them: ramps, with curves."""
@@ -208,6 +236,8 @@ class Problem:
         """What every price of transport is at least, a function of w (n,)."""
         if self.curves is not None and self.curves.shaped:
             return ShapedCurves(self.norm, self.curves)
+        if self.classes is not None:
+            return Pairs(self.norm, self.classes, n // self.classes, self.shared_intercept)
         return DualNorm(self.norm, n)
 
     @property
@@ -228,6 +258,7 @@ class Problem:
             "intercept": self.intercept,
             "shared_ball": self.shared_ball,
             **({} if self.curves is None else {"curves": self.curves.to_dict()}),
+            **({} if self.classes is None else {"classes": self.classes}),
         }
 
     @classmethod
@@ -235,15 +266,16 @@ class Problem:
         """Read what `to_dict` wrote; every field is checked."""
         ball = "balls" if isinstance(data, dict) and "balls" in data else "ball"
         keys = ["loss", ball, "mixture", "intercept", "shared_ball"]
-        curved = isinstance(data, dict) and "curves" in data
-        require_keys("a problem", data, [*keys, "curves"] if curved else keys)
+        more = [key for key in ("curves", "classes") if isinstance(data, dict) and key in data]
+        require_keys("a problem", data, [*keys, *more])
         return cls(
             loss_from_dict(data["loss"]),
             ball_from_dict(data[ball]) if ball == "ball" else balls_from_dict(data[ball]),
             mixture_from_dict(data["mixture"]),
             intercept=data["intercept"],
             shared_ball=data["shared_ball"],
-            curves=Curves.from_dict(data["curves"]) if curved else None,
+            curves=Curves.from_dict(data["curves"]) if "curves" in more else None,
+            classes=data.get("classes"),
         )
 
 
@@ -292,6 +324,22 @@ def _require_curves(problem: Problem) -> None:
     shaped = problem.curves is not None and problem.curves.shaped
     if shaped and not any(ball.radius > 0.0 for ball in problem.balls):
         raise ValueError("rules for the shapes of curves need a radius above 0")
+
+
+def _require_joint(problem: Problem) -> None:
+    """Several classes at once have their own closed forms; what has none is refused here."""
+    if problem.network is not None or problem.loss.name not in JOINT:
+        raise ValueError(
+            f"several classes at once have the losses {listed(JOINT)}, not "
+            f"{problem.loss.name!r}: name one of them, or take one class against the rest"
+        )
+    if problem.shared_ball or problem.curves is not None:
+        what = "one ball for all clients" if problem.shared_ball else "curves"
+        raise ValueError(f"several classes at once go without {what}: take one against the rest")
+    if type(problem.norm) is not type(NORMS.get(problem.norm.name)):
+        raise ValueError(f"several classes at once have the norms {listed(NORMS)}: name one")
+    for ball in problem.balls:
+        require_joint_ball(ball)
 
 
 def _require_finite_way(ball: Ball, loss: Loss) -> None:

@@ -153,19 +153,45 @@ class Operator:
         tuple
             Weighted sums of the rows (K, n), and of the weights (K,).
         """
-        U = W if self.scale is None else W / self.scale
-        offset = b if self.shift is None else b - U @ self.shift
+        U, offset = self._fold_many(W, b)
         g, total = np.zeros(W.shape), np.zeros(len(W))
         pairs = zip(self.blocks(), self._parts, strict=True)
         for block, part in islice(pairs, every // 2, None, every):
             A = part.astype(np.float64, copy=False)
             z = products(A, U)
-            z += offset[:, None]
+            z += offset
             v = visit(block, z)
             g += transposed_products(A, v)
             total += v.sum(axis=1)
         sums = [self._unfold(g[k], float(total[k])) for k in range(len(W))]
         return np.array([pair[0] for pair in sums]).reshape(W.shape), total
+
+    def scores_many(self, W: Array, b: Array) -> Array:
+        """The scores of K models, (K, N), in float64 whatever the data are: one pass."""
+        U, offset = self._fold_many(W, b)
+        z = np.empty((len(W), self.n_rows))
+        for block, part in zip(self.blocks(), self._parts, strict=True):
+            np.add(products(part.astype(np.float64, copy=False), U), offset, out=z[:, block])
+        return z
+
+    def combine_many(self, v: Array, groups: int = 1) -> tuple[Array, Array]:
+        """Weighted sums for K weights of every row, v (K, N), by group of rows as `group_sums`.
+
+        Returns
+        -------
+        tuple
+            Arrays (K, groups, n) and (K, groups).
+        """
+        g, total = np.zeros((len(v), groups, self.n_features)), np.zeros((len(v), groups))
+        for block, part in zip(self.blocks(), self._parts, strict=True):
+            A, weights = part.astype(np.float64, copy=False), v[:, block]
+            for k in range(groups):
+                rows = slice((k - block.start) % groups, None, groups)
+                g[:, k] += transposed_products(A[rows] if groups > 1 else A, weights[:, rows])
+                total[:, k] += weights[:, rows].sum(axis=1)
+        if self.shift is not None:
+            g -= total[:, :, None] * self.shift
+        return (g if self.scale is None else g / self.scale), total
 
     def combine_some(self, rows: NDArray[np.intp], v: Array) -> tuple[Array, float]:
         """Like `combine`, for a few rows: gathered in float64, unless a whole pass is cheaper."""
@@ -207,6 +233,10 @@ class Operator:
         u = w if self.scale is None else w / self.scale
         offset = b if self.shift is None else b - float(self.shift @ u)
         return np.ascontiguousarray(u, dtype=self.X.dtype), offset
+
+    def _fold_many(self, W: Array, b: Array) -> tuple[Array, Array]:
+        U = W if self.scale is None else W / self.scale
+        return U, (b if self.shift is None else b - U @ self.shift)[:, None]
 
     def _unfold(self, g: Array, total: float) -> tuple[Array, float]:
         if self.shift is not None:

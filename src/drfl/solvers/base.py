@@ -129,6 +129,8 @@ class Solver(ABC):
         Whether it knows additive models.
     own_intercepts : bool
         Whether its clients find their own intercepts.
+    joint : bool
+        Whether it knows several classes at once.
     networks : bool
         Whether values and gradients are all that it asks of a loss.
     private : bool
@@ -141,6 +143,7 @@ class Solver(ABC):
     max_weight: ClassVar[bool] = False
     curves: ClassVar[bool] = False
     own_intercepts: ClassVar[bool] = False
+    joint: ClassVar[bool] = False
     networks: ClassVar[bool] = False
     private: ClassVar[bool] = False
 
@@ -194,12 +197,12 @@ class Session(ABC):
     @property
     @abstractmethod
     def coef(self) -> Array:
-        """The best model so far: w (n,)."""
+        """The best model so far: w (n,), or W (K, n) of K classes at once."""
 
     @property
     @abstractmethod
-    def intercept(self) -> float:
-        """The best model so far: b; 0 without an intercept."""
+    def intercept(self) -> float | Array:
+        """The best model so far: b, or (K,) of K classes at once; 0 without an intercept."""
 
     @property
     @abstractmethod

@@ -64,16 +64,16 @@ class WorstCase:
     value : float
         :math:`F(w,b)`.
     gradient : array of shape (n,)
-        With ``intercept_gradient`` a subgradient of F at (w, b).
-    intercept_gradient : float
-        Its last entry.
+        With ``intercept_gradient`` a subgradient of F at (w, b); (K, n) for K classes at once.
+    intercept_gradient : float, or array of shape (K,)
+        Its last entry, or entries.
     multiplier : float
         A minimising :math:`\lambda`, the price of transport.
     """
 
     value: float
     gradient: Array
-    intercept_gradient: float
+    intercept_gradient: float | Array
     multiplier: float
     _distribution: Callable[[], Distribution] = field(repr=False, compare=False)
 

@@ -14,14 +14,16 @@ Two passes over the data, which is the floor; a finite label cost adds one selec
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.ball import Ball
 from drfl.losses import Loss
+from drfl.rows import Rows
 from drfl.rows.operator import FEW
 from drfl.worst_case.escape import Atoms, spend
 from drfl.worst_case.oracle import Distribution, Oracle, WorstCase
@@ -124,31 +126,8 @@ class WholeSpaceOracle(Oracle):
         return lip * max(norm, floor), (self.ball.radius * lip if norm >= floor else 0.0)
 
     def flips(self, m: Array, norm: float) -> Flips:
-        r"""The optimal flips at margins m.
-
-        The rows with the largest margins flip until the mass :math:`\rho/\kappa` is used up, or
-        until moving features, at the price :math:`\|w\|_*`, pays more. Rows tied at the threshold
-        share what is left in equal parts: the answer does not depend on the order of rows.
-        """
-        kappa, rows = self.ball.label_cost, self.rows
-        budget = self.ball.radius / kappa
-        threshold = _threshold(m, rows.p, budget)
-        least = flip_gain(self.loss, np.array([threshold])).item() if threshold > 0.0 else 0.0
-        features_pay = least <= kappa * norm
-        price = kappa * norm if features_pay else least
-        cut, above, at_cut, excess = threshold, 0.0, 0.0, 0.0
-        for chunk in _chunks(len(m)):
-            some = np.flatnonzero(m[chunk] >= threshold) + chunk.start
-            ms, p = m[some], rows.masses(some)
-            gain = flip_gain(self.loss, ms) - price
-            whole = gain > 0.0 if features_pay else ms > threshold
-            excess += float(p @ np.maximum(gain, 0.0))
-            above += float(p[whole].sum())
-            at_cut += float(p[~whole].sum())
-            cut = max(cut, float(ms[~whole].max(initial=-math.inf)))
-        share = 0.0 if features_pay else min(max((budget - above) / at_cut, 0.0), 1.0)
-        lam = norm if features_pay else least / kappa
-        return Flips(m, cut, share, lam, above + share * at_cut, excess)
+        """The optimal flips at margins m; the larger the margin, the larger the gain."""
+        return best_flips(m, lambda some: flip_gain(self.loss, some), self.rows, self.ball, norm)
 
     def _flip_gradient(self, flips: Flips) -> tuple[Array, float]:
         """What flipping adds to the gradient; the margins become the weights of the rows."""
@@ -180,6 +159,36 @@ class WholeSpaceOracle(Oracle):
             atoms = atoms.flipped(flips.rows, flips.share)
             spare = ball.radius - ball.label_cost * flips.mass if flips.multiplier == norm else 0.0
         return spend(atoms, spare, self, w, b)
+
+
+def best_flips(
+    m: Array, gain_of: Callable[[Array], Array], rows: Rows, ball: Ball, norm: float
+) -> Flips:
+    r"""The optimal flips of rows with gains that increase with m (N,).
+
+    The rows with the largest gains flip until the mass :math:`\rho/\kappa` is used up, or
+    until moving features, at the price ``norm``, pays more. Rows tied at the threshold
+    share what is left in equal parts: the answer does not depend on the order of rows.
+    """
+    kappa = ball.label_cost
+    budget = ball.radius / kappa
+    threshold = _threshold(m, rows.p, budget)
+    least = gain_of(np.array([threshold])).item() if threshold > 0.0 else 0.0
+    features_pay = least <= kappa * norm
+    price = kappa * norm if features_pay else least
+    cut, above, at_cut, excess = threshold, 0.0, 0.0, 0.0
+    for chunk in _chunks(len(m)):
+        some = np.flatnonzero(m[chunk] >= threshold) + chunk.start
+        ms, p = m[some], rows.masses(some)
+        gain = gain_of(ms) - price
+        whole = gain > 0.0 if features_pay else ms > threshold
+        excess += float(p @ np.maximum(gain, 0.0))
+        above += float(p[whole].sum())
+        at_cut += float(p[~whole].sum())
+        cut = max(cut, float(ms[~whole].max(initial=-math.inf)))
+    share = 0.0 if features_pay else min(max((budget - above) / at_cut, 0.0), 1.0)
+    lam = norm if features_pay else least / kappa
+    return Flips(m, cut, share, lam, above + share * at_cut, excess)
 
 
 def flip_gain(loss: Loss, m: Array) -> Array:

@@ -24,6 +24,7 @@ class Bundle(BundleSettings, Solver):
     shared_ball: ClassVar[bool] = True
     max_weight: ClassVar[bool] = True
     curves: ClassVar[bool] = True
+    joint: ClassVar[bool] = True
     handlers: ClassVar[Mapping[str, Handler]] = {
         messages.KIND: Checked(answer, messages.REQUEST, messages.REPLY, guarded=True),
         guard.KIND: Checked(guard.constants, guard.REQUEST, guard.REPLY, guarded=True),

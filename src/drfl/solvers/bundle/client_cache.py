@@ -17,8 +17,10 @@ from drfl.arrays import Array
 from drfl.client import Site
 from drfl.solvers.bundle.client_half.curvature import sampled
 from drfl.solvers.bundle.client_half.evaluation import Evaluation, Evaluator, make_evaluator
+from drfl.solvers.bundle.client_half.joint import JointEvaluator
 from drfl.solvers.bundle.messages import Request
 from drfl.wire import Field, Message
+from drfl.worst_case.joint import JointOracle
 
 KIND = "bundle_recall"
 REQUEST = {
@@ -97,6 +99,8 @@ def cache_of(site: Site) -> Cache:
 def evaluator_of(site: Site, *, lifted: bool, split: bool = True) -> Evaluator:
     """How a site evaluates points; the flipped rows are a group of their own, if it allows any."""
     split = split and site.policy.groups
+    if isinstance(site.oracle, JointOracle):
+        return JointEvaluator(site.oracle, split=split)
     return make_evaluator(site.oracle, shared=site.shared_ball, lifted=lifted, split=split)
 
 
@@ -108,7 +112,7 @@ def groups_of(site: Site, asked: int) -> int:
 
 def may_curve(site: Site) -> bool:
     """Whether curvature may leave the client, and is worth it."""
-    return site.policy.curvature and site.n_features <= NONE_ABOVE
+    return site.policy.curvature and site.n_features * (site.problem.classes or 1) <= NONE_ABOVE
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from drfl.solvers.bundle.messages import Reply, Request
 from drfl.solvers.bundle.plausibility import (
     Limits,
     read_reply,
+    require_classes,
     require_consistent,
     require_facts,
     require_possible,
@@ -97,13 +98,22 @@ class Clients:
             name = self.names[s]
             try:
                 if name in replies:
-                    split = self.limits[s].split
-                    reply = read_reply(replies[name], round, request, self.lifted, split=split)
+                    reply = read_reply(
+                        replies[name],
+                        round,
+                        request,
+                        self.lifted,
+                        split=self.limits[s].split,
+                        classes=self.limits[s].classes,
+                        intercepts=points.server.intercepts,
+                    )
                     first = self.introductions.get(s, reply)
                     require_possible(reply, s, request, first, self.limits[s], points)
                     require_consistent(reply, s, request, first, self.limits[s], points)
                     if request.introduction:
                         require_facts(reply.facts, self.boxes[s])
+                        columns = points.server.n // (self.limits[s].classes or 1)
+                        require_classes(reply.classes, self.limits[s], columns)
                     heard[s] = reply
             except WireError as error:
                 self.rejected[name] = str(error)

@@ -35,6 +35,7 @@ REPLY = {
     "about": Field("float64", (2,), optional=True),  # weight of the rows, size of a feature
     "guard": Field("uint8", (1,), optional=True),  # k of the client's guard
     "facts": Field("float64", (3, None), optional=True),  # of a support: see AnchorBox.facts
+    "classes": Field("float64", ("K", None), optional=True),  # see class_facts
 }
 
 
@@ -187,6 +188,7 @@ class Reply:
     local: Array | None
     about: Array | None
     facts: Array | None
+    classes: Array | None
     guarded: bool
     dimension: int
     lifted: int

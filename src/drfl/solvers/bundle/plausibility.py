@@ -17,6 +17,7 @@ from drfl.arrays import Array
 from drfl.norms import NORMS
 from drfl.problem import Problem
 from drfl.solvers.bundle.client_half.curvature import unpack_factor, unpack_sketch, unpack_triangle
+from drfl.solvers.bundle.client_half.joint import of_pairs, packed_length, unpack_pairs
 from drfl.solvers.bundle.messages import KIND, REPLY, Reply, Request
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.certificate.anchors import AnchorBox
@@ -35,13 +36,23 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def read_reply(
-    message: Message, round: int, asked: Request, lifted: int, *, split: bool = False
+    message: Message,
+    round: int,
+    asked: Request,
+    lifted: int,
+    *,
+    split: bool = False,
+    classes: int | None = None,
+    intercepts: int = 0,
 ) -> Reply:
     """Validate a reply and unpack it; ``lifted`` numbers of a cut belong to a clipped model.
 
-    ``split``: cuts of what flips add may follow those of the losses, as many again.
+    ``split``: cuts of what flips add may follow those of the losses, as many again. ``classes``:
+    how many there are at once, with so many ``intercepts``.
     """
     sizes = {"P": len(asked.points), "d": asked.points.shape[1]}
+    if classes is not None:
+        sizes["K"] = classes
     found = validate(message, reply_kind(KIND), round, REPLY, sizes)
     arrays, d = message.arrays, found["d"]
     for name, array in arrays.items():
@@ -67,11 +78,12 @@ def read_reply(
         multipliers=list(values[:, 1]) if values.shape[1] > 1 else [None] * len(values),
         rows=arrays["cuts"],
         share=arrays.get("share"),
-        curvature=read_curvature(arrays, d, sum(asked.curvature)),
+        curvature=read_curvature(arrays, d, sum(asked.curvature), classes, intercepts),
         dual=arrays.get("dual"),
         local=_double(arrays.get("local")),
         about=arrays.get("about"),
         facts=arrays.get("facts"),
+        classes=arrays.get("classes"),
         guarded="guard" in arrays,
         dimension=d,
         lifted=lifted,
@@ -86,6 +98,7 @@ def require_asked(arrays: Arrays, asked: Request) -> None:
         "dual": asked.dual is not None,
         "about": asked.introduction,
         "facts": asked.introduction,
+        "classes": asked.introduction,
         "local": asked.local,
     }
     for name, is_wanted in wanted.items():
@@ -103,9 +116,15 @@ def require_shares(share: Array | None, groups: int, asked: Request) -> None:
         raise WireError("the masses of its groups are not shares of 1")
 
 
-def read_curvature(arrays: Arrays, d: int, wanted: int) -> tuple[Array, ...]:
+def read_curvature(
+    arrays: Arrays, d: int, wanted: int, classes: int | None = None, intercepts: int = 0
+) -> tuple[Array, ...]:
     """Symmetric positive semidefinite matrices, as many as were asked for or none."""
     triangle = d * (d + 1) // 2
+    if classes is not None:
+        if "factor" in arrays or "sketch" in arrays:
+            raise WireError("its curvature is not that of several classes")
+        triangle = packed_length(classes, d)
     for name, length in (("hess", triangle), ("factor", triangle), ("scale", d)):
         if name in arrays and arrays[name].shape[1] != length:
             raise WireError(f"array {name!r} does not fit {d} coefficients")
@@ -113,7 +132,8 @@ def read_curvature(arrays: Arrays, d: int, wanted: int) -> tuple[Array, ...]:
         raise WireError("a factor of curvature goes with its scale")
     if "sketch" in arrays and (arrays["sketch"][:, :, -1:] < 0.0).any():
         raise WireError("its sketch of curvature has a negative diagonal")
-    packed = tuple(_unpacked(arrays, d))
+    found = _unpacked(arrays, d)
+    packed = tuple(found if classes is None else _of_classes(arrays, d, classes, intercepts))
     if len(packed) not in (0, wanted):
         raise WireError(f"curvature at {len(packed)} points instead of {wanted}")
     return packed
@@ -129,6 +149,14 @@ def _unpacked(arrays: Arrays, d: int) -> Iterator[Array]:
         yield H
     for sketch in arrays.get("sketch", ()):
         yield unpack_sketch(sketch)
+
+
+def _of_classes(arrays: Arrays, d: int, classes: int, intercepts: int) -> Iterator[Array]:
+    for packed in arrays.get("hess", ()):
+        matrices = unpack_pairs(packed, classes, d)
+        for A in matrices:
+            _require_semidefinite(A)
+        yield of_pairs(matrices, classes, d - intercepts)
 
 
 def _require_semidefinite(H: Array) -> None:
@@ -151,6 +179,23 @@ def require_facts(facts: Array | None, box: AnchorBox | None) -> None:
         (facts[:2, 0] >= 0.0).all() and facts[:2, 0].sum() <= 1.0 + 1e-9 and facts[2, 0] >= 0.0
     ):
         raise WireError("shares of classes or a distance that cannot be")
+
+
+def require_classes(told: Array | None, limits: Limits, columns: int) -> None:
+    """Shares and mean rows of the classes, which bound their intercepts."""
+    wanted = limits.classes is not None
+    if (told is not None) != wanted or (told is not None and told.shape[1] != columns + 1):
+        raise WireError("the shares and means of its classes do not fit the problem")
+    if told is None:
+        return
+    share, means = told[:, 0], told[:, 1:]
+    if (share < 0.0).any() or abs(share.sum() - 1.0) > ROUNDING:
+        raise WireError("the shares of its classes are not shares of 1")
+    if limits.columns is not None:
+        # A share of the rows cannot have a larger sum than all of them allow.
+        most = np.sqrt(share)[:, None] * limits.columns[:columns]
+        if (share[:, None] * np.abs(means) > (1.0 + SLACK) * most + SLACK).any():
+            raise WireError("the means of its classes are larger than its columns allow")
 
 
 def _double(array: NDArray[Any] | None) -> Array | None:
@@ -177,6 +222,8 @@ class Limits:
         of w stands for it.
     split : bool
         Whether what flips add can have cuts of its own.
+    classes : int or None
+        How many there are at once.
     """
 
     lipschitz: float
@@ -186,6 +233,7 @@ class Limits:
     columns: Array | None = None
     move: float = 0.0
     split: bool = False
+    classes: int | None = None
 
     @classmethod
     def of(cls, problem: Problem, name: str, columns: Sequence[float] | None = None) -> Limits:
@@ -198,9 +246,14 @@ class Limits:
             # In a shared ball one client's rows may move by more than the radius.
             usual = ball.norm.name in NORMS and not problem.shared_ball
             move = ball.radius if usual else np.inf
+        at_zero = float(loss.value(np.zeros(1))[0]) if margin else None
+        if problem.joint is not None and problem.classes is not None:
+            at_zero = problem.joint.at_zero(problem.classes)
+            columns = None if columns is None else np.tile(columns, problem.classes)  # type: ignore[assignment]
         return cls(
             lipschitz=loss.lipschitz,
-            at_zero=float(loss.value(np.zeros(1))[0]) if margin else None,
+            at_zero=at_zero,
+            classes=problem.classes,
             label_cost=cost,
             split=bool(
                 loss.linear_gain and whole and np.isfinite(cost) and not problem.shared_ball
@@ -274,7 +327,7 @@ def _require_means(
 ) -> None:
     """Sizes (P, d) of slopes in x, means over the groups, against those of the columns."""
     n, lip = server.n, limits.lipschitz
-    if server.has_intercept and (size[:, n] > (1.0 + loose) * lip).any():
+    if (size[:, n : n + server.intercepts] > (1.0 + loose) * lip).any():
         raise WireError("the slopes of its cuts in the intercept are steeper than the loss")
     if limits.columns is not None:
         most = lip * (limits.columns + limits.move)

@@ -79,11 +79,15 @@ class BundleSession(Session):
 
     @property
     def coef(self) -> Array:
-        return self._best.x[: self.state.task.n]
+        w, classes = self._best.x[: self.state.task.n], self.state.task.problem.classes
+        return w if classes is None else w.reshape(classes, -1)
 
     @property
-    def intercept(self) -> float:
+    def intercept(self) -> float | Array:
         task = self.state.task
+        if task.problem.classes is not None:
+            b = self._best.x[task.n :]
+            return b if len(b) else np.zeros(task.problem.classes)
         return float(self._best.x[task.n]) if task.problem.shared_intercept else 0.0
 
     @property

@@ -18,7 +18,12 @@ from drfl.solvers.bundle.plausibility import Limits
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.bundle.settings import BundleSettings
 from drfl.solvers.bundle.steps import Descent, Metric, Proposal
-from drfl.solvers.certificate.anchors import Anchors, anchor_boxes, make_anchors
+from drfl.solvers.certificate.anchors import (
+    Anchors,
+    ClassAnchors,
+    anchor_boxes,
+    make_anchors,
+)
 from drfl.solvers.certificate.cuts import Pool
 from drfl.solvers.certificate.proof import Certificate
 from drfl.solvers.certificate.region import Region
@@ -43,7 +48,7 @@ class Task:
     @property
     def dimension(self) -> int:
         """The length of x: coefficients, an intercept, a multiplier that all clients share."""
-        return self.n + self.problem.shared_intercept + self.problem.shared_ball
+        return self.problem.dimension(self.n)
 
 
 @dataclass
@@ -321,7 +326,9 @@ def equip(state: State) -> None:
 def use(state: State, server: ServerProblem) -> None:
     """Take this description of the server's problem."""
     state.points.server, state.master = server, Master(server)
-    state.certificate = Certificate(server, _anchors(state, server))
+    state.certificate = Certificate(
+        server, _anchors(state, server), _class_anchors(state, server)
+    )
 
 
 def _anchors(state: State, server: ServerProblem) -> Anchors | None:
@@ -336,6 +343,16 @@ def _anchors(state: State, server: ServerProblem) -> Anchors | None:
     if any(fact is None for fact in facts):
         return None  # a client whose targets cannot follow has nothing to tell
     return make_anchors(problem.loss, balls, box, server.mixture, np.array(facts, dtype=np.float64))
+
+
+def _class_anchors(state: State, server: ServerProblem) -> ClassAnchors | None:
+    """What bounds the intercepts of several classes at once."""
+    loss, first = state.task.problem.joint, state.clients.introductions
+    told = [first[s].classes for s in range(len(state.clients))]
+    if loss is None or any(facts is None for facts in told):
+        return None
+    facts = np.array(told, dtype=np.float64)
+    return ClassAnchors.of(facts, float(loss.kinks), server.mixture.weights, server.rho)
 
 
 # ---------------------------------------------------------------------- requests

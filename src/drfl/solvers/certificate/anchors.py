@@ -27,6 +27,7 @@ from drfl.losses import Loss
 from drfl.mixture import Mixture
 from drfl.norms import Norm
 from drfl.problem import Problem
+from drfl.rows import Rows
 from drfl.supports import Box, Polyhedron
 from drfl.worst_case.oracle import Oracle
 
@@ -305,3 +306,69 @@ def _end_lines(loss: Loss) -> list[tuple[float, float]]:
     r"""The steepest lines under the loss, :math:`L(z)\ge vz-L^*(v)`."""
     ends = [v for v in loss.slope_range if v != 0.0]
     return [(v, -float(loss.conjugate(np.array([v]))[0])) for v in ends]
+
+
+@dataclass(frozen=True)
+class ClassAnchors:
+    r"""What bounds the intercepts of K classes: the rows of one class alone.
+
+    A row of class y loses at least :math:`e_0+z_j-z_y`, whatever j is, so that
+
+    .. math:: f\ \ge\ a_y\big(e_0+\langle W_j-W_y,\mu_y\rangle+b_j-b_y\big)
+              +\hat q^\top\rho\,\Lambda(W).
+
+    Attributes
+    ----------
+    mass, means : (K,), (K, n)
+        :math:`a_y=\sum_s\hat q_s\pi_{sy}`, and the classes' mean rows, weighted so.
+    end : float
+        :math:`e_0`: 0 for the cross-entropy, 1 for the loss of Crammer and Singer.
+    prices : (S,)
+        :math:`\hat q_s\rho_s`.
+    """
+
+    mass: Array
+    means: Array
+    end: float
+    prices: Array
+
+    @classmethod
+    def of(cls, facts: Array, end: float, center: Array, rho: Array) -> ClassAnchors:
+        """Of what every client told, (S, K, n + 1): the shares and mean rows of its classes."""
+        mass = center[:, None] * facts[:, :, 0]
+        total = mass.sum(axis=0)
+        means = (mass[:, :, None] * facts[:, :, 1:]).sum(axis=0)
+        means /= np.where(total > 0.0, total, 1.0)[:, None]
+        return cls(total, means, end, center * rho)
+
+    def against(self, gb: Array) -> tuple[float, float, Array] | None:
+        r"""Anchors that cancel slopes :math:`g_b` (K,) in the intercepts.
+
+        What class y has too much of, others lack; each gets it in proportion. None: a class that
+        has too much has no rows.
+
+        Returns
+        -------
+        tuple
+            The sum R of the anchors' weights, their constant, and their slope in W (Kn,).
+        """
+        gb = gb - gb.mean()  # only differences of scores count
+        more, less = np.maximum(gb, 0.0), np.maximum(-gb, 0.0)
+        have = more > 0.0
+        if not have.any():
+            return 0.0, 0.0, np.zeros(self.means.size)
+        if not (self.mass[have] > 0.0).all():
+            return None
+        R = float((more[have] / self.mass[have]).sum())
+        flow = np.outer(less, more) / float(more.sum())  # to j from y
+        slope = flow @ self.means - flow.sum(axis=0)[:, None] * self.means
+        return R, self.end * float(more.sum()), slope.ravel()
+
+
+def class_facts(rows: Rows, classes: int) -> Array:
+    """What a client tells once of its classes, (K, n + 1): their shares and mean rows."""
+    member = np.zeros((classes, rows.n_rows))
+    member[rows.y.astype(np.intp), np.arange(rows.n_rows)] = 1.0
+    sums, share = rows.combine_many(member * rows.mass())
+    means = sums[:, 0] / np.where(share > 0.0, share, 1.0)
+    return np.column_stack([share, means])

@@ -6,7 +6,7 @@ and any multiple may be lowered. The steps, in the order of docs/theory.md:
 1. weights q in Q (`weights_in`),
 2. families share :math:`q_s`, pieces their family's multiplier (`share`),
 3. the price of every :math:`\lambda_s` is nonnegative, :math:`B_s\ge0` (`price`),
-4. the slopes in b cancel (`balance`),
+4. the slopes in b cancel (`balance`; those of several classes later, `without_intercepts`),
 5. all minorants are added up (`aggregate`): for all (w, b)
 
    .. math:: f(w,b) \ge C + g^\top w + g_b b + \sum_s B_s\lambda_s,
@@ -26,7 +26,7 @@ from typing import Self
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.solvers.certificate.anchors import Anchors
+from drfl.solvers.certificate.anchors import Anchors, ClassAnchors
 from drfl.solvers.certificate.cuts import Cuts, Ints, Pool, Solution, sums
 from drfl.solvers.certificate.frontier import Frontier
 from drfl.solvers.certificate.region import Region
@@ -68,7 +68,7 @@ class Aggregate:
 
     constant: float
     g: Array
-    gb: float
+    gb: Array
     B: Array
     q: Array
 
@@ -144,8 +144,24 @@ def aggregate(
     if server.is_shared:
         minorants, B = _price_shared(server, minorants)
     constant, slope = minorants.total()
-    gb = float(slope[server.n]) if server.has_intercept else 0.0
+    gb = slope[server.n : server.n + server.intercepts]
     return Aggregate(constant + float(B @ server.floor), slope[: server.n], gb, B, q)
+
+
+def without_intercepts(total: Aggregate, anchors: ClassAnchors) -> Aggregate | None:
+    r"""The mixture of a minorant and of anchors in which the intercepts of classes cancel.
+
+    With the anchors' weights adding up to R it is divided by 1 + R, so as to be a minorant of f.
+    """
+    counter = anchors.against(total.gb)
+    if counter is None:
+        return None
+    R, constant, slope = counter
+    k = 1.0 / (1.0 + R)
+    B = k * (total.B + R * anchors.prices)
+    return Aggregate(
+        k * (total.constant + constant), k * (total.g + slope), np.zeros(0), B, total.q
+    )
 
 
 def _price_shared(server: ServerProblem, minorants: Minorants) -> tuple[Minorants, Array]:
@@ -194,7 +210,7 @@ def bound_of_constants(server: ServerProblem, q: Array, slopes: Array, constants
     """What one minorant of every client proves, with payable slopes (S, d) and constants (S,)."""
     B = q * server.rho
     constant = float(q @ constants) + float(B @ server.floor)
-    return pay_by_gauge(server, Aggregate(constant, (q @ slopes)[: server.n], 0.0, B, q))
+    return pay_by_gauge(server, Aggregate(constant, (q @ slopes)[: server.n], np.zeros(0), B, q))
 
 
 @dataclass(frozen=True)
@@ -203,6 +219,7 @@ class Certificate:
 
     server: ServerProblem
     anchors: Anchors | None
+    classes: ClassAnchors | None = None
     frontier: Frontier = field(default_factory=Frontier)
 
     @property
@@ -239,7 +256,12 @@ class Certificate:
 
     def _pay(self, total: Aggregate, region: Region | None) -> float:
         if self.anchors is not None:
-            return self.anchors.bound(total.constant, total.g, total.gb)
+            return self.anchors.bound(total.constant, total.g, float(total.gb.sum()))
+        if self.everywhere and self.server.intercepts > 1:
+            level = None if self.classes is None else without_intercepts(total, self.classes)
+            if level is None:
+                return 0.0
+            total = level
         if self.everywhere:
             return max(pay_by_gauge(self.server, total), self._mixed(total))
         assert region is not None

@@ -44,7 +44,7 @@ class ServerProblem:
     Attributes
     ----------
     n, dimension : int
-        Features, and features plus intercept.
+        Coefficients, and coefficients plus intercepts.
     rho : (S,)
         The price of :math:`\lambda_s` (the radius times the Lipschitz constant for "norm").
     floor : (S,)
@@ -78,9 +78,14 @@ class ServerProblem:
         return len(self.rho)
 
     @property
+    def intercepts(self) -> int:
+        """How many intercepts follow the coefficients: none, one, or one per class."""
+        return self.dimension - self.is_shared - self.n
+
+    @property
     def has_intercept(self) -> bool:
-        """Whether x ends with an intercept."""
-        return self.dimension - self.is_shared > self.n
+        """Whether there is one intercept, which slopes of either sign can balance."""
+        return self.intercepts == 1
 
     @property
     def is_shared(self) -> bool:
@@ -160,7 +165,7 @@ def server_problem(
                 kind = "flips"
         elif (np.isfinite(cost) & (rho > 0.0)).any():
             kind = "flips"
-    n, shared_rho = dimension - problem.shared_intercept - problem.shared_ball, 0.0
+    n, shared_rho = dimension - problem.intercepts - problem.shared_ball, 0.0
     if problem.shared_ball:
         shared_rho, rho = float(rho.max()), np.zeros_like(rho)
         kind = "norm" if kind == "flips" else kind

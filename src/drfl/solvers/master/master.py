@@ -169,6 +169,9 @@ class Master:
         """
         scale = self.server.scale
         metric = M * np.outer(scale, scale)
+        same = self.server.gauge.invariance()  # the centre is where it costs nothing
+        if same is not None:
+            metric = metric + same
         for stiffness in (1.0, 1e2, 1e4):
             # An ill-scaled QP can run away; a stiffer one stays near the centre.
             solution = self._solve(pool, cuts, centre, stiffness * metric, eps, reference)

@@ -65,11 +65,12 @@ class TangentGauge(SetRows):
     :math:`\pi` the price of t, makes the repetition a Newton method: it vanishes where it ends.
     """
 
-    KEPT = 30
+    KEPT = 30  # touches of a gauge with one tangent at a time, or as many rows as ten have
 
     def __init__(self, gauge: Gauge, price: float) -> None:
-        self.gauge, self.price = gauge, price
-        self.tangents = np.zeros((0, gauge.n))
+        self.gauge = gauge
+        self.prices = np.full(gauge.kinds, price / gauge.kinds)
+        self.tangents, self.kind = np.zeros((0, gauge.n)), np.zeros(0, np.intp)
         self.at: Array | None = None
 
     def begin(self, layout: Layout) -> None:
@@ -92,18 +93,22 @@ class TangentGauge(SetRows):
         bent, Q = 0.0, self._bend()
         if Q is not None and self.at is not None:
             bent = float((w - self.at) @ Q @ (w - self.at))
-        self.price = max(float(qp.multipliers[self.rows].sum()), 1e-3 * self.price)
+        paid = sums(self.kind, qp.multipliers[self.rows], self.gauge.kinds)
+        self.prices = np.maximum(paid, 1e-3 * self.prices)
         if max(self.gauge.value(w) - t, 0.0) * layout.price + bent <= tolerance:
             return False
         self._touch(w)
         return True
 
     def _bend(self) -> Array | None:
-        return None if self.at is None else self.gauge.curvature(self.at, self.price)
+        return None if self.at is None else self.gauge.mixed_curvature(self.at, self.prices)
 
     def _touch(self, w: Array) -> None:
         self.at = w
-        self.tangents = np.vstack([self.tangents, self.gauge.subgradient(w)])[-self.KEPT :]
+        tangents, kind = self.gauge.tangents(w)
+        kept = max(self.KEPT, 10 * self.gauge.kinds if self.gauge.kinds > 1 else 0)
+        self.tangents = np.vstack([self.tangents, tangents])[-kept:]
+        self.kind = np.append(self.kind, kind)[-kept:]
 
 
 # ---------------------------------------------------------------------- h(v) = max_{q in Q} q'v

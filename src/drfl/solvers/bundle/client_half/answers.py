@@ -36,13 +36,14 @@ from drfl.solvers.bundle.client_half.curvature import (
     sketch,
 )
 from drfl.solvers.bundle.client_half.evaluation import Evaluation, Evaluator
+from drfl.solvers.bundle.client_half.joint import JointEvaluator
 from drfl.solvers.bundle.client_half.own_optimum import rough_optimum
 from drfl.solvers.bundle.guard import guarded_answer
 from drfl.solvers.bundle.messages import Dual, Request
 from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.bundle.settings import BundleSettings
 from drfl.solvers.bundle.state import Task, begin
-from drfl.solvers.certificate.anchors import AnchorBox
+from drfl.solvers.certificate.anchors import AnchorBox, class_facts
 from drfl.wire import Message
 from drfl.worst_case.whole_space import WholeSpaceOracle
 
@@ -74,7 +75,7 @@ def answer(site: Site, message: Message, *, split: bool = True) -> Mapping[str, 
         share = at.share
         curved = wanted and may_curve(site)
         if curved:
-            curvatures.append(_curvature(site, at, before))
+            curvatures.append(_curvature(site, evaluator, at, before))
         cache.seen[identity] = Cached.of(x, at, curved=curved)
         del at  # it is as long as the rows, and so will be the next
     reply = {"value": np.array(values), "cuts": np.array(cuts), **_packed(curvatures, site)}
@@ -84,7 +85,8 @@ def answer(site: Site, message: Message, *, split: bool = True) -> Mapping[str, 
         reply.update(_dual(evaluator, request, cache))
     if request.introduction:
         reply.update(_introduction(site))
-    if request.local and site.rows.n_rows >= LOCAL_ROWS * site.dimension:
+    tells = site.problem.classes is None and site.rows.n_rows >= LOCAL_ROWS * site.dimension
+    if request.local and tells:
         quick = isinstance(site.oracle, WholeSpaceOracle) and site.dimension > SMALL
         own = rough_optimum(site, evaluator) if quick else local_optimum(site)
         reply["local"] = own.astype(np.float32)
@@ -96,8 +98,12 @@ def _identities(dual: Dual | None) -> tuple[int, ...]:
     return dual.identities if dual else ()
 
 
-def _curvature(site: Site, at: Evaluation, before: Array | None) -> Array:
+def _curvature(
+    site: Site, evaluator: Evaluator, at: Evaluation, before: Array | None
+) -> NDArray[Any]:
     """The Hessian, or its sketch; a shared multiplier has no curvature of its own."""
+    if isinstance(evaluator, JointEvaluator):
+        return evaluator.curvature(at, before, site.dimension)
     size, d = site.n_features + site.shared_intercept, density(site.oracle, at.arguments, before)
     if _is_sketched(site):
         columns = sketch(site.oracle, d, size)
@@ -108,13 +114,16 @@ def _curvature(site: Site, at: Evaluation, before: Array | None) -> Array:
 
 def _is_sketched(site: Site) -> bool:
     """Whether the matrix is too large to be sent; Newton steps are worth its bytes."""
-    return bool(site.oracle.loss.kinks) and site.dimension > SKETCH_ABOVE
+    is_joint = site.problem.classes is not None
+    return not is_joint and bool(site.oracle.loss.kinks) and site.dimension > SKETCH_ABOVE
 
 
-def _packed(curvatures: list[Array], site: Site) -> dict[str, NDArray[Any]]:
+def _packed(curvatures: list[NDArray[Any]], site: Site) -> dict[str, NDArray[Any]]:
     """Curvature as it travels: in few bytes, and positive whatever the rounding."""
     if not curvatures:
         return {}
+    if site.problem.classes is not None:
+        return {"hess": np.array(curvatures)}
     if _is_sketched(site):
         return {"sketch": np.array(curvatures, dtype=np.float32)}
     if not site.oracle.loss.kinks:
@@ -131,6 +140,9 @@ def _dual(evaluator: Evaluator, request: Request, cache: Cache) -> dict[str, NDA
     known = [at for at in old if at is not None and not at.flips]
     if curved is None or not curved.curved or len(known) < len(old):
         return {}
+    if isinstance(evaluator, JointEvaluator):
+        points = [(at.x, at.groups) for at in known]
+        return {"dual": evaluator.mixed_cut(dual.shift, dual.weights, curved.x, points)}
     return {"dual": mixed_cut(evaluator, dual, curved.x, known)}
 
 
@@ -139,6 +151,8 @@ def _introduction(site: Site) -> dict[str, NDArray[Any]]:
     rows = site.oracle.rows
     size = float(rows.moments()[1].mean()) if rows.n_features else 1.0
     about = {"about": np.array([rows.total, size])}
+    if site.problem.classes is not None:
+        return {**about, "classes": class_facts(rows, site.problem.classes)}
     box = AnchorBox.of(site.oracle.ball, site.oracle.loss, site.n_features)
     return about if box is None else {**about, "facts": box.facts(site.oracle)}
 

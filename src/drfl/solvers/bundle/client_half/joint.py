@@ -1,0 +1,195 @@
+r"""The client's half for several classes at once: cuts, curvature and dual cuts of K scores.
+
+With :math:`u(x,\lambda)=\sum_ip_i\max_{y'}\{\ell(z_i,y')-\kappa\lambda[y'\ne y_i]\}` it is as for
+one score. Where what a new label adds is linear in the scores, as for the cross-entropy, it has
+cuts of its own. The curvature :math:`\sum_ip_i(\mathrm{diag}\,p_i-p_ip_i^\top)\otimes a_ia_i^\top`,
+:math:`a_i=(x_i,1)`, is a sum over pairs of classes
+
+.. math:: \sum_{j<k}(e_j-e_k)(e_j-e_k)^\top\otimes A_{jk},\qquad
+          A_{jk}=\sum_ip_i\,p_{ij}p_{ik}\,a_ia_i^\top,
+
+and the matrices :math:`A_{jk}` are what travels: half as many numbers as the whole has, and
+semidefinite whatever the rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.arrays import Array
+from drfl.losses.joint import CrammerSinger, gain, less_own, softmax, turn
+from drfl.solvers.bundle.client_half.curvature import (
+    LEAST_SHARE,
+    WINDOW,
+    pack_triangle,
+    sampled,
+    unpack_triangle,
+)
+from drfl.solvers.bundle.client_half.evaluation import Evaluation, Evaluator
+from drfl.worst_case.joint import JointOracle
+from drfl.worst_case.whole_space import Flips
+
+
+class JointEvaluator(Evaluator):
+    """Cuts in (W, b), and in lambda where labels move."""
+
+    oracle: JointOracle
+
+    def __init__(self, oracle: JointOracle, *, split: bool) -> None:
+        super().__init__(oracle)
+        self.splits = split and oracle.labels_move and oracle.loss.linear_gain
+
+    def values(self, at: Evaluation) -> list[float]:
+        return super().values(at) if self.oracle.labels_move else [at.value]
+
+    def model(self, x: Array) -> tuple[Array, Array]:
+        """W (K, n) and b (K,) of x."""
+        K, n = self.oracle.classes, self.rows.n_features
+        b = x[K * n :]
+        return x[: K * n].reshape(K, n), b if len(b) else np.zeros(K)
+
+    def evaluate(self, x: Array, groups: int) -> Evaluation:
+        oracle, loss, y = self.oracle, self.oracle.loss, self.oracle.y
+        W, b = self.model(x)
+        z = self.rows.scores_many(W, b)
+        losses, v = loss.value(z, y), loss.slope(z, y)
+        lam, radius = oracle.gauge.value(x), oracle.ball.radius
+        share = self.shares(groups)[0]
+        if not oracle.labels_move:
+            cuts = self._cuts(losses, v, x, groups)
+            value = self.rows.mean(losses) + radius * lam
+            return Evaluation(value, lam, cuts, share, z.T)
+        gains, target = gain(loss, z, y)
+        flips = oracle.flips(gains, lam)
+        lam = flips.multiplier
+        more, dv, turned = self._turned(z, gains, target, flips)
+        value = self.rows.mean(losses) + self.rows.mean(more) + radius * lam
+        if self.splits:
+            none = np.zeros(len(losses))
+            both = [(losses, v, none), (more, dv, turned)]
+        else:
+            both = [(losses + more, v + dv, turned)]
+        cuts = np.vstack([self._cuts(a, s, x, groups, lam, t) for a, s, t in both])
+        return Evaluation(value, lam, cuts, share, z.T, float(turned.sum()), split=self.splits)
+
+    def _turned(
+        self, z: Array, gains: Array, target: NDArray[np.intp], flips: Flips
+    ) -> tuple[Array, Array, Array]:
+        """What moved labels add to losses (N,) and slopes (K, N), and who moves (N,)."""
+        at = flips.rows
+        more, dv, turned = np.zeros(z.shape[1]), np.zeros(z.shape), np.zeros(z.shape[1])
+        turned[at] = flips.share
+        dv[:, at] = flips.share * turn(self.oracle.loss, z[:, at], self.oracle.y[at], target[at])
+        price = self.oracle.ball.label_cost * flips.multiplier
+        more[at] = np.maximum(gains[at] - price, 0.0)
+        return more, dv, turned
+
+    def _cuts(
+        self,
+        losses: Array,
+        v: Array,
+        x: Array,
+        groups: int,
+        lam: float = 0.0,
+        turned: Array | None = None,
+    ) -> Array:
+        """One cut per group (G, c): of levels (N,) and slopes in the scores (K, N) at x."""
+        safe = self.shares(groups)[1]
+        g, gb = self.rows.combine_many(v * self.rows.mass(), groups)
+        flat = np.moveaxis(g, 0, 1).reshape(groups, -1)
+        g = np.column_stack([flat, gb.T])[:, : len(x)] / safe[:, None]
+        level = self.sums(losses, groups) / safe - g @ x
+        if turned is None:
+            return np.column_stack([level, g])
+        slope = -self.oracle.ball.label_cost * self.sums(turned, groups) / safe
+        return np.column_stack([level - slope * lam, slope, g])
+
+    def curvature(self, at: Evaluation, before: Array | None, dimension: int) -> Array:
+        """The matrices of all pairs, packed: E triangles one after the other."""
+        oracle, z = self.oracle, np.ascontiguousarray(at.arguments.T)
+        p, tau = oracle.loss.shares(z, oracle.y, self._width(at.arguments, before))
+        size = dimension // oracle.classes
+        weight = np.asarray(self.rows.mass()) / tau
+        j, k = np.triu_indices(oracle.classes, 1)
+        pairs = (self.rows.gram(weight * p[a] * p[b]) for a, b in zip(j, k, strict=True))
+        return np.concatenate([pack_triangle(A[:size, :size]) for A in pairs])
+
+    def _width(self, scores: Array, before: Array | None) -> float:
+        """How far from a kink rows count: half the move of the scores since the last round."""
+        loss = self.oracle.loss
+        if not isinstance(loss, CrammerSinger):
+            return 1.0
+        step = len(scores) // max(len(sampled(scores)), 1)
+        some = sampled(scores)
+        apart = loss.distances(some.T, self.oracle.y[:: max(step, 1)][: len(some)])
+        k = min(len(apart), max(2, int(LEAST_SHARE * len(apart)))) - 1
+        least, most = float(np.partition(apart, k)[k]), max(float(apart.max()), 1.0)
+        moved = most if before is None else WINDOW * float(np.sqrt(2.0 * np.mean((some - before) ** 2)))
+        return max(min(max(moved, least), most), 1e-9)
+
+    def mixed_cut(
+        self, shift: Array, weights: Array, curved: Array, old: Sequence[tuple[Array, int]]
+    ) -> Array:
+        r"""The cut of the master's dual point, moved along the curvature: (c, g), (1 + d,).
+
+        :math:`p_i=\sum_ka_kp_{ik}+(\mathrm{diag}\,p-pp^\top)\,\partial z_i[\mathrm{shift}]`, brought
+        back into the simplex; ``old`` are points and how many groups the rows were in there.
+        """
+        rows, loss, y, K = self.rows, self.oracle.loss, self.oracle.y, self.oracle.classes
+        models = [self.model(x) for x in (curved + shift, curved, *(x for x, _ in old))]
+        W, b = np.concatenate([m[0] for m in models]), np.concatenate([m[1] for m in models])
+        constant = 0.0
+
+        def visit(block: slice, z: Array) -> Array:
+            nonlocal constant
+            parts = z.reshape(-1, K, z.shape[1])
+            here, move = softmax(parts[1]), parts[0] - parts[1]
+            p = here * (move - (here * move).sum(axis=0))
+            for (_, groups), weight, own in zip(old, weights, parts[2:], strict=True):
+                q = softmax(own)
+                for k in range(groups):
+                    q[:, (k - block.start) % groups :: groups] *= weight[k]
+                p += q
+            p = np.maximum(p, 0.0)
+            p /= np.maximum(p.sum(axis=0), 1e-300)
+            constant += rows.mean(loss.level(p, y[block]), block)
+            z[:] = 0.0
+            z[:K] = less_own(p, y[block]) * rows.mass(block)
+            return z
+
+        g, gb = rows.sweep_many(W, b, visit)
+        return np.append(constant, np.append(g[:K].ravel(), gb[:K])[: len(curved)])
+
+
+def unpack_pairs(packed: NDArray[np.float32], classes: int, dimension: int) -> list[Array]:
+    """The matrices of all pairs."""
+    return [unpack_triangle(part, dimension // classes) for part in np.split(packed, pairs(classes))]
+
+
+def pairs(classes: int) -> int:
+    """How many pairs of classes there are."""
+    return classes * (classes - 1) // 2
+
+
+def packed_length(classes: int, dimension: int) -> int:
+    """How many numbers the curvature of K classes takes."""
+    size = dimension // classes
+    return pairs(classes) * size * (size + 1) // 2
+
+
+def of_pairs(matrices: Sequence[Array], classes: int, n: int) -> Array:
+    """The whole curvature (d, d), in the order of x: W row by row (n numbers), then b."""
+    K, size = classes, len(matrices[0])
+    H = np.zeros((K, size, K, size))
+    for A, j, k in zip(matrices, *np.triu_indices(K, 1), strict=True):
+        H[j, :, j] += A
+        H[k, :, k] += A
+        H[j, :, k] -= A
+        H[k, :, j] -= A
+    columns = n // K
+    place = np.arange(K * size).reshape(K, size)
+    order = np.concatenate([place[:, :columns].ravel(), place[:, columns:].ravel()])
+    return H.reshape(K * size, K * size)[np.ix_(order, order)]
