@@ -13,6 +13,8 @@ inaccurately the flow was found: what is left over of the surplus is sent as
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -119,7 +121,7 @@ def _scaling(s: Array, z: Array) -> tuple[Array, Array]:
 
 def _inner(v: Array) -> Array:
     length = np.linalg.norm(v[:, 1:], axis=1)
-    return np.maximum((v[:, 0] - length) * (v[:, 0] + length), 1e-300)
+    return np.asarray(np.maximum((v[:, 0] - length) * (v[:, 0] + length), 1e-300))
 
 
 def _mirrored(v: Array) -> Array:
@@ -168,17 +170,18 @@ def _by_program(G: Array, norm: Norm) -> float:
     incidence = sparse.coo_array(
         (np.repeat([1.0, -1.0], E), (np.concatenate([j, k]), np.tile(np.arange(E), 2))), (K, E)
     )
-    balance = sparse.hstack([sparse.kron(incidence, eye), sparse.coo_array((K * n, E))]).tocsr()
+    sent = sparse.kron(incidence, eye)
+    balance: Any = sparse.hstack([sent, sparse.coo_array((K * n, E))])
     wide = sparse.kron(sparse.eye_array(E), np.ones((n, 1)))
     every = sparse.eye_array(E * n)
-    within = sparse.vstack([sparse.hstack([every, -wide]), sparse.hstack([-every, -wide])])
+    within: Any = sparse.vstack([sparse.hstack([every, -wide]), sparse.hstack([-every, -wide])])
     cost = np.concatenate([np.zeros(E * n), np.ones(E)])
     bounds = [(None, None)] * (E * n) + [(0.0, None)] * E
     found = linprog(
         cost,
-        A_ub=within.tocsr(),
+        A_ub=within.tocsr(),  # linprog takes sparse matrices, its stubs do not say so
         b_ub=np.zeros(2 * E * n),
-        A_eq=balance,
+        A_eq=balance.tocsr(),
         b_eq=G.ravel(),
         bounds=bounds,
         method="highs",

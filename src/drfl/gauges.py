@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 import numpy as np
-
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
@@ -236,7 +235,7 @@ class Pairs(Gauge):
     def distances(self, x: Array) -> Array:
         """The dual norms of the differences (E,)."""
         if isinstance(self.norm, L2):
-            return np.linalg.norm(self.differences(x), axis=1)
+            return np.asarray(np.linalg.norm(self.differences(x), axis=1))
         return np.array([self.norm.dual(d) for d in self.differences(x)])
 
     def value(self, x: Array) -> float:
@@ -281,7 +280,7 @@ class Pairs(Gauge):
         return out
 
     def rows(self) -> EpigraphRows | None:
-        r"""l1: :math:`u\le W_k\le u+t`. linf: :math:`\pm(W_j-W_k)\le e_{jk},\ 1^\top e_{jk}\le t`."""
+        r"""l1: :math:`u\le W_k\le u+t`; linf: :math:`\pm(W_j-W_k)\le e,\ 1^\top e\le t` by pair."""
         if isinstance(self.norm, L1):
             return self._range_rows()
         if isinstance(self.norm, L2):
@@ -289,7 +288,7 @@ class Pairs(Gauge):
         n, E, (j, k) = self.columns, self.kinds, self.ends
         rows = np.arange(2 * E * n)
         column, pair = np.tile(np.arange(n), E), np.repeat(np.arange(E), n)
-        both, signs = np.tile(np.concatenate([j[pair] * n + column, k[pair] * n + column]), 2), None
+        both = np.tile(np.concatenate([j[pair] * n + column, k[pair] * n + column]), 2)
         signs = np.repeat([1.0, -1.0, -1.0, 1.0], E * n)
         half = rows[: E * n]
         w = Entries(np.concatenate([half, half, half + E * n, half + E * n]), both, signs)

@@ -81,7 +81,7 @@ class RobustRegressor(RegressorMixin, RobustModel):  # type: ignore[misc]
         check_is_fitted(self)
         X, y = self._validated(X, y, y_numeric=True, reset=False)
         table = ClientTable.of(X, y.astype(np.float64), clients, sample_weight)
-        return self._worst_cases(table, table.y, self.coef_, self.intercept_)
+        return self._worst_cases(table, table.y, self.coef_, float(self.intercept_))
 
 
 class DRFLRegressor(RobustRegressor):

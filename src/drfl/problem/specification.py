@@ -333,9 +333,15 @@ def _require_joint(problem: Problem) -> None:
             f"several classes at once have the losses {listed(JOINT)}, not "
             f"{problem.loss.name!r}: name one of them, or take one class against the rest"
         )
-    if problem.shared_ball or problem.curves is not None:
-        what = "one ball for all clients" if problem.shared_ball else "curves"
-        raise ValueError(f"several classes at once go without {what}: take one against the rest")
+    for there, what in (
+        (problem.shared_ball, "one ball for all clients"),
+        (problem.curves is not None, "curves"),
+        (problem.own_intercepts, "an intercept per client"),
+    ):
+        if there:
+            raise ValueError(
+                f"several classes at once go without {what}: take one class against the rest"
+            )
     if type(problem.norm) is not type(NORMS.get(problem.norm.name)):
         raise ValueError(f"several classes at once have the norms {listed(NORMS)}: name one")
     for ball in problem.balls:

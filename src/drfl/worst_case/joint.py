@@ -85,7 +85,11 @@ class JointOracle(Oracle):
         W, b, rows = w, np.broadcast_to(b, (self.classes,)), self.rows
         every = np.arange(rows.n_rows)
         atoms = Atoms(every, rows.masses(every), rows.take(slice(None)), rows.y.copy())
-        value, spare, price = self.evaluate(W, b).value, self.ball.radius, self.gauge.value(W.ravel())
+        value, spare, price = (
+            self.evaluate(W, b).value,
+            self.ball.radius,
+            self.gauge.value(W.ravel()),
+        )
         if self.labels_move:
             z = rows.scores_many(W, b)
             gains, target = gain(self.loss, z, self.y)

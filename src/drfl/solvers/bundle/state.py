@@ -326,9 +326,7 @@ def equip(state: State) -> None:
 def use(state: State, server: ServerProblem) -> None:
     """Take this description of the server's problem."""
     state.points.server, state.master = server, Master(server)
-    state.certificate = Certificate(
-        server, _anchors(state, server), _class_anchors(state, server)
-    )
+    state.certificate = Certificate(server, _anchors(state, server), _class_anchors(state, server))
 
 
 def _anchors(state: State, server: ServerProblem) -> Anchors | None:

@@ -248,7 +248,7 @@ class LocalSession(Session):
         return self.shown.coef
 
     @property
-    def intercept(self) -> float:
+    def intercept(self) -> float | Array:
         return self.shown.intercept
 
     @property

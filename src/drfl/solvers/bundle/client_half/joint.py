@@ -122,12 +122,13 @@ class JointEvaluator(Evaluator):
         loss = self.oracle.loss
         if not isinstance(loss, CrammerSinger):
             return 1.0
-        step = len(scores) // max(len(sampled(scores)), 1)
         some = sampled(scores)
-        apart = loss.distances(some.T, self.oracle.y[:: max(step, 1)][: len(some)])
+        apart = loss.distances(some.T, sampled(self.rows.y).astype(np.intp))
         k = min(len(apart), max(2, int(LEAST_SHARE * len(apart)))) - 1
         least, most = float(np.partition(apart, k)[k]), max(float(apart.max()), 1.0)
-        moved = most if before is None else WINDOW * float(np.sqrt(2.0 * np.mean((some - before) ** 2)))
+        if before is None:
+            return most
+        moved = WINDOW * float(np.sqrt(2.0 * np.mean((some - before) ** 2)))
         return max(min(max(moved, least), most), 1e-9)
 
     def mixed_cut(
@@ -135,8 +136,8 @@ class JointEvaluator(Evaluator):
     ) -> Array:
         r"""The cut of the master's dual point, moved along the curvature: (c, g), (1 + d,).
 
-        :math:`p_i=\sum_ka_kp_{ik}+(\mathrm{diag}\,p-pp^\top)\,\partial z_i[\mathrm{shift}]`, brought
-        back into the simplex; ``old`` are points and how many groups the rows were in there.
+        :math:`p_i=\sum_ka_kp_{ik}+(\mathrm{diag}\,p-pp^\top)\,\partial z_i[\mathrm{shift}]`,
+        brought back into the simplex; ``old`` are points, each with how many groups there were.
         """
         rows, loss, y, K = self.rows, self.oracle.loss, self.oracle.y, self.oracle.classes
         models = [self.model(x) for x in (curved + shift, curved, *(x for x, _ in old))]
@@ -166,7 +167,9 @@ class JointEvaluator(Evaluator):
 
 def unpack_pairs(packed: NDArray[np.float32], classes: int, dimension: int) -> list[Array]:
     """The matrices of all pairs."""
-    return [unpack_triangle(part, dimension // classes) for part in np.split(packed, pairs(classes))]
+    return [
+        unpack_triangle(part, dimension // classes) for part in np.split(packed, pairs(classes))
+    ]
 
 
 def pairs(classes: int) -> int:
@@ -192,4 +195,4 @@ def of_pairs(matrices: Sequence[Array], classes: int, n: int) -> Array:
     columns = n // K
     place = np.arange(K * size).reshape(K, size)
     order = np.concatenate([place[:, :columns].ravel(), place[:, columns:].ravel()])
-    return H.reshape(K * size, K * size)[np.ix_(order, order)]
+    return np.asarray(H.reshape(K * size, K * size)[np.ix_(order, order)])
