@@ -195,7 +195,7 @@ class Referee:
         """The least objective of all models."""
         n = self.data[0][0].shape[1]
         w, b = cp.Variable(n), cp.Variable() if self.problem.shared_intercept else cp.Constant(0.0)
-        loss, mu, y = known(self.problem.loss), cp.Variable(), cp.Variable(len(self.names))
+        loss, totals = known(self.problem.loss), []
         length = cp.norm(w, DUAL[self.problem.norm.name])
         rules = []
         for s, (X, target, p) in enumerate(self.data):
@@ -203,7 +203,8 @@ class Referee:
             lam = cp.Variable(nonneg=True)
             if self.bounded and ball.radius > 0.0:
                 total, moves = self._moved(s, w, b, lam)
-                rules += [y[s] >= total - mu, *moves]
+                totals.append(total)
+                rules += moves
                 continue
             rules.append(lam >= loss.lipschitz * length)
             if not self.margin:
@@ -215,7 +216,13 @@ class Referee:
                 if math.isfinite(ball.label_cost) and ball.radius > 0.0:
                     rows = cp.maximum(rows, loss.expression(-m) - ball.label_cost * lam)
                 value = p @ rows
-            rules.append(y[s] >= ball.radius * lam + value - mu)
+            totals.append(ball.radius * lam + value)
+        return self._least_mixture(totals, rules)
+
+    def _least_mixture(self, totals: list[Any], rules: list[Any]) -> float:
+        """The least of the worst mixture of the clients' totals."""
+        mu, y = cp.Variable(), cp.Variable(len(self.names))
+        rules = [*rules, *(y[s] >= total - mu for s, total in enumerate(totals))]
         theta, p = self.problem.mixture.radius, self.problem.mixture.p
         total = mu + self.center @ y
         if math.isfinite(theta):
@@ -232,7 +239,7 @@ class Referee:
     def judge(self, result: drfl.Result, tol: float, optimum: float | None = None) -> list[str]:
         """What is wrong with a result; nothing if it is right."""
         best = self.optimum() if optimum is None else optimum
-        w, b = np.asarray(result.coef), float(result.intercept)
+        w, b = np.asarray(result.coef), np.asarray(result.intercept)
         F = np.array([self.worst_case(s, w, b) for s in range(len(self.names))])
         value, zero = self.support(F), self._at_zero()
         scale = max(abs(best), 1e-3 * zero)

@@ -123,7 +123,9 @@ def _solutions(session, rng, count):
 def _lines(total, terms, points, kind):
     """The minorant of an aggregate at all points."""
     X = np.array(points)
-    lines = total.constant + X[:, : terms.n] @ total.g + total.gb * X[:, terms.n :].sum(axis=1)
+    lines = (
+        total.constant + X[:, : terms.n] @ total.g + X[:, terms.n :][:, : len(total.gb)] @ total.gb
+    )
     if kind in ("norm", "flips"):
         lines += np.array([norm_excess(terms, x) for x in points]) @ total.B
     return lines

@@ -191,7 +191,7 @@ def _line(server, total, points):
     X = np.array(points)
     above = np.array([np.maximum(server.gauge.value(x) - server.floor, 0.0) for x in points])
     b = X[:, n] if server.has_intercept else 0.0
-    return total.constant + X[:, :n] @ total.g + total.gb * b + above @ total.B
+    return total.constant + X[:, :n] @ total.g + float(total.gb.sum()) * b + above @ total.B
 
 
 # ---------------------------------------------------------------------------- planted errors
@@ -252,7 +252,7 @@ def test_without_the_price_the_bound_would_be_false():
     pool, solution = _one_cut(server, 1.0, [0.0] * (n + 1), -1.0)
     minorants, q = share(server, pool, pool.cuts, solution)
     assert pay_by_gauge(server, aggregate(server, minorants, q)) == pytest.approx(0.2)
-    unpaid = Aggregate(minorants.total()[0], np.zeros(n), 0.0, np.zeros(1), q)
+    unpaid = Aggregate(minorants.total()[0], np.zeros(n), np.zeros(1), np.zeros(1), q)
     assert pay_by_gauge(server, unpaid) == 1.0
 
 

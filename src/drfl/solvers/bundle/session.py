@@ -227,6 +227,9 @@ def judge(state: State) -> Status | None:
     if not state.begun:
         nobody = len(clients.lost()) == len(clients)
         return Status.failed(_silence(state)) if nobody or over else None
+    empty = _without_rows(state)
+    if empty is not None:
+        return Status.failed(f"class {empty} has no rows at any client: leave it out")
     if state.reached and (state.ties is None or state.ties.done or over):
         return _success(state)
     if state.only_centre and not _awaited(state):
@@ -236,6 +239,14 @@ def judge(state: State) -> Status | None:
     if state.round - bounds.progress > STALL_AFTER:
         return _success(state) if state.reached else Status.stalled(bounds.gap, task.tol)
     return None
+
+
+def _without_rows(state: State) -> int | None:
+    """The first of several classes at once that nobody has: nothing bounds its intercept."""
+    told = state.certificate.classes
+    if told is None or state.server.intercepts == 0 or told.mass.all():
+        return None
+    return int(np.flatnonzero(told.mass == 0.0)[0])
 
 
 def _success(state: State) -> Status:

@@ -1,0 +1,133 @@
+"""The worst case of several classes at once: closed form, subgradient, distribution, flows."""
+
+from itertools import combinations
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import drfl
+from drfl.flows import cheapest_flow, flow_cost
+from drfl.gauges import Pairs
+from drfl.losses.joint import JOINT
+from drfl.norms import NORMS
+from drfl.rows import Rows
+from drfl.worst_case.joint import JointOracle
+from kit.joint_referee import JointReferee
+from kit.referee import DUAL
+
+CASES = [(norm, loss, cost) for norm in NORMS for loss in JOINT for cost in (np.inf, 0.3, 5.0)]
+
+
+def oracle_and_model(seed, norm, loss, cost, radius=0.2):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(23, 3)), rng.integers(0, 4, 23).astype(float)
+    oracle = JointOracle(Rows(X, y), JOINT[loss], drfl.Ball(radius, norm, cost), 4)
+    return oracle, rng.normal(size=(4, 3)), rng.normal(size=4), rng
+
+
+@pytest.mark.parametrize(("norm", "loss", "cost"), CASES)
+def test_the_closed_form_is_the_least_over_all_prices(norm, loss, cost):
+    oracle, W, b, _ = oracle_and_model(1, norm, loss, cost)
+    problem = drfl.Problem(loss, oracle.ball, classes=4)
+    referee = JointReferee.of(problem, {"a": (oracle.rows.X, oracle.rows.y)})
+    worst = oracle.evaluate(W, b)
+    np.testing.assert_allclose(worst.value, referee.worst_case(0, W, b), rtol=1e-12)
+    np.testing.assert_allclose(
+        referee.dual_function(0, W, b, worst.multiplier), worst.value, rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize(("norm", "loss", "cost"), CASES)
+def test_the_gradient_is_a_cut(norm, loss, cost):
+    oracle, W, b, rng = oracle_and_model(2, norm, loss, cost)
+    here = oracle.evaluate(W, b)
+    for size in (1e-3, 0.1, 3.0):
+        for _ in range(10):
+            dW, db = size * rng.normal(size=W.shape), size * rng.normal(size=4)
+            there = oracle.evaluate(W + dW, b + db).value
+            least = here.value + (here.gradient * dW).sum() + here.intercept_gradient @ db
+            assert there >= least - 1e-10
+
+
+@pytest.mark.parametrize(("norm", "loss", "cost"), CASES)
+def test_adding_the_same_to_all_classes_changes_nothing(norm, loss, cost):
+    oracle, W, b, rng = oracle_and_model(3, norm, loss, cost)
+    one, other = oracle.evaluate(W, b), oracle.evaluate(W + rng.normal(size=3), b + 0.7)
+    np.testing.assert_allclose(one.value, other.value, rtol=1e-10)
+    np.testing.assert_allclose(one.gradient, other.gradient, atol=1e-10)
+    np.testing.assert_allclose(one.gradient.sum(axis=0), 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("norm", "loss", "cost"), CASES)
+def test_the_distribution_costs_the_radius_and_attains_the_value(norm, loss, cost):
+    oracle, W, b, _ = oracle_and_model(4, norm, loss, cost)
+    worst = oracle.evaluate(W, b)
+    found = worst.distribution()
+    assert found.cost <= oracle.ball.radius * (1.0 + 1e-9)
+    assert found.expected_loss <= worst.value * (1.0 + 1e-9)
+    assert found.expected_loss >= worst.value - found.tolerance - 1e-9
+    assert found.tolerance <= 1e-5 * worst.value
+    np.testing.assert_allclose(found.mass.sum(), 1.0)
+    moved = found.y != oracle.rows.y[found.source]
+    assert not moved.any() if np.isinf(cost) else set(found.y) <= {0.0, 1.0, 2.0, 3.0}
+
+
+@pytest.mark.parametrize("loss", list(JOINT))
+def test_two_classes_are_the_loss_of_their_difference(loss):
+    rng = np.random.default_rng(9)
+    X, y, w = rng.normal(size=(17, 3)), rng.integers(0, 2, 17).astype(float), rng.normal(size=3)
+    for cost in (np.inf, 0.5):
+        ball = drfl.Ball(0.3, "l2", cost)
+        both = JointOracle(Rows(X, y), JOINT[loss], ball, 2).evaluate(
+            np.array([-w / 2, w / 2]), np.array([-0.1, 0.1])
+        )
+        one = drfl.worst_case_loss(X, y, w, 0.2, loss=loss, radius=0.3, label_cost=cost, norm="l2")
+        np.testing.assert_allclose(both.value, one.value, rtol=1e-12)
+        np.testing.assert_allclose(both.gradient[1] - both.gradient[0], 2 * one.gradient)
+
+
+@pytest.mark.parametrize("norm", list(NORMS))
+@pytest.mark.parametrize("K", [2, 3, 5])
+def test_the_polar_is_the_support_function_of_the_unit_ball(norm, K):
+    rng = np.random.default_rng(K)
+    gauge = Pairs(NORMS[norm], K, 3)
+    for _ in range(4):
+        G = rng.normal(size=(K, 3))
+        G -= G.mean(axis=0)
+        W = cp.Variable((K, 3))
+        within = [cp.norm(W[j] - W[k], DUAL[norm]) <= 1 for j, k in combinations(range(K), 2)]
+        program = cp.Problem(cp.Maximize(cp.sum(cp.multiply(G, W))), [*within, W[0] == 0])
+        best = program.solve(solver=cp.CLARABEL)
+        np.testing.assert_allclose(gauge.polar(G.ravel()), best, rtol=1e-7)
+        T = rng.normal(size=(K * (K - 1) // 2, 3))
+        assert flow_cost(G, T, NORMS[norm]) >= best * (1 - 1e-7)  # any flow costs at least that
+
+
+def test_a_flow_of_nothing_costs_nothing():
+    assert cheapest_flow(np.zeros((3, 2)), NORMS["l2"]) == 0.0
+
+
+@pytest.mark.parametrize("norm", list(NORMS))
+def test_gauges_of_pairs_keep_their_promises(norm):
+    rng, gauge = np.random.default_rng(1), Pairs(NORMS[norm], 4, 3)
+    x, y = rng.normal(size=16), rng.normal(size=16)
+    u = gauge.subgradient(x)
+    np.testing.assert_allclose(u @ x[:12], gauge.value(x))
+    assert gauge.value(y) >= u @ y[:12] - 1e-12
+    tangents, _ = gauge.tangents(x)
+    np.testing.assert_allclose((tangents @ x[:12]).max(), gauge.value(x))
+    np.testing.assert_allclose(gauge.value(gauge.nearest(x)), gauge.value(x))
+    rows = gauge.rows()
+    if rows is not None:
+        left = np.zeros(rows.n_rows)
+        for entries, values in (
+            (rows.w, x),
+            (rows.e, gauge.extra(x)),
+            (rows.t, np.array([gauge.value(x)])),
+        ):
+            np.add.at(left, entries.row, entries.value * values[entries.column])
+        assert left.max() <= 1e-12
+        assert left.max() >= -1e-12
+    payable = gauge.payable(gauge.nearest(y)[:12], 0.5)
+    assert gauge.polar(payable) <= 0.5 * (1 + 1e-9)
