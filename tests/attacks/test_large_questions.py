@@ -35,11 +35,11 @@ def extreme(server, j, sign, size, unit):
         x[j], x[-1] = sign * size / unit, -size * t
         return (told_value(server, x) - 0.01 * np.abs(x[:-1]).max() - share + sums @ x) / size
 
-    nothing = max(beyond(12.0), 0.0)
+    nothing = max(beyond(12.0), beyond(11.0), 0.0)
     low, high = -1.0, 10.0
     for _ in range(13):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if beyond(middle) > 1.5 * nothing + 1e-9 else (low, middle)
+        low, high = (middle, high) if beyond(middle) > 4.0 * nothing + 1e-7 else (low, middle)
     return high
 
 

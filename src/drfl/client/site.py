@@ -103,7 +103,8 @@ class Site:
         except Exception as error:
             if self.debug:
                 raise
-            return code_of(error, guarded=self.guard is not None).message(message.round)
+            guarded = self.guard is not None or self.privacy is not None
+            return code_of(error, guarded=guarded).message(message.round)
 
     def _reply(self, message: Message, arrays: Mapping[str, NDArray[Any]]) -> Message:
         try:

@@ -8,6 +8,7 @@ from drfl.privacy.ledger import Ledger
 from drfl.privacy.leverage import Leverage
 from drfl.privacy.refusals import merge_categories, require_answerable
 from drfl.privacy.scalars import (
+    count_refused,
     release_metric,
     release_moments,
     release_scalar,
@@ -26,6 +27,7 @@ __all__ = [
     "SpentError",
     "audit",
     "audit_ledger",
+    "count_refused",
     "file_key",
     "file_prints",
     "guard_line",

@@ -17,28 +17,32 @@ from numpy.typing import NDArray
 
 from drfl._registry import listed
 from drfl.arrays import Array
-from drfl.rows import Rows
 
 HALF = 0.5
 USUAL = 0.1
 
 
-def require_many(rows: Rows, k: int, names: Sequence[str] | None = None) -> int:
+def require_many(X: Array, y: Array, k: int, names: Sequence[object] | None = None) -> int:
     """Refuse columns that fewer than k rows rule; the size of the smallest cell of a count, or 0.
 
     Parameters
     ----------
-    rows : Rows
-        The data.
+    X : (N, n)
+        The columns; NaN where there is no value.
+    y : (N,)
+        Labels -1 and +1, by which counts are told; other numbers are a column like others.
     k : int
         Of the guard.
-    names : sequence of str, optional
+    names : sequence, optional
         Of the columns, for the sentence.
     """
-    X = rows.take(slice(None))
-    called = names or range(rows.n_features)
-    labels = rows.y if set(np.unique(rows.y).tolist()) <= {-1.0, 1.0} else np.zeros(rows.n_rows)
-    found = [called[j] for j in np.flatnonzero(ruled(np.square(X - X.mean(axis=0)), k)).tolist()]
+    called = list(names or range(X.shape[1]))
+    labels = np.zeros(len(y))
+    if set(np.unique(y).tolist()) <= {-1.0, 1.0}:
+        labels = y
+    else:
+        X, called = np.column_stack([X, y]), [*called, "the target"]
+    found = [called[j] for j in np.flatnonzero(ruled(deviations(X), k)).tolist()]
     if found:
         raise ValueError(
             f"{_columns(found)} ruled by fewer than k = {k} rows, whose entries sums would tell: "
@@ -54,6 +58,20 @@ def require_many(rows: Rows, k: int, names: Sequence[str] | None = None) -> int:
     return min((min(counts) for counts in cells if counts), default=0)
 
 
+def deviations(X: Array) -> Array:
+    """Squared deviations from the mean, 0 at gaps, in units in which the squares are numbers."""
+    known = np.isfinite(X)
+    mean = np.divide(np.where(known, X, 0.0).sum(axis=0), np.maximum(known.sum(axis=0), 1))
+    distance = np.where(known, X - mean, 0.0)
+    return np.asarray(np.square(distance / _largest(distance)))
+
+
+def _largest(columns: Array) -> Array:
+    """The largest entries by size, 1 for columns of zeros."""
+    size = np.abs(columns).max(axis=0)
+    return np.asarray(np.where(size > 0.0, size, 1.0))
+
+
 def _columns(found: Sequence[object]) -> str:
     return f"column {found[0]!r} is" if len(found) == 1 else f"columns {listed(found)} are"
 
@@ -63,11 +81,13 @@ def cells_of(column: Array, labels: Array) -> list[int]:
 
     Examples
     --------
-    >>> cells_of(np.array([0.0, 1.0, 1.0, 0.0]), np.array([1.0, 1.0, 1.0, -1.0]))
+    >>> cells_of(np.array([0.0, 1.0, np.nan, 1.0, 0.0]), np.array([1.0, 1.0, 1.0, 1.0, -1.0]))
     [1, 1, 2]
     """
-    low, high = column.min(), column.max()
-    if low == high or not ((column == low) | (column == high)).all():
+    known = np.isfinite(column)
+    column, labels = column[known], labels[known]
+    low, high = column.min(initial=np.inf), column.max(initial=-np.inf)
+    if low >= high or not ((column == low) | (column == high)).all():
         return []
     codes = 2 * np.searchsorted(np.unique(labels), labels) + (column == high)
     counts = np.bincount(codes)
@@ -110,11 +130,14 @@ class Centres:
         if not np.isnan(usual[~two]).all():
             self._from.append(np.where(np.isnan(usual) | two, mean, usual))
         self._varies = low < high
+        self._size = np.where(self._varies, high - low, 1.0)
 
     def many(self, weights: Array) -> bool:
         """Whether no column of an answer with these weights is ruled by fewer than k rows."""
-        A, square = self._A[:, self._varies], np.square(weights)[:, None]
+        # Sizes of columns and weights play no role: squares of tiny numbers are 0.
+        A, size = self._A[:, self._varies], self._size[self._varies]
+        square = np.square(weights / _largest(weights))[:, None]
         return not any(
-            ruled(square * np.square(A - centre[self._varies]), self.k).any()
+            ruled(square * np.square((A - centre[self._varies]) / size), self.k).any()
             for centre in self._from
         )

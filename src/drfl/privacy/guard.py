@@ -91,17 +91,26 @@ class Guard:
         ledger : Ledger, optional
             One that was begun with the file that the rows come from.
         """
-        require_enough(rows, self.k)
-        smallest = require_many(rows, self.k, rows.names)
+        try:
+            require_enough(rows, self.k)
+            smallest = require_many(rows.take(slice(None)), rows.y, self.k, rows.names)
+        except ValueError:
+            if ledger is not None:  # that it is refused tells of the rows, too
+                self._count(ledger, rows, 0)
+            raise
         if ledger is None:
             ledger = self.begin(rows_key(rows), rows.n_rows, row_prints(rows))
-        ledger.note(BINDING, meaning_of(rows), self.bindings, {"smallest": np.array([smallest])})
+        self._count(ledger, rows, smallest)
         if class_counts(rows):
             # The sums of the classes count as known. Where that is too late, because of what
             # another target has told, they do not leave: every cut is audited.
             with suppress(ValueError):
                 ledger.declare(rows.y, "the sums of the classes")
         return ledger
+
+    def _count(self, ledger: Ledger, rows: Rows, smallest: int) -> None:
+        """Another reading of the rows, and its smallest cell."""
+        ledger.note(BINDING, meaning_of(rows), self.bindings, {"smallest": np.array([smallest])})
 
     @property
     def line(self) -> str:

@@ -227,9 +227,10 @@ class Keeper:
 
     @cached_property
     def _centres(self) -> Centres:
-        A = self._lattice.A
+        A, y = self._lattice.A, self.oracle.rows.y
         hats = A[:, :0] if self.curves is None else self.curves.hats(A[:, 1:])
-        return Centres(np.hstack([A, hats]), self.ledger.k)
+        targets = y[:, None][:, : not self.oracle.is_margin]  # numbers are in the constants
+        return Centres(np.hstack([A, hats, targets]), self.ledger.k)
 
     @cached_property
     def _lattice(self) -> Lattice:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.privacy.guard import Guard
 from drfl.privacy.journal import Journal, SpentError
-from drfl.privacy.ledger import Ledger
+from drfl.privacy.ledger import REFUSED, Ledger
 from drfl.privacy.release.rounding import Rounding, dither, grid_above
 from drfl.rows import Rows
+from drfl.wire import Message
 
 SCALAR, METRIC, SUMS = "scalar", "metric", "sums"
 METRICS = 3  # one in so many scalars may be a metric
@@ -119,13 +120,42 @@ def release_sums(
 
 def require_sums_left(guard: Guard, name: str, question: bytes) -> None:
     """Refuse a preflight beyond the budget before any file is read; an old one may be repeated."""
-    journal = Journal(None if guard.ledger is None else Path(guard.ledger))
-    if not journal.exists:
+    if guard.ledger is None:
         return
-    told = [entry for entry in journal.peek() if entry.kind == SUMS]
-    known = {entry.arrays["question"].tobytes() for entry in told}
-    if len(told) >= guard.preflights and _key(name, question) not in known:
-        raise SpentError(f"the ledger has answered its {guard.preflights} preflights")
+    told = [entry for entry in _peek(Path(guard.ledger)) if entry.kind == SUMS]
+    asked = [*told, *refused_preflights(Path(guard.ledger))]
+    known = {entry.arrays["question"].tobytes() for entry in asked}
+    if len(asked) >= guard.preflights and _key(name, question) not in known:
+        raise SpentError(f"the ledger has answered or refused its {guard.preflights} preflights")
+
+
+def count_refused(guard: Guard, name: str, question: bytes) -> None:
+    """Count a preflight that was refused for what is in the file: that tells of it, too.
+
+    It is kept beside the ledger, which a file that is refused may not have.
+    """
+    if guard.ledger is None:
+        return
+    key, journal = _key(name, question), Journal(_beside(Path(guard.ledger)))
+    with journal.locked():
+        before = refused_preflights(Path(guard.ledger))
+        if key not in {entry.arrays["question"].tobytes() for entry in before}:
+            asked = {"question": np.frombuffer(key, np.uint8)}
+            journal.append(Message(REFUSED, len(before), asked))
+
+
+def refused_preflights(ledger: Path) -> list[Message]:
+    """What `count_refused` has written beside a ledger."""
+    return _peek(_beside(ledger))
+
+
+def _beside(ledger: Path) -> Path:
+    return ledger.with_name(ledger.name + ".refused")
+
+
+def _peek(path: Path) -> list[Message]:
+    journal = Journal(path)
+    return journal.peek() if journal.exists else []
 
 
 def release_moments(ledger: Ledger, rows: Rows) -> tuple[Array, Array]:

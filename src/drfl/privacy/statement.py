@@ -16,7 +16,7 @@ from drfl.privacy.keeper import ANSWER
 from drfl.privacy.ledger import BINDING, HEAD, REFUSED, VERSION, Ledger
 from drfl.privacy.leverage import Leverage
 from drfl.privacy.release.lattice import bits_of
-from drfl.privacy.scalars import METRIC, SCALAR, SUMS
+from drfl.privacy.scalars import METRIC, SCALAR, SUMS, refused_preflights
 from drfl.wire import Message
 
 DELTAS = (1e-9, 1e-6)
@@ -53,7 +53,9 @@ def audit(path: str | os.PathLike[str]) -> str:
         if "weights" in entry.arrays:
             leverage.add(entry.arrays["weights"])
     title = f"{os.fspath(path)}: {n_rows} rows, k = {k}"
-    return statement(title, entries, leverage, n_rows // k)
+    refused = len(refused_preflights(Path(path)))
+    said = f"preflights refused: {refused}"
+    return f"{statement(title, entries, leverage, n_rows // k)}\n{said}"
 
 
 def audit_ledger(ledger: Ledger) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.client import RefusedError
 from drfl.privacy import merge_categories
+from drfl.privacy.columns import deviations, require_many, ruled
 from drfl.privacy.refusals import require_columns, require_counts, require_two
 from drfl.protocols.data_request import NAMING, DataRequest
 from drfl.protocols.suspicion import NOTHING, hints
@@ -23,8 +25,8 @@ from drfl.tables.errors import shown
 from drfl.tables.moments import Moments, moments_of
 from drfl.tables.reading import LEVELS
 
-FARTHEST = 10.0
-"""With a guard, how far the agreed units may be from a client's own."""
+FARTHEST, WIDEST = 10.0, 1e3
+"""With a guard, how far the agreed units may be from a client's own, and how much larger."""
 
 RARE = 5
 """A value that fewer rows of a client hold is not named to anybody."""
@@ -124,27 +126,41 @@ class ClientFile:
 
         The sum of the m values that are there is :math:`\sum_i\tilde x_i-(N-m)f`, :math:`\tilde x`
         being the column filled with the agreed f, of which every answer tells. So it tells nothing
-        more but the number of gaps, and that is told if it is 0 or at least k. Fewer gaps hold the
-        client's own mean and count as values. Where fewer than k values are there, or in a class
-        1 to k - 1, they count as gaps. A feature that marks gaps is a count: where one of its cells
-        by class holds 1 to k - 1 rows, it is 0.
+        more but the number of gaps, and answers for two f tell it by class. Where there are 1 to
+        k - 1 gaps, or in a class 1 to k - 1, they hold the client's own mean, count as values and
+        are not marked. Where fewer than k values are there, or in a class 1 to k - 1, or fewer than
+        k rule them, they count as gaps.
         """
         if not self.k:
             return Withheld()
         rare = {name: self._rare(name) for name in self.names if self.table.is_text(name)}
-        own_fill, blank, unmarked = {}, [], []
+        own_fill, blank = {}, []
         for name, mean in zip(self.numbers, moments.mean.tolist(), strict=True):
             if self.table.sparse or self.request.gaps_of(name) not in FILLED:
                 continue
             gaps = self._by_class(self.table.missing(name))
             values = self._by_class(~self.table.missing(name))
-            if sum(values) < self.k or _few(values, self.k):
+            column = self.table.number(name)[self._used][:, None]
+            few = sum(values) < self.k or _few(values, self.k)
+            if few or (sum(gaps) and ruled(deviations(column), self.k)[0]):
                 blank.append(name)
-            elif 0 < sum(gaps) < self.k:
+            elif _few([sum(gaps), *gaps], self.k):
                 own_fill[name] = mean
-            elif _few(gaps, self.k):
-                unmarked.append(name)
-        return Withheld(rare, own_fill, blank, unmarked)
+        return Withheld(rare, own_fill, blank)
+
+    def require_many(self) -> None:
+        """With a guard, refuse numbers that few rows rule: their sums are told to begin with."""
+        table, target = self.table, self.request.target
+        y = np.asarray(table.text(target) if table.is_text(target) else table.number(target))
+        y, used = y[self._used], self._used
+        classes = np.unique(y)
+        y = np.where(y == classes[0], -1.0, 1.0) if len(classes) <= 2 else y.astype(float)
+        names = [name for name in self.numbers if name not in self.withheld.blank]
+        X = np.array([table.number(name)[used] for name in names]).reshape(len(names), len(y)).T
+        try:
+            require_many(X, y, self.k, names)
+        except ValueError as error:
+            raise TableError(f"{table.path}: {error}") from None
 
     def rows(self, encoding: Encoding) -> tuple[Any, Array]:
         """Features in the units of the file, and positions of classes or scaled targets."""
@@ -167,7 +183,9 @@ class ClientFile:
         the request; categories must name what was named here and merge what was not. With a guard
         the units must be near the client's own: from an agreement of all clients with weights
         :math:`n_s/N` follow :math:`\sigma\ge\sqrt{n_s/N}\,\sigma_s` and
-        :math:`|\mu-\mu_s|\le\sqrt{N/n_s}\,\sigma`, here with :math:`N/n_s` at most 100.
+        :math:`|\mu-\mu_s|\le\sqrt{N/n_s}\,\sigma`, here with :math:`N/n_s` at most 100. And
+        :math:`\sigma` is at most a thousand times :math:`\sigma_s`: beside larger units what is
+        here would be rounding.
         """
         request = self.request
         asked = (request.target, request.scale, request.stated_missing)
@@ -222,7 +240,7 @@ class ClientFile:
             if (column.shift, column.scale) != (0.0, 1.0):
                 raise RefusedError("a binding scales what is not to be scaled")
         elif self.k and not (
-            column.scale >= deviation / FARTHEST
+            deviation / FARTHEST <= column.scale <= (WIDEST * deviation or math.inf)
             and abs(column.shift - mean) <= FARTHEST * max(column.scale, deviation)
         ):
             raise RefusedError(f"the units of column {column.name!r} are far from those here")
@@ -254,6 +272,10 @@ class ClientFile:
         used = np.array(self.table.origin)
         used[used] = True if self.keep is None else self.keep
         return used
+
+    @property
+    def _used(self) -> NDArray[np.bool_] | slice:
+        return slice(None) if self.keep is None else self.keep
 
     @property
     def n_rows(self) -> int:

@@ -174,6 +174,7 @@ def guarded_metrics(model: Model, client: Client, scores: Array, y: Array) -> di
     assert ledger is not None
     sha = hashlib.sha256(meaning_of(client.rows))
     sha.update(model.coef.tobytes() + model.intercept.tobytes())
+    sha.update(text_array(model.problem.to_dict()).tobytes())  # loss, ball, curves
     question = sha.digest()
 
     def told(name: str, per_row: Callable[[], Array], largest: float = 1.0) -> float:

@@ -20,6 +20,8 @@ from drfl.models.file_rows import FileRows, read_rows
 from drfl.privacy import (
     Guard,
     Ledger,
+    SpentError,
+    count_refused,
     file_key,
     file_prints,
     release_sums,
@@ -145,32 +147,40 @@ class Station:
         """
         self._forget()
         self.policy.require(target=request.target)
-        if self.guard is not None:
-            require_sums_left(self.guard, PREFLIGHT, request.to_bytes().tobytes())
+        if self.guard is None:
+            self.file = self._opened(request)
+            return _told(self.file)
+        question = request.to_bytes().tobytes()
+        require_sums_left(self.guard, PREFLIGHT, question)
+        try:
+            return self._look_guarded(self.guard, request, question)
+        except SpentError:
+            raise
+        except Exception:
+            count_refused(self.guard, PREFLIGHT, question)
+            raise
+
+    def _opened(self, request: DataRequest) -> ClientFile:
         k = 0 if self.guard is None else self.guard.k
         only: Any = {"allowed": self.policy.allow_columns, "where": self.where}
-        file = (
-            ClientFile(self.path, request, k, self.columns, **only)
-            if self.privacy is None
-            else PublicFile(self.path, request, self.columns, **only)
-        )
-        facts, m = file.facts(), file.moments
-        told: dict[str, NDArray[Any]] = {"facts": text_array(facts)}
-        told |= {"count": m.count, "sum": m.sum, "squares": m.squares}
-        if self.guard is None:
-            self.file = file
-            return told
-        require_sizes(self.path, facts, m, self.guard.k)
-        self.ledger = self.guard.begin(
+        if self.privacy is None:
+            return ClientFile(self.path, request, k, self.columns, **only)
+        return PublicFile(self.path, request, self.columns, **only)
+
+    def _look_guarded(
+        self, guard: Guard, request: DataRequest, question: bytes
+    ) -> Mapping[str, NDArray[Any]]:
+        file = self._opened(request)
+        require_sizes(self.path, file.facts(), file.moments, guard.k)
+        file.require_many()
+        self.ledger = guard.begin(
             file_key(self.path, file.used), file.n_rows, file_prints(self.path, self.where)
         )
         for name in (*file.names, request.target):
             # Two counts of one label, as it is and with other spellings, differ by these.
             text = "text, spellings merged" if request.merge_labels else "text"
             self.ledger.read_as(name, text if file.table.is_text(name) else "number")
-        told = release_sums(
-            self.ledger, PREFLIGHT, request.to_bytes().tobytes(), told, self.guard.preflights
-        )
+        told = release_sums(self.ledger, PREFLIGHT, question, _told(file), guard.preflights)
         self.file = file  # from here on the preflight is accepted, and a binding may come
         return told
 
@@ -216,7 +226,7 @@ class Station:
             y = y if positive is None else np.where(y == positive, 1.0, -1.0)
             try:
                 require_enough(Rows(X, y), self.guard.k)
-                require_many(Rows(X, y), self.guard.k, encoding.features)
+                require_many(Rows(X, y).take(slice(None)), y, self.guard.k, encoding.features)
             except ValueError as error:
                 raise ValueError(f"client {self.name!r}: {error}") from error
 
@@ -285,6 +295,17 @@ class Station:
             raise RefusedError("a guard knows the rows that it was opened for")
         assert self._encoding is not None
         return self.client(self._encoding, None if model.target.classes is None else 1)
+
+
+def _told(file: ClientFile) -> dict[str, NDArray[Any]]:
+    """What a preflight tells of a file."""
+    m = file.moments
+    return {
+        "facts": text_array(file.facts()),
+        "count": m.count,
+        "sum": m.sum,
+        "squares": m.squares,
+    }
 
 
 def _sorted(name: str, X: Any, y: Array) -> tuple[Any, Array, Array | None]:

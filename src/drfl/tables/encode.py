@@ -34,17 +34,14 @@ class Withheld:
     rare : mapping of str to collection of str
         Values that count as `OTHER`.
     own_fill : mapping of str to float
-        Columns of numbers whose gaps are too few to be told of: they hold this.
+        Columns of numbers whose gaps are too few to be told of: they hold this, unmarked.
     blank : collection of str
         Columns of numbers with too few values to be told of: all are gaps.
-    unmarked : collection of str
-        Columns of numbers whose gaps are filled, and not marked.
     """
 
     rare: Mapping[str, Collection[str]] = field(default_factory=dict)
     own_fill: Mapping[str, float] = field(default_factory=dict)
     blank: Collection[str] = ()
-    unmarked: Collection[str] = ()
 
 
 def encoded(
@@ -170,7 +167,7 @@ class _ColumnEncoder:
             self.at = table.number_names.index(name)
             self.column: Column = replace(column, fill=withheld.own_fill.get(name, column.fill))
             self.blank = name in withheld.blank
-            self.marked = name not in {*withheld.own_fill, *withheld.unmarked}
+            self.marked = name not in withheld.own_fill
         else:
             self.at = list(table.levels).index(name)
             self.column = column

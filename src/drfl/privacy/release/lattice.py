@@ -28,7 +28,9 @@ ATTEMPTS = 40
 SMALL, SHORTEST = 1e-8, 1e-6
 ROOM = 4.0
 EXACT = 1e-13  # of a column's size: how well the slope has to be met
-EXPLAINED = 1e-5  # a column is a sum of others, and its slope too
+EXPLAINED = 3e-7  # a column is a sum of others, and its slope too
+NEARLY = 1e-3  # a smaller part of a column that others do not explain is looked at closely
+FOLLOWS = 1e-12  # of a column's size: the grid of a slope that follows from others
 SINGULAR = 1e-13
 
 
@@ -49,6 +51,8 @@ class Lattice:
         Root mean squares of the columns.
     steps : (d,)
         Of the grid, powers of 2; 0 where a column is a sum of those before it.
+    rest : (d,)
+        The same, but where it would be 0 what rounding may leave of a slope.
     calm : (N,)
         How little rows are moved that are far from the others: they would stand out.
     """
@@ -56,6 +60,7 @@ class Lattice:
     A: Array
     sizes: Array
     steps: Array
+    rest: Array
     calm: Array
 
     @classmethod
@@ -65,16 +70,20 @@ class Lattice:
         sizes = np.sqrt(np.maximum(np.mean(np.square(A), axis=0), 1e-300))
         gram = (A.T @ A / len(A)) / np.outer(sizes, sizes)
         own = np.diag(_triangle(gram))
+        if (own < NEARLY).any():
+            # A root of rounding is not small enough: what is hidden there would have all its bits.
+            R = np.linalg.qr(A / (sizes * math.sqrt(len(A))), mode="r")
+            own = np.abs(np.diag(R))
         distance = np.einsum("ij,jk,ik->i", A / sizes, np.linalg.pinv(gram), A / sizes)
-        exponent = np.floor(np.log2(sizes * np.maximum(own, EXPLAINED) * lipschitz))
-        exponent -= bits_of(len(A)) - 1
+        told = np.log2(np.maximum(own, EXPLAINED)) - (bits_of(len(A)) - 1)
+        told = np.where(own > EXPLAINED, told, math.log2(FOLLOWS))
+        rest = 2.0 ** np.floor(np.log2(sizes * lipschitz) + told)
         calm = 1.0 / (1.0 + distance / A.shape[1])
-        return cls(A, sizes, np.where(own > EXPLAINED, 2.0**exponent, 0.0), calm)
+        return cls(A, sizes, np.where(own > EXPLAINED, rest, 0.0), rest, calm)
 
     def told(self, weights: Array) -> Array:
         """The slope in (b, w) of weights that are on the grid, without the rounding of sums."""
-        g, steps = self._mean(weights), np.where(self.steps > 0.0, self.steps, 1.0)
-        return np.where(self.steps > 0.0, steps * np.round(g / steps), g)
+        return np.asarray(self.rest * np.round(self._mean(weights) / self.rest))
 
     def holds(self, weights: Array) -> bool:
         """Whether the slope is on the grid but for rounding."""

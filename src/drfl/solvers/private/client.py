@@ -62,6 +62,9 @@ REPLIES = {
 SMALLEST = 1e-6
 """Slopes of arguments nearer than this differ by rounding."""
 
+FARTHEST = 1e100
+"""Numbers of a request are no larger: where sums overflow depends on the rows."""
+
 
 def terms(site: Site, message: Message) -> Mapping[str, Array]:
     """What is public: how many rows there are, their bounds, and what may still be spent."""
@@ -187,6 +190,8 @@ def _release(
     prices = np.atleast_1d(message.arrays["rho"])
     if not (prices > 0.0).all():
         raise RefusedError("every number has a price")
+    if any(np.abs(array).max(initial=0.0) > FARTHEST for array in message.arrays.values()):
+        raise RefusedError("a point or a region is too far away")
     question = _question(site, message)
     rho = float(prices.sum())
     return spending.release(question, rho, guard.budget, lambda: answer(Teller(site)))
