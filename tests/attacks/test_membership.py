@@ -6,17 +6,21 @@ differ most, and spends the whole budget on one slope: the likelihood ratio is t
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.stats import mannwhitneyu
 
 import drfl
 from drfl.client import Site
-from drfl.privacy.dp import DifferentialPrivacy
+from drfl.privacy.dp import DifferentialPrivacy, Spending
+from drfl.solvers import solver_class
 from drfl.solvers.private import Private
-from drfl.wire import Message
+from drfl.wire import Failure, Message
 
 RUNS, N = 400, 200
+PROBLEM = drfl.Problem("logistic", drfl.Ball(0.01, "l2"))
 
 
 def site_with(row, label, epsilon: float, seed: int) -> Site:
@@ -57,3 +61,60 @@ def test_with_noise_the_attacker_hardly_does_better_than_a_coin(epsilon, most, t
     assert found < most
     attack = f"differential privacy, ε = {epsilon:g}: whose row of two is it, all others known: AUC"
     table(attack, "1 with ε = 400", found)
+
+
+def clients_of(path: Path, *, flip: bool = False) -> list[drfl.Client]:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(400, 2))
+    y = np.where(X[:, 0] + rng.normal(size=400) > 0, 1.0, -1.0)
+    made = DifferentialPrivacy(2.0, norm=2.0, ledger=path, draw=rng.standard_normal)
+    return [drfl.Client("a", X, -y if flip else y, privacy=made)]
+
+
+def test_jobs_share_one_budget_whatever_they_ask(tmp_path, table):
+    """Another job, another label, a restart: what is spent is spent."""
+    path = tmp_path / "a.ledger"
+    half = drfl.solvers.make_solver("private")
+    half = type(half)(share=0.5)
+    first = drfl.solve(PROBLEM, clients_of(path), solver=half)
+    assert first.status.kind in ("private", "local")
+    budget = clients_of(path)[0].privacy.budget
+    assert Spending(path).spent == pytest.approx(budget / 2)
+    # Other labels are other questions: they cost what is left.
+    second = drfl.solve(PROBLEM, clients_of(path, flip=True), solver="private")
+    assert second.status.kind in ("private", "local")
+    assert Spending(path).spent == pytest.approx(budget)
+    assert second.coef.tobytes() != first.coef.tobytes()
+    third = drfl.solve(PROBLEM, clients_of(path), solver="private")
+    assert third.status.kind == "failed"
+    assert "nothing left of its privacy budget" in third.status.message
+    assert Spending(path).spent == pytest.approx(budget)
+    table("differential privacy: a second job after the budget is spent", "–", "refused")
+
+
+@pytest.mark.parametrize("solver", ["bundle", "local", "admm", "ad_lpmm"])
+def test_a_client_answers_no_other_method_whatever_a_server_sends(solver):
+    """A server that is not this program does not ask `drfl.solve` what it may."""
+    site = site_with(np.zeros(3), 1.0, 1.0, 0)
+    handlers = solver_class(solver).handlers
+    for kind in handlers:
+        for arrays in ({}, {"x": np.zeros(4)}):
+            reply = site.answer(Message(kind, 0, arrays), handlers)
+            assert Failure.of(reply) is Failure.REFUSED
+    assert site.spending.spent == 0.0
+
+
+@pytest.mark.parametrize("row", [np.zeros(3), np.array([1.4, -1.4, 0.0])])
+def test_questions_that_overflow_are_refused_whatever_the_rows(row):
+    """Where a sum overflows depends on the rows: its failure would be an answer without noise."""
+    site = site_with(row, 1.0, 1.0, 0)
+    far, region = np.array([1.7e308, 1.7e308, 0.0, 0.0]), np.full((4, 4), 1.7e308)
+    price = {1: np.array(1e-4), 3: np.full(3, 1e-4)}
+    messages = [
+        Message("private_slope", 0, {"x": far, "rho": price[1]}),
+        Message("private_close", 0, {"x": far, "region": np.eye(4), "rho": price[3]}),
+        Message("private_close", 0, {"x": np.zeros(4), "region": region, "rho": price[3]}),
+    ]
+    for message in messages:
+        assert Failure.of(site.answer(message, Private.handlers)) is Failure.REFUSED
+    assert site.spending.spent == 0.0

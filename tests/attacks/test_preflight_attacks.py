@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from attack_kit import Server, leverages, make_problem
 
-from drfl.privacy import Guard, SpentError
+from drfl.privacy import Guard, SpentError, audit
 from drfl.protocols.agreement import preflight
 from drfl.protocols.data_request import DataRequest
 from drfl.protocols.station import Station
@@ -44,7 +44,7 @@ def sums(station, **request):
     """What a server hears of the columns, by name; None if it is refused."""
     try:
         told = station.look(DataRequest("ill", **request))
-    except ValueError:  # at a site it would be a code, no more
+    except (ValueError, SpentError):  # at a site it would be a code, no more
         return None
     facts = json.loads(told["facts"].tobytes())
     return dict(zip(facts["numbers"], told["sum"].tolist(), strict=True)), facts
@@ -113,7 +113,7 @@ def test_values_of_a_few_rows_are_gaps(tmp_path):
     """Two values in a column: what is filled around them is known, so their sum would be theirs."""
     rng = np.random.default_rng(1)
     age, ill = rng.normal(size=N).round(6), np.where(np.arange(N) % 2, "yes", "no")
-    for held, used in (([3, 50], 0), (range(0, 2 * K, 2), K), ([*range(0, 40, 2), 1], 0)):
+    for held, used in (([3, 50], 0), (range(0, 60, 2), 30), ([*range(0, 40, 2), 1], 0)):
         lab = np.full(N, "", dtype=object)
         lab[list(held)] = rng.normal(size=len(held)).round(6).astype(str)
         lines = [",".join(row) for row in zip(age.astype(str), lab, ill, strict=True)]
@@ -133,6 +133,99 @@ def test_values_of_a_few_rows_are_gaps(tmp_path):
         if not used:
             assert set(X[:, 1]) == {9.0}
             assert set(X[:, 2]) == {1.0}  # no mark tells of single rows
+
+
+def write(tmp_path, **columns):
+    """A file with an age, an illness and these columns."""
+    rng = np.random.default_rng(2)
+    ill = np.arange(N) % 2
+    table = {"age": rng.normal(60.0, 10.0, size=N).round(3), **columns, "ill": ill}
+    lines = [",".join(map(str, row)) for row in zip(*table.values(), strict=True)]
+    path = tmp_path / "file.csv"
+    path.write_text("\n".join([",".join(table), *lines]) + "\n")
+    return path
+
+
+def marked(people, value=1.0, gaps=0):
+    """0 for all but some, with gaps in the last rows."""
+    column = np.zeros(N, dtype=object)
+    column[list(people)] = value
+    column[N - gaps :] = ""
+    return column
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        (marked([17], 7.3), 7.3),  # one person's number
+        (marked([3, 9, 41]), 3),  # three people
+        (marked([*range(0, 60, 2), 1, 3]), 32),  # two people of one class, 30 of the other
+        (marked([3, 9, 41], gaps=50), 3),
+        (marked([*range(0, 60, 2), 1, 3], gaps=50), 32),
+    ],
+    ids=["one", "three", "two of a class", "three, gaps", "two of a class, gaps"],
+)
+def test_sums_of_a_column_that_few_people_rule(tmp_path, column, told, table):
+    """The preflight tells the sum of every column, before anybody is bound."""
+    path, missing = write(tmp_path, mark=column), "mean" if "" in column else "error"
+    plain, guarded = (make() for make in stations(path, tmp_path))
+    heard = sums(plain, missing=missing)
+    assert heard[0]["mark"] == pytest.approx(told)
+    heard = sums(guarded, missing=missing)
+    assert heard is None or heard[0]["mark"] == 0.0  # all of them count as gaps
+    attack = "sums of the preflight: a column that one to k - 1 people rule, or of a class"
+    table(attack, "the entry, or the count", "refused")
+
+
+@pytest.mark.parametrize("ones", [0, 3])
+def test_sums_of_a_target_that_few_people_rule(tmp_path, ones):
+    target = np.arange(N) % 2 * 0.0 if ones else (np.arange(N) % 3) * 1e-3
+    target[5 : 5 + max(ones, 1)] = 1.0 if ones else 99.5
+    path = write(tmp_path, dose=target)
+    message = DataRequest("dose", task="regression")
+    told = json.loads(Station("a", path).look(message)["facts"].tobytes())["target"]["moments"]
+    assert told[1] == pytest.approx(target.sum())
+    with pytest.raises(ValueError, match="fewer than k = 5"):
+        Station("a", path, Guard(K)).look(message)
+
+
+def test_gaps_by_class(tmp_path, table):
+    """Six gaps, one of them in a class: two bindings with other fills differ by f times 5 - 1."""
+    dose = np.random.default_rng(3).normal(size=N).round(4).astype(object)
+    dose[[1, 3, 5, 7, 9, 10]] = ""
+    path, found = write(tmp_path, dose=dose), []
+    for guarded in (None, Guard(K, secret=b"k")):
+        station = Station("a", path, guarded)
+        agreed = preflight(request("mean"), ["a"], lambda m, s=station: {"a": s.handle(m["a"])})
+        slopes = []
+        for fill in (-5.0, 5.0):
+            columns = tuple(replace(c, fill=fill) for c in agreed.columns)
+            server = Server(station.client(replace(agreed, columns=columns), 1), make_problem())
+            server.ask(np.zeros(3))
+            slopes.append(server.slopes[0] * agreed.columns[1].scale)
+        found.append(abs(slopes[0] - slopes[1])[1] * N / 10.0)
+    assert found[0] == pytest.approx(4.0, abs=1e-9)  # so 5 and 1
+    assert found[1] == pytest.approx(0.0, abs=1e-9)
+    table("gaps by class, from two numbers to fill them with", "5 and 1 people", "nothing")
+
+
+def test_preflights_that_are_refused_are_counted(file, tmp_path, table):
+    """Whether a column has a gap is one bit per question; the twentieth is the last."""
+    path, _ = file
+    policy, answers = Guard(K, ledger=tmp_path / "ledger"), []
+    for number in range(30):
+        asked = DataRequest("ill", exclude=("lab", f"nothing {number}"))
+        try:
+            Station("a", path, policy).look(asked)
+        except ValueError as error:
+            answers.append("gap" if "'dose' has no value" in str(error) else str(error))
+        except SpentError:
+            answers.append("spent")
+    assert answers == ["gap"] * 20 + ["spent"] * 10
+    path.write_text(path.read_text().replace(",,", ",0.5,"))  # mended: an old question is asked
+    assert Station("a", path, policy).look(DataRequest("ill", exclude=("lab", "nothing 3")))
+    assert "sums over all rows: 1, 20 preflights refused" in audit(tmp_path / "ledger")
+    table("preflights that are refused: a bit each", "any number of bits", "20 bits")
 
 
 def test_labels_with_and_without_other_spellings(file, tmp_path, table):

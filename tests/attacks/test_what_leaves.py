@@ -37,6 +37,54 @@ def test_a_column_that_one_person_rules(table):
     table("a column that one to k - 1 people rule", "the entry", "refused")
 
 
+def test_a_target_that_one_person_rules(table):
+    """Sums of numeric targets are in the constants of cuts and, before, in the preflight."""
+    X, _ = data()
+    y = 1e-3 * np.random.default_rng(0).normal(size=N)
+    y[17] = 7.3
+    plain = Server(drfl.Client("a", X, y), make_problem("pinball"))
+    plain.ask(np.append(np.zeros(n), -10.0))
+    constant = plain.cuts[0][0]  # all residuals are below 0: half of the sum of y
+    assert 2.0 * N * constant == pytest.approx(7.3, rel=1e-2)
+    with pytest.raises(ValueError, match="'the target' is ruled by fewer than k = 5 rows"):
+        drfl.Client("a", X, y, guard=guard(K))
+    table("a numeric target that one to k - 1 people rule", "the entry", "refused")
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-20, 1e90])
+def test_columns_are_looked_at_in_any_unit(size):
+    """Squares of tiny numbers are 0, and 0 is ruled by nobody."""
+    column = np.zeros(N)
+    column[:2] = 7.3 * size, 5.1 * size
+    with pytest.raises(ValueError, match="ruled by fewer than k = 5 rows"):
+        drfl.Client("a", *data(column), guard=guard(K))
+
+
+@pytest.mark.parametrize("part", [1e-4, 1e-6, 1e-8])
+def test_bits_of_a_column_that_others_nearly_explain(part, table):
+    """A copy with a little of something else in it: the difference of two slopes is a sum of that.
+
+    The slope of the copy must have no more bits of it than that of a column by itself.
+    """
+    X, y = data()
+    X[:, 2] = X[:, 0] + part * np.random.default_rng(5).normal(size=N)
+    bits = []
+    for settings in (None, guard(K)):
+        server = Server(drfl.Client("a", X, y, guard=settings), make_problem())
+        server.ask(np.zeros(n + 1))
+        bits.append(np.log2(part / last_bit(server.slopes[0][2])))
+    assert bits[0] > 20
+    assert bits[1] <= 14
+    table("bits of what is hidden in a copy of a column", *bits, "bits")
+
+
+def last_bit(number):
+    """The value of the last bit of a number that is 1."""
+    mantissa, exponent = np.frexp(number)
+    whole = int(mantissa * 2**53)
+    return 2.0 ** (int(exponent) - 53) * (whole & -whole)
+
+
 @pytest.mark.parametrize("few", [1, 4])
 def test_cells_of_few_people(few, table):
     """Sums of a column of zeros and ones by class are counts."""

@@ -95,13 +95,54 @@ def test_gaps_are_not_filled_with_what_stands_out(path):
         assert bound(station, with_column(agreement, "dose", fill=fill)) is not None
 
 
+@pytest.mark.parametrize("power", [4, 30, 150])
+def test_units_beside_which_rows_would_be_rounding(path, power, table):
+    """In units so large squares of entries are 0, and so is what looks at them.
+
+    A column far from 0 in large units is nearly that of ones: its slope would have all its bits.
+    """
+    for guarded in (None, Guard(K)):
+        station = Station("a", path, guarded)
+        agreement = asked(station)
+        (age,) = [c for c in agreement.columns if c.name == "age"]
+        scale = age.scale * 10.0**power
+        for shift in (age.shift, age.shift + 9.0 * scale):
+            told = bound(station, with_column(agreement, "age", scale=scale, shift=shift))
+            assert told is (Failure.REFUSED if guarded else None)
+    table("units so large that rows are rounding beside them", "sums of all bits", "refused")
+
+
 def test_rare_categories_are_merged_whatever_the_message_says(path):
+    """The three rows of 'north', as a category of their own, or by another's name."""
     station = Station("a", path, Guard(K))
     agreement = asked(station)
     (ward,) = [c for c in agreement.columns if c.name == "ward"]
-    assert ward.other  # the three rows of 'north'
-    named = {"levels": (*ward.levels[:-1], "north"), "other": False}
+    assert ward.other
+    named = {"levels": ("north", *ward.levels[:-1]), "other": False}
     assert bound(station, with_column(agreement, "ward", **named)) is Failure.REFUSED
+    # Beside a category of all others it is let in, and merged all the same.
+    both = with_column(agreement, "ward", levels=("north", *ward.levels))
+    assert bound(station, both) is None
+    X, _ = station.file.rows(both)
+    assert X[:, both.features.index("ward=north")].sum() == 0.0
+    assert X[:, both.features.index("ward=other")].sum() >= 3.0
+
+
+def test_bindings_that_are_refused_are_counted(path, tmp_path):
+    """Whether few rows rule a filled column depends on what it is filled with: no bisection."""
+    lines = path.read_text().splitlines()
+    for k in range(1, 301):
+        age, dose, *rest = lines[k].split(",")
+        lines[k] = ",".join([age, "" if k > 8 else f"{3 + 0.1 * k}", *rest])
+    path.write_text("\n".join(lines) + "\n")
+    guard = Guard(K, ledger=tmp_path / "ledger", bindings=3)
+    station = Station("a", path, guard)
+    agreement = asked(station, DataRequest("ill", missing="mean"))
+    (dose,) = [c for c in agreement.columns if c.name == "dose"]
+    for number in range(6):
+        filled = with_column(agreement, "dose", fill=dose.fill + (5 + number) * dose.scale)
+        bound(station, filled)
+    assert station.ledger.count("binding") == 3
 
 
 def test_columns_target_and_kinds_are_those_of_the_preflight(path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,33 +100,6 @@ def test_another_kind_of_ledger_is_refused(tmp_path):
     Spending(other)
     with pytest.raises(ValueError, match="is not a ledger"):
         drfl.Client("a", X, y, guard=drfl.privacy.Guard(ledger=other))
-
-
-def clients_of(path: Path, *, flip: bool = False) -> list[drfl.Client]:
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(400, 2))
-    y = np.where(X[:, 0] + rng.normal(size=400) > 0, 1.0, -1.0)
-    made = DifferentialPrivacy(2.0, norm=2.0, ledger=path, draw=rng.standard_normal)
-    return [drfl.Client("a", X, -y if flip else y, privacy=made)]
-
-
-def test_jobs_share_one_budget_whatever_they_ask(tmp_path):
-    path = tmp_path / "a.ledger"
-    half = drfl.solvers.make_solver("private")
-    half = type(half)(share=0.5)
-    first = drfl.solve(PROBLEM, clients_of(path), solver=half)
-    assert first.status.kind in ("private", "local")
-    budget = clients_of(path)[0].privacy.budget
-    assert Spending(path).spent == pytest.approx(budget / 2)
-    # Other labels are other questions: they cost what is left.
-    second = drfl.solve(PROBLEM, clients_of(path, flip=True), solver="private")
-    assert second.status.kind in ("private", "local")
-    assert Spending(path).spent == pytest.approx(budget)
-    assert second.coef.tobytes() != first.coef.tobytes()
-    third = drfl.solve(PROBLEM, clients_of(path), solver="private")
-    assert third.status.kind == "failed"
-    assert "nothing left of its privacy budget" in third.status.message
-    assert Spending(path).spent == pytest.approx(budget)
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,9 @@ def test_an_id_of_text_is_said_to_be_one(tmp_path):
 def test_a_guard_tells_no_more_than_its_sums(tmp_path):
     wild = patients(2)["age"].copy()
     wild[7] = 1e5
+    with pytest.raises(ValueError, match="'age' is ruled by fewer than k = 5 rows"):
+        looked(tmp_path, three(age=wild), guard=5)
+    wild[7:27] = 1e5
     agreement = looked(tmp_path, three(age=wild), guard=5)
     assert not any("value" in warning for warning in agreement.warnings)
     assert {cell.column for cell in agreement.table.cells} == set(NAMES)

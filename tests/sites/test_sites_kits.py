@@ -11,7 +11,6 @@ from drfl.sites.flare.process import FlareProcess
 from drfl.sites.flare.rules import (
     authorization,
 )
-from drfl.sites.flare.validator import OnlyDrfl
 from drfl.sites.processes import Lock
 from drfl.sites.setup.certificates import DAYS, Authority, make_request
 from drfl.sites.setup.kit import Kit
@@ -152,20 +151,3 @@ def test_a_path_that_flare_would_tear_apart(tmp_path):
     with pytest.raises(ValueError, match="take one without spaces"):
         FlareProcess("site", folder, "north", {}, lock)
     lock.release()
-
-
-@pytest.mark.parametrize("deep", ["[" * 90_000, '{"a":' * 19_000])
-def test_a_deep_description_is_refused_in_a_sentence(layout, tmp_path, deep):
-    (tmp_path / "kit.json").write_text(deep)
-    with pytest.raises(ValueError, match="is no kit of this version"):
-        Kit.find(tmp_path)
-    path = tmp_path / "north.zip"
-    with zipfile.ZipFile(layout.kit("north")) as good, zipfile.ZipFile(path, "w") as bad:
-        for name in good.namelist():
-            bad.writestr(name, deep if name == "kit.json" else good.read(name))
-    with pytest.raises(ValueError, match="is no kit of this version"):
-        Kit.open(path)
-    job = tmp_path / "app" / "config" / "config_fed_client.json"
-    job.parent.mkdir(parents=True)
-    job.write_text(deep)
-    assert "another client" in OnlyDrfl().validate(str(tmp_path / "app"))[0]

@@ -132,9 +132,10 @@ def require_sums_left(guard: Guard, name: str, question: bytes) -> None:
 def count_refused(guard: Guard, name: str, question: bytes) -> None:
     """Count a preflight that was refused for what is in the file: that tells of it, too.
 
-    It is kept beside the ledger, which a file that is refused may not have.
+    It is kept beside the ledger, which a file that is refused may not have. Where not even the
+    folder of the ledger is there nobody asks from elsewhere: that is a run that does not begin.
     """
-    if guard.ledger is None:
+    if guard.ledger is None or not Path(guard.ledger).parent.is_dir():
         return
     key, journal = _key(name, question), Journal(_beside(Path(guard.ledger)))
     with journal.locked():

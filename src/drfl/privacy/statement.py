@@ -54,23 +54,27 @@ def audit(path: str | os.PathLike[str]) -> str:
             leverage.add(entry.arrays["weights"])
     title = f"{os.fspath(path)}: {n_rows} rows, k = {k}"
     refused = len(refused_preflights(Path(path)))
-    said = f"preflights refused: {refused}"
-    return f"{statement(title, entries, leverage, n_rows // k)}\n{said}"
+    return statement(title, entries, leverage, n_rows // k, refused)
 
 
 def audit_ledger(ledger: Ledger) -> str:
     """The same of a ledger in memory."""
     title = f"ledger in memory: {ledger.n_rows} rows, k = {ledger.k}"
-    return statement(title, ledger.entries, ledger.leverage, ledger.allowed)
+    path = ledger.journal.path
+    refused = 0 if path is None else len(refused_preflights(path))
+    return statement(title, ledger.entries, ledger.leverage, ledger.allowed, refused)
 
 
-def statement(title: str, entries: list[Message], leverage: Leverage, allowed: int) -> str:
+def statement(
+    title: str, entries: list[Message], leverage: Leverage, allowed: int, refused: int
+) -> str:
     """The lines of a statement."""
     counts = Counter(entry.kind for entry in entries)
     cuts = [entry for entry in entries if entry.kind == ANSWER and "weights" in entry.arrays]
     numbers = sum(len(entry.arrays["cut"]) - 2 for entry in cuts)
     cells = [int(entry.arrays["smallest"][0]) for entry in entries if entry.kind == BINDING]
     cells = [cell for cell in cells if cell]
+    also = f", {refused} preflights refused" if refused else ""
     return "\n".join(
         [
             title,
@@ -82,7 +86,7 @@ def statement(title: str, entries: list[Message], leverage: Leverage, allowed: i
             f"bits: {numbers} coefficients of {bits_of(len(leverage.h))} bits each",
             "cells told: " + (f"the smallest of {min(cells)} rows" if cells else "none"),
             f"scalars: {counts[SCALAR] + counts[METRIC]} ({counts[METRIC]} metrics)",
-            f"sums over all rows: {counts[SUMS]}",
+            f"sums over all rows: {counts[SUMS]}{also}",
             f"readings of the rows: {counts[BINDING]}",
         ]
     )

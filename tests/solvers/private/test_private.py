@@ -232,20 +232,3 @@ def test_noise_and_exact_numbers_do_not_mix():
         )
     with pytest.raises(ValueError, match="share of a privacy budget must be"):
         Private(share=0.0)
-
-
-@pytest.mark.parametrize("solver", ["bundle", "local", "admm", "ad_lpmm"])
-def test_a_client_answers_no_other_method_whatever_a_server_sends(solver):
-    """A server that is not this program does not ask `drfl.solve` what it may."""
-    from drfl.client import Site
-    from drfl.solvers import solver_class
-    from drfl.wire import Failure, Message
-
-    client = truth(300, 2).clients(1.0, 0)[0]
-    site = Site(client, drfl.Problem("logistic"))
-    handlers = solver_class(solver).handlers
-    for kind in handlers:
-        for arrays in ({}, {"x": np.zeros(3)}):
-            reply = site.answer(Message(kind, 0, arrays), handlers)
-            assert Failure.of(reply) is Failure.REFUSED
-    assert client.spending.spent == 0.0
