@@ -64,7 +64,7 @@ class Site:
                 if problem.curves is not None:
                     assert client.ledger is not None
                     known = client.ledger, client.columns
-                    require_ramps(client.rows, problem.curves, client.guard.k, *known)
+                    require_ramps(client.rows, problem.curves, client.guard, *known)
             if client.privacy is not None:
                 require_known(problem, client.name)
             ball = problem.ball_of(client.name)

@@ -96,11 +96,11 @@ class Guard:
             smallest = require_many(rows.take(slice(None)), rows.y, self.k, rows.names)
         except ValueError:
             if ledger is not None:  # that it is refused tells of the rows, too
-                self._count(ledger, rows, 0)
+                self.count_reading(ledger, rows)
             raise
         if ledger is None:
             ledger = self.begin(rows_key(rows), rows.n_rows, row_prints(rows))
-        self._count(ledger, rows, smallest)
+        self.count_reading(ledger, rows, smallest)
         if class_counts(rows):
             # The sums of the classes count as known. Where that is too late, because of what
             # another target has told, they do not leave: every cut is audited.
@@ -108,8 +108,8 @@ class Guard:
                 ledger.declare(rows.y, "the sums of the classes")
         return ledger
 
-    def _count(self, ledger: Ledger, rows: Rows, smallest: int) -> None:
-        """Another reading of the rows, and its smallest cell."""
+    def count_reading(self, ledger: Ledger, rows: Rows, smallest: int = 0) -> None:
+        """Write down another reading of the rows, and its smallest cell; refused beyond 40."""
         ledger.note(BINDING, meaning_of(rows), self.bindings, {"smallest": np.array([smallest])})
 
     @property

@@ -25,6 +25,7 @@ from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.curves import Curves
 from drfl.privacy.columns import ruled
+from drfl.privacy.guard import Guard
 from drfl.privacy.ledger import Ledger
 from drfl.privacy.leverage import MARGIN
 from drfl.privacy.refusals import require_columns
@@ -35,9 +36,11 @@ SCALINGS, SLACK = 100, 1e-3  # how often rows are scaled, and by how much more t
 
 
 def require_ramps(
-    rows: Rows, curves: Curves, k: int, ledger: Ledger, names: Sequence[str] | None
+    rows: Rows, curves: Curves, guard: Guard, ledger: Ledger, names: Sequence[str] | None
 ) -> None:
     """Refuse curves that tell of fewer than k rows, and knots that the ledger does not know.
+
+    Whether curves are refused tells of the rows, too: each is counted as a reading of them.
 
     Parameters
     ----------
@@ -45,11 +48,13 @@ def require_ramps(
         The client's columns, without ramps.
     curves : Curves
         What is asked for.
-    k, ledger
-        Of the guard.
+    guard, ledger
+        Of the client.
     names : sequence of str, optional
         Of the columns; by default their numbers.
     """
+    k = guard.k
+    guard.count_reading(ledger, rows.ramped(curves))
     varied = int((np.ptp(rows.take(slice(None)), axis=0) > 0.0).sum())
     require_columns(rows.n_rows, varied + curves.n_slopes - curves.n, k)
     called = list(names) if names is not None else [str(j) for j in range(curves.n)]
@@ -60,6 +65,16 @@ def require_ramps(
             f"for a guard of k = {k}: take fewer knots, nearer to the middle, or a line"
         )
     keep_knots(rows, curves, ledger, called)
+
+
+def require_coarse(rows: Rows, curves: Curves, k: int) -> None:
+    """Refuse so many knots that the pieces of a column hold fewer than 2k rows on average."""
+    for size in curves.sizes.tolist():
+        if 2 * k * size > rows.n_rows:
+            raise ValueError(
+                f"a curve of {size} pieces is too fine for a guard of k = {k} and {rows.n_rows} "
+                "rows: take fewer knots"
+            )
 
 
 def heavy_pieces(rows: Rows, curves: Curves, j: int, k: int) -> NDArray[np.bool_]:

@@ -142,7 +142,7 @@ class ClientFile:
             values = self._by_class(~self.table.missing(name))
             column = self.table.number(name)[self._used][:, None]
             few = sum(values) < self.k or _few(values, self.k)
-            if few or (sum(gaps) and ruled(deviations(column), self.k)[0]):
+            if few or (sum(gaps) > 0 and ruled(deviations(column), self.k)[0]):
                 blank.append(name)
             elif _few([sum(gaps), *gaps], self.k):
                 own_fill[name] = mean
@@ -151,10 +151,11 @@ class ClientFile:
     def require_many(self) -> None:
         """With a guard, refuse numbers that few rows rule: their sums are told to begin with."""
         table, target = self.table, self.request.target
-        y = np.asarray(table.text(target) if table.is_text(target) else table.number(target))
-        y, used = y[self._used], self._used
+        held: Any = table.text(target) if table.is_text(target) else table.number(target)
+        y, used = np.asarray(held[self._used], dtype=np.float64), self._used
         classes = np.unique(y)
-        y = np.where(y == classes[0], -1.0, 1.0) if len(classes) <= 2 else y.astype(float)
+        if len(classes) <= 2 and self.request.task != "regression":
+            y = np.where(y == classes[0], -1.0, 1.0)
         names = [name for name in self.numbers if name not in self.withheld.blank]
         X = np.array([table.number(name)[used] for name in names]).reshape(len(names), len(y)).T
         try:

@@ -29,7 +29,7 @@ from drfl.privacy import (
 )
 from drfl.privacy.columns import require_many
 from drfl.privacy.dp import DifferentialPrivacy
-from drfl.privacy.ramps import keep_knots
+from drfl.privacy.ramps import keep_knots, require_coarse
 from drfl.privacy.refusals import require_enough
 from drfl.protocols import evaluation, explanation
 from drfl.protocols.binding import BIND, Binding
@@ -239,8 +239,10 @@ class Station:
         if self.guard is None:
             return told_pieces(rows, curves, 0)
         assert self.ledger is not None
-        keep_knots(rows, curves, self.ledger, encoding.features)
         question = repr((encoding.features, curves.knots, shift.tolist(), scale.tolist())).encode()
+        require_sums_left(self.guard, PIECES, question)
+        require_coarse(rows, curves, self.guard.k)
+        keep_knots(rows, curves, self.ledger, encoding.features)
         told = told_pieces(rows, curves, self.guard.k)
         return release_sums(self.ledger, PIECES, question, told, self.guard.preflights)
 
