@@ -195,10 +195,10 @@ def test_gaps_by_class(tmp_path, table):
     dose[[1, 3, 5, 7, 9, 10]] = ""
     path, found = write(tmp_path, dose=dose), []
     for guarded in (None, Guard(K, secret=b"k")):
-        station = Station("a", path, guarded)
-        agreed = preflight(request("mean"), ["a"], lambda m, s=station: {"a": s.handle(m["a"])})
         slopes = []
         for fill in (-5.0, 5.0):
+            station = Station("a", path, guarded)
+            agreed = preflight(request("mean"), ["a"], lambda m, s=station: {"a": s.handle(m["a"])})
             columns = tuple(replace(c, fill=fill) for c in agreed.columns)
             server = Server(station.client(replace(agreed, columns=columns), 1), make_problem())
             server.ask(np.zeros(3))

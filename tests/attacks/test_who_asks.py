@@ -118,10 +118,11 @@ def test_rare_categories_are_merged_whatever_the_message_says(path):
     agreement = asked(station)
     (ward,) = [c for c in agreement.columns if c.name == "ward"]
     assert ward.other
-    named = {"levels": ("north", *ward.levels[:-1]), "other": False}
+    assert ward.reference == "east"
+    named = {"levels": ("north", "west"), "other": False}
     assert bound(station, with_column(agreement, "ward", **named)) is Failure.REFUSED
     # Beside a category of all others it is let in, and merged all the same.
-    both = with_column(agreement, "ward", levels=("north", *ward.levels))
+    both = with_column(agreement, "ward", levels=("north", "west", "other"))
     assert bound(station, both) is None
     X, _ = station.file.rows(both)
     assert X[:, both.features.index("ward=north")].sum() == 0.0
@@ -173,6 +174,10 @@ def test_whatever_depends_on_rows_has_one_code(path, tmp_path):
         bad = tmp_path / f"{k}.csv"
         bad.write_text("".join(text))
         codes[name] = Failure.of(Station("a", bad, Guard(K)).answer(message))
+    guard = Guard(K, ledger=tmp_path / "ledger")
+    assert Failure.of(Station("a", path, guard).answer(message)) is None
+    path.write_text("".join(lines[:-40]))
+    codes["other rows than before"] = Failure.of(Station("a", path, guard).answer(message))
     assert set(codes.values()) == {Failure.REFUSED}, codes
 
 
