@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,16 @@ def load(data: str | tuple[int, int], options: argparse.Namespace) -> Data:
     if data == "breast-cancer":
         bunch = load_breast_cancer()
         return standardised(bunch.data), 2.0 * bunch.target - 1.0
+    if data == "abalone":
+        bunch = datasets.load_abalone()
+        table = standardised(np.column_stack([bunch.data, bunch.target]))
+        return table[:, :-1], table[:, -1]
+    if data == "additive":
+        sys.path.append(str(Path(__file__).parents[1]))  # a script sees its own folder alone
+        from experiments.additive import synthetic as curved
+
+        X, y = curved()
+        return standardised(X), y
     if data == "libsvm":
         return _libsvm(options.libsvm, options.features)
     return _regression(options.arff, options.target)

@@ -50,7 +50,7 @@ Measures = dict[str, float]
 
 def measure(case: Case, solver: Solver, data: Data, seed: int) -> tuple[Measures, drfl.Result]:
     """Solve one division of the rows; every measure is better if smaller."""
-    (X, y), problem = data, case.problem
+    (X, y), problem = data, case.problem(data[0])
     parts = split(case.split, y, case.clients, seed)
     seconds = [_product_seconds(X)] if case.products else []
     result = _solve(case, problem, solver, X, y, parts, case.policy)

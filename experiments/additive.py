@@ -40,7 +40,7 @@ CLIENTS, RADIUS, KNOTS = 5, 0.03, (0, 4, 8)  # of the count of rounds
 
 def synthetic() -> tuple[Array, Array]:
     """A hump, a step, a logarithm and a threshold, and six columns that are mostly noise."""
-    rng, N = np.random.default_rng(3), 2500
+    rng, N = np.random.default_rng(3), 6000
     age, hours, income = rng.normal(size=N), rng.normal(size=N), np.exp(0.8 * rng.normal(size=N))
     pressure, Z = rng.normal(size=N), rng.normal(size=(N, 6))
     Z[:, 0] += 0.7 * age

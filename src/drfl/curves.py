@@ -101,6 +101,11 @@ class Curves:
         """The same without rules."""
         return Curves(self.knots)
 
+    def straight(self) -> Curves | None:
+        """The same without knots, with the rules that a line can follow; None: there are none."""
+        rules = tuple(tuple(r for r in own if r in OPPOSITE[0]) for own in self.shapes)
+        return Curves(((),) * self.n, rules) if any(rules) else None
+
     def of(self, j: int) -> slice:
         """Where the slopes of column j are."""
         start = int(self.sizes[:j].sum())

@@ -163,6 +163,30 @@ def test_processes_and_a_guard_train_curves(folder):
     assert guarded.gap_ <= 0.2
 
 
+def test_the_program_takes_curves_only_where_they_pay(folder):
+    """auto compares on held-out rows: a hump needs a curve, a line in dose does not."""
+    rng = np.random.default_rng(1)
+    for name in "de":
+        dose = 3.0 + rng.normal(size=120)
+        ill = np.where(dose - 3.0 + 0.4 * rng.normal(size=120) > 0.0, "yes", "no")
+        rows = [f"{d:.3f},{i}" for d, i in zip(dose, ill, strict=True)]
+        (folder / f"{name}.csv").write_text("\n".join(["dose,ill", *rows]), encoding="utf-8")
+    flags = ["--additive=auto", "--folds=3", "--no-validation", "--tol=1e-4"]
+    said = drfl("train", *FILES, *flags, "--out=HUMP", cwd=folder).out
+    assert "curves are taken" in said
+    assert any(library.load(folder / "HUMP" / "model.json").problem_.curves.knots)
+    line = ["--client=d.csv", "--client=e.csv", "--target=ill", "--increasing=dose"]
+    said = drfl("train", *line, *flags, "--out=STRAIGHT", cwd=folder).out
+    assert "lines are taken" in said
+    straight = library.load(folder / "STRAIGHT" / "model.json").problem_
+    assert straight.curves.knots == ((),)  # a line that keeps its rule
+    assert straight.curves.shapes == (("increasing",),)
+    lines = (folder / "HUMP" / "records.jsonl").read_text(encoding="utf-8").splitlines()
+    (selection,) = [r for r in map(json.loads, lines) if r["kind"] == "selection"]
+    assert selection["rule"] == "one_se"
+    assert {point["params"]["model"] for point in selection["table"]} == {"lines", "curves"}
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [

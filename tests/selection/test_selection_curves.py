@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
-from drfl import DRFLClassifier, DRFLRegressor
-from drfl.selection import select, select_curves
+from drfl import Ball, Client, DRFLClassifier, DRFLRegressor, Problem
+from drfl.client import Site
+from drfl.curves import Curves
+from drfl.selection import scores, select, select_curves
+from drfl.selection.clients import SelectionClients, sorted_table
+from drfl.selection.curves import choose_curves
+from drfl.selection.folds import Part
 
 
 def _rows(bend, N=240, seed=0):
@@ -51,8 +56,15 @@ def test_what_cannot_be_compared_is_refused():
     curved = DRFLRegressor(norm="l1", additive="all")
     with pytest.raises(ValueError, match="curves cannot be in the grid"):
         select(curved, X, y, clients, grid={"knots": [2, 4]})
-    with pytest.raises(ValueError, match="a formula for lines alone"):
-        select(curved, X, y, clients, rule="noise", noise_scale=0.3)
+
+
+def test_rules_for_shapes_are_selected_without_a_radius_of_zero():
+    X, y, clients = _rows(bend=1.0, N=120)
+    curved = DRFLRegressor(norm="l1", additive="all", shapes={1: "concave"}, tol=1e-3)
+    found = select(curved, X, y, clients, folds=2, verbose=0)
+    assert all(point.params["radius"] > 0.0 for point in found.table)
+    with pytest.raises(ValueError, match="compares with ERM"):
+        select(curved, X, y, clients, rule="new_client")
 
 
 def test_radii_of_curves_are_selected_and_validated_like_those_of_lines():
@@ -68,3 +80,53 @@ def test_radii_of_curves_are_selected_and_validated_like_those_of_lines():
     ]
     errors = [v.measures["new rows"]["model"]["squared_error"].mean for v in facts]
     assert abs(errors[1]) < 0.7 * abs(errors[0])
+
+
+def test_noise_in_columns_with_curves_is_drawn():
+    """What clients tell of noisy held-out rows, beside many draws of the same noise here."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), rng.choice([-1.0, 1.0], 60)
+    curves, w, b = Curves([[-0.5, 0.5], []]), np.array([2.0, -1.0, 0.5, 1.0]), 0.3
+    problem = Problem("logistic", Ball(0.1, "l1"), curves=curves)
+    site = Site(Client("a", X, y), problem)
+    part = Part(0, 3, 1)
+    message = scores.request(part, w[None, None], np.array([[b]]), -1, 0.4, ["log_loss"])
+    (told,) = site.answer(message, scores.HANDLERS).arrays["score"][0]
+    at = part.held_out(60)
+    draws = [
+        -np.logaddexp(0.0, -y[at] * (curves.expand(noisy) @ w + b)).mean()
+        for noisy in X[at] + 0.4 * rng.normal(size=(4000, len(at), 2))
+    ]
+    error = np.std(draws) / np.sqrt(scores.COLUMN_DRAWS)
+    assert abs(told - np.mean(draws)) < 4.0 * error
+    straight = scores.request(part, w[None, None], np.array([[b]]), -1, 0.0, ["log_loss"])
+    clean = site.answer(straight, scores.HANDLERS).arrays["score"][0, 0]
+    assert clean == pytest.approx(
+        -np.logaddexp(0.0, -y[at] * (curves.expand(X[at]) @ w + b)).mean(), abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("rule", ["one_se", "noise"])
+def test_lines_and_curves_are_compared_on_the_same_folds(rule):
+    for bend in (0.0, 1.0):
+        X, y, clients = _rows(bend)
+        curved = DRFLRegressor(norm="l1", additive="all", tol=1e-4)
+        table = sorted_table(curved.read_rows(X, y, clients, None))
+        given = SelectionClients.of(table, [table.y], named=True, curves=curved.curves_of(table))
+        noise = 0.2 if rule == "noise" else None
+        how = {"rule": rule, "folds": 4, "noise_scale": noise, "random_state": 3, "verbose": 0}
+        found = choose_curves(DRFLRegressor(norm="l1", tol=1e-4), given, **how)
+        assert found.taken == (bend > 0.0)
+        assert found.choice is (found.curves if found.taken else found.lines)
+        best = [
+            next(p for p in c.table if p.params == c.best_params)
+            for c in (found.lines, found.curves)
+        ]
+        assert found.gain == pytest.approx(best[1].mean - best[0].mean, abs=1e-12)
+        assert f"{'curves' if bend else 'lines'} are taken" in found.reason
+
+
+def test_lines_keep_the_rules_that_a_line_can_follow():
+    curves = Curves([[0.0], [0.0, 1.0], []], [["increasing", "convex"], ["flat ends"], []])
+    assert curves.straight() == Curves([[], [], []], [["increasing"], [], []])
+    assert Curves([[0.0]], [["convex"]]).straight() is None

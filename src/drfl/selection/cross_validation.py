@@ -256,11 +256,6 @@ def choose(
 ) -> Choice:
     """What `select` finds out, on clients wherever they are."""
     noise = checked_noise(rule, noise_scale)
-    if noise > 0.0 and clients.curves is not None:
-        raise ValueError(
-            "rule='noise' has a formula for lines alone: for curves take drfl.selection."
-            "select_curves with noise_scale, or another rule"
-        )
     folds, shown = whole("folds", folds), parameters.verbose_of(verbose)
     seed = parameters.seed_of(random_state)
     told = scores.score_of(scoring, estimator.checked_parameters().loss)
@@ -271,6 +266,11 @@ def choose(
         kept = anchor_params(clients, tried)
         anchor = next(k for k, point in enumerate(candidates) if point.params == kept)
     if rule == "new_client":
+        if clients.curves is not None and clients.curves.shaped:
+            raise ValueError(
+                "rule='new_client' compares with ERM, which follows no rules for shapes: take "
+                "another rule, or leave out the shapes"
+            )
         erm = _with_erm(estimator, clients, candidates)
     splits = _splits(rule, clients, folds, seed)
     word = "client left out" if rule == "new_client" else "fold"

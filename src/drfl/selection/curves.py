@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,9 @@ from drfl.estimators.base import RobustModel
 from drfl.estimators.client_table import ClientTable
 from drfl.estimators.data_warnings import FewRowsWarning, ScaleWarning
 from drfl.rows.parts import is_sparse
+from drfl.selection.choice import Choice, GridPoint
+from drfl.selection.clients import SelectionClients
+from drfl.selection.cross_validation import choose
 
 FACTORS = (0.03, 0.1, 0.3, 1.0)  # of the root of columns over rows
 TOL = 1e-4  # of the fits to a part of the rows
@@ -136,6 +139,71 @@ def select_curves(
     final = _with(estimator, chosen.curves, chosen.radius, estimator.get_params()["tol"])
     final.fit(X, y, clients=clients, sample_weight=sample_weight)
     return CurveSelection(final, tally, gain, error)
+
+
+@dataclass(frozen=True)
+class LinesOrCurves:
+    """What a rule chooses of lines and of curves, on the same folds of every client.
+
+    Attributes
+    ----------
+    lines, curves : Choice
+        Among the radii of each.
+    gain, error : float
+        By how much the curves' score is better, and the standard error of the differences in the
+        folds.
+    """
+
+    lines: Choice
+    curves: Choice
+    gain: float
+    error: float
+
+    @property
+    def taken(self) -> bool:
+        """Whether curves are: only if they are better by more than a standard error."""
+        return self.gain > self.error
+
+    @property
+    def choice(self) -> Choice:
+        """That of what is taken."""
+        return self.curves if self.taken else self.lines
+
+    @property
+    def reason(self) -> str:
+        """Why, in one sentence."""
+        word, apart = ("better", self.gain) if self.gain >= 0.0 else ("worse", -self.gain)
+        told = (
+            f"on held-out rows curves score {word} by {apart:.2g}, standard error {self.error:.2g}"
+        )
+        return f"{told}: {'curves' if self.taken else 'lines'} are taken"
+
+
+def choose_curves(estimator: RobustModel, clients: SelectionClients, **how: Any) -> LinesOrCurves:
+    """`drfl.selection.cross_validation.choose` for lines and for curves, and which are better.
+
+    Lines are curves without knots, so that they follow the rules that curves are to follow.
+
+    Parameters
+    ----------
+    estimator : RobustModel
+        With the norm of the curves.
+    clients : SelectionClients
+        With curves.
+    how
+        The rule, the folds and so on; folds depend on ``random_state``, which is needed here.
+    """
+    assert clients.curves is not None
+    straight = clients.curves.straight()
+    lines = choose(estimator, replace(clients, curves=straight), **how)
+    curves = choose(estimator, clients, **how)
+    apart = np.array(_chosen(curves).scores) - np.array(_chosen(lines).scores)
+    error = float(apart.std(ddof=1) / np.sqrt(len(apart)))
+    return LinesOrCurves(lines, curves, float(apart.mean()), error)
+
+
+def _chosen(choice: Choice) -> GridPoint:
+    return next(point for point in choice.table if point.params == choice.best_params)
 
 
 def _parts(

@@ -65,7 +65,9 @@ def default_grid(
     if rule == "new_client" and "mixture_radius" in params and len(clients.names) > 2:
         grid["mixture_radius"] = list(THETAS)
     if "radius" in params:
-        grid["radius"] = [rounded_radius(factor, clients) for factor in FACTORS]
+        shaped = clients.curves is not None and clients.curves.shaped
+        tried = FACTORS[1:] if shaped else FACTORS  # rules for shapes need a radius
+        grid["radius"] = [rounded_radius(factor, clients) for factor in tried]
     return grid
 
 

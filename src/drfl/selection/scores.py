@@ -4,7 +4,7 @@ A score is larger if it is better: minus the log loss where the loss has probabi
 rows whose class is predicted, minus the mean loss or minus the mean squared error. With a noise of
 standard deviation :math:`\sigma` in every feature the scores of the K models at a row are normal
 with covariance :math:`\sigma^2WW^\top`, so that the mean over the noise is taken over K numbers per
-row instead of n.
+row instead of n. A curve bends what the noise does: there it is drawn for every column.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from scipy.special import ndtri
 from drfl._registry import listed, lookup
 from drfl.arrays import Array
 from drfl.client import Checked, Handler, RefusedError, Site
+from drfl.curves import Curves
 from drfl.losses import Logistic, Loss
 from drfl.metrics import auc
 from drfl.rows import Rows
@@ -29,6 +30,7 @@ from drfl.wire import Field, Message, WireError, validate
 
 KIND = "select_score"
 DRAWS = 200  # of the noise, for every row
+COLUMN_DRAWS = 20  # where every column has its own
 EVERY_CLASS = -1
 BOTH, CLASSES, NUMBERS = ("classification", "regression"), ("classification",), ("regression",)
 SCORES: Mapping[str, tuple[str, ...]] = {
@@ -105,15 +107,36 @@ def score(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     at = Part.read(arrays[PART]).held_out(site.raw.n_rows)
     if len(at) == 0 or len(at) < site.policy.min_rows:
         raise RefusedError
-    rows = Rows(**some_rows(site.raw, at), weights=weights_of(site.raw, at))
-    if site.problem.curves is not None:
-        rows = rows.ramped(site.problem.curves)
+    rows, curves = Rows(**some_rows(site.raw, at), weights=weights_of(site.raw, at)), None
     own, noise = int(arrays["own"]), float(arrays["noise"])
+    if site.problem.curves is not None:
+        curves, columns = site.problem.curves, rows
+        rows = rows.ramped(curves)
     loss = site.oracle.loss
     measures = [Measure(_name(int(k), loss), loss, rows, own) for k in arrays["score"]]
-    models = zip(arrays["coef"], arrays["intercept"], strict=True)
-    told = [_scores(measures, W, b, noise) for W, b in models]
-    return {"score": np.array(told).reshape(-1, len(measures)).T.copy()}
+    models = list(zip(arrays["coef"], arrays["intercept"], strict=True))
+    if curves is not None and noise > 0.0:
+        told = _noisy_curves(measures, models, columns.take(slice(None)), curves, noise)
+    else:
+        told = np.array([_scores(measures, W, b, noise) for W, b in models])
+    return {"score": told.reshape(-1, len(measures)).T.copy()}
+
+
+def _noisy_curves(
+    measures: Sequence[Measure],
+    models: Sequence[tuple[Array, Array]],
+    X: Array,
+    curves: Curves,
+    noise: float,
+) -> Array:
+    """The means over draws of the noise in every column, the same for all models (P, M)."""
+    total, rng = np.zeros((len(models), len(measures))), np.random.default_rng(0)
+    for _ in range(COLUMN_DRAWS):
+        ramps = curves.expand(X + noise * rng.normal(size=X.shape))
+        for k, (W, b) in enumerate(models):
+            z = W @ ramps.T + b[:, None]
+            total[k] += [measure.of(z) for measure in measures]
+    return total / COLUMN_DRAWS
 
 
 def _name(number: int, loss: Loss) -> str:

@@ -7,18 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from drfl.curves import Curves
+from drfl.selection.choice import Choice
 from drfl.selection.clients import SelectionClients
 from drfl.selection.cross_validation import choose
+from drfl.selection.curves import choose_curves
 from drfl.selection.validation import validate_clients
 from drfl.training.train import Training
 
 NEEDS = "judge the model with `drfl evaluate` on rows that were not there"
 
 
-def chosen_radii(training: Training) -> dict[str, float]:
+def chosen_radii(training: Training) -> tuple[dict[str, float], Curves | None]:
     """The radius, and for a new client the mixture radius, that a rule chooses; by setting.
 
-    The table goes into the records.
+    Where curves were asked for, also whether they are taken. The table goes into the records.
     """
     known = training.folder.remembered("selection")
     if known is None:
@@ -27,7 +30,10 @@ def chosen_radii(training: Training) -> dict[str, float]:
     training.record("selection", **known)
     training.listener.say("", *known["text"].splitlines(), "")
     names = ("radius", "mixture_radius")
-    return {name: float(known[name]) for name in names if name in known}
+    curves = training.curves
+    if curves is not None and not known["curves"]:
+        curves = curves.straight()
+    return {name: float(known[name]) for name in names if name in known}, curves
 
 
 def validated(training: Training) -> None:
@@ -98,15 +104,37 @@ def _clients(training: Training) -> SelectionClients:
 
 def _selection(training: Training) -> dict[str, Any]:
     settings = training.settings
-    found = choose(
-        _estimator(training),
-        _clients(training),
-        rule=settings["select"],
-        folds=settings["folds"],
-        noise_scale=settings["noise_scale"],
-        random_state=settings["seed"],
-        verbose=int(training.listener.live),
-    )
+    how: dict[str, Any] = {
+        "rule": settings["select"],
+        "folds": settings["folds"],
+        "noise_scale": settings["noise_scale"],
+        "random_state": settings["seed"],
+        "verbose": int(training.listener.live),
+    }
+    estimator, clients = _estimator(training), _clients(training)
+    if training.curves is None:
+        found = choose(estimator, clients, **how)
+        return {"rule": settings["select"], **_facts(found), "text": str(found)}
+    both = choose_curves(estimator, clients, **how)
+    tables = {"lines": _facts(both.lines)["table"], "curves": _facts(both.curves)["table"]}
+    named = [
+        point | {"params": {"model": name, **point["params"]}}
+        for name, table in tables.items()
+        for point in table
+    ]
+    text = ["lines", str(both.lines), "", "curves", str(both.curves), "", both.reason]
+    return {
+        "rule": settings["select"],
+        **_facts(both.choice),
+        "curves": both.taken,
+        "reason": f"{both.reason}; {both.choice.reason}",
+        "table": named,
+        "text": "\n".join(text),
+    }
+
+
+def _facts(found: Choice) -> dict[str, Any]:
+    """A choice for the records."""
     table = [
         {
             "params": point.params,
@@ -120,13 +148,7 @@ def _selection(training: Training) -> dict[str, Any]:
         }
         for point in found.table
     ]
-    return {
-        "rule": settings["select"],
-        **{"radius": 0.0, **found.best_params},
-        "reason": found.reason,
-        "table": table,
-        "text": str(found),
-    }
+    return {"radius": 0.0, **found.best_params, "reason": found.reason, "table": table}
 
 
 def _estimator(training: Training) -> Any:

@@ -101,6 +101,7 @@ def wanted_curves(settings: Settings, agreement: Agreement) -> Curves | None:
     Which knots are kept depends on the clients' rows.
     """
     wanted, named = settings["additive"], [c.name for c in agreement.columns]
+    wanted = ("all",) if wanted == ("auto",) else wanted
     ruled = {name: [r for r in RULES_OF_SHAPE if name in settings[r]] for name in named}
     for rule in RULES_OF_SHAPE:
         for name in settings[rule]:

@@ -67,7 +67,10 @@ FIELDS: dict[str, Setting] = {
     "label_cost": Setting(math.inf, read.number, "what it costs to change a label; inf: never"),
     "norm": Setting("l2", read.text, "in which changes of features are measured: l2, l1, linf"),
     "additive": Setting(
-        (), read.texts, "columns with a curve instead of a line, or all: age,chol; norm l1 or linf"
+        (),
+        read.texts,
+        "columns with a curve instead of a line, or all: age,chol; auto: all, if held-out rows say "
+        "that curves pay; norm l1 or linf",
     ),
     "knots": Setting(
         4, read.knots, "where curves bend: how many knots, or a list in standard deviations"
@@ -268,6 +271,9 @@ def _complete(settings: Settings) -> Settings:
         settings = settings.with_values(missing="mean")
     if settings["additive"] and "norm" not in settings.values:
         settings = settings.with_values(norm="l1")  # the norm of which ramps are an isometry
+    if settings["additive"] == ("auto",) and not settings["select"]:
+        # A radius that is best on clean rows makes curves worse than lines once they are noisy.
+        settings = settings.with_values(select="one_se")
     settings.readings()  # what is wrong with them is said now
     if not settings.clients:
         raise ValueError("there is no client: give --client FILE for each, or a settings file")

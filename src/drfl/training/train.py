@@ -127,7 +127,8 @@ def train(
     if settings["select"]:
         from drfl.training.held_out import chosen_radii  # and with it scikit-learn
 
-        training.settings = settings.with_values(**chosen_radii(training))
+        chosen, training.curves = chosen_radii(training)
+        training.settings = settings.with_values(**chosen)
         training.problem = training.problem_now()
     if settings["radius"] == "confidence":
         from drfl.training.intervals import confidence_radii

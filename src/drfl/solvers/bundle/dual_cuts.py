@@ -29,7 +29,7 @@ from drfl.solvers.certificate.proof import aggregate, share
 REFINEMENTS = 3  # of the step e
 RIDGE = 1e-6  # in units of the mean curvature
 LEAST_ROOM = 0.1  # of the tolerance, which it can cost at most
-SMALL = 60  # coefficients: another master costs nothing to speak of, and may prove more
+SMALL = 120  # coefficients: another master costs nothing to speak of, and may prove more
 PAYS = 0.5  # a proof that leaves more of the gap than this is not enough
 MISS = 0.3  # the share of the last miss that is left as room
 

@@ -49,7 +49,7 @@ from drfl.worst_case.whole_space import WholeSpaceOracle
 
 SKETCH_ABOVE = 500  # coefficients: curvature of a loss with kinks is sent as a sketch
 LOCAL_ROWS = 5  # a local optimum on fewer rows per coefficient tells the others nothing
-SMALL = 60  # coefficients: masters cost nothing to speak of
+SMALL = 120  # coefficients: masters cost nothing to speak of
 ROUGH, FEW = 1e-2, 15  # gap and rounds of a local optimum
 
 Slopes = Callable[[slice, Sequence[Array]], Array]
