@@ -1,23 +1,29 @@
 """``python -m experiments additive``: do curves pay?
 
-Linear and additive models of five data sets, each at the radius that three folds of the training
-rows choose, beside gradient boosting; on clean test rows and with noise of 0.3 standard deviations
-in every column, the radius then chosen with such noise in the held-out rows. And how many rounds a
-proof of 1e-6 takes.
+Linear and additive models of six data sets beside gradient boosting, each at the radius that three
+folds of the training rows choose; on clean test rows and with noise of 0.3 standard deviations in
+every column, the radius being chosen on clean folds or with such noise in the held-out rows. With
+``--bends``, whether a penalty of bends would help. What was done is kept in a file of records, and
+done once.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.io import arff
 from sklearn import datasets as sk
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.model_selection import KFold
 
 from drfl import datasets
 from drfl.arrays import Array
@@ -25,17 +31,19 @@ from drfl.cli.console import Console
 from drfl.cli.main import OK
 from drfl.estimators import DRFLClassifier, DRFLRegressor
 from drfl.files import write_text
+from drfl.losses import Huber, Logistic
 from drfl.selection import select_curves
 
 DESCRIPTION = "Compare linear and additive models with gradient boosting."
 EXAMPLE = """\
 example:
-  python -m experiments additive --repeats 5 --out additive.md
+  python -m experiments additive --repeats 10 --housing cal.housing.arff --out additive.md
 """
-TRAINED, NOISE, FOLDS = 0.7, 0.3, 3
-RADII = (0.003, 0.01, 0.03, 0.1)
+TRAINED, MOST_ROWS, NOISE, FOLDS = 0.7, 8000, 0.3, 3
+RADII = (0.001, 0.003, 0.01, 0.03, 0.1)
 MODELS = ("linear", "additive", "boosting")
-CLIENTS, RADIUS, KNOTS = 5, 0.03, (0, 4, 8)  # of the count of rounds
+TESTS = ("clean", "noisy, radius of clean rows", "noisy, radius of noisy rows")
+BENDS = (0.0, 1e-4, 1e-3, 1e-2)  # prices of a bend that are tried
 
 
 def synthetic() -> tuple[Array, Array]:
@@ -55,6 +63,14 @@ def _bunch(found: Any) -> tuple[Array, Array]:
     return np.asarray(found.data, dtype=np.float64), np.asarray(found.target, dtype=np.float64)
 
 
+def housing(path: Path) -> tuple[Array, Array]:
+    """California housing from an ARFF file; the last column is predicted."""
+    rows, meta = arff.loadarff(path)
+    table = np.array(rows.tolist(), dtype=np.float64)
+    k = list(meta.names()).index("medianHouseValue")
+    return np.delete(table, k, axis=1), table[:, k]
+
+
 CLASSES: dict[str, Callable[[], tuple[Array, Array]]] = {
     "synthetic": synthetic,
     "heart": lambda: _bunch(datasets.load_heart()),
@@ -68,97 +84,133 @@ NUMBERS: dict[str, Callable[[], tuple[Array, Array]]] = {
 
 @dataclass(frozen=True)
 class Score:
-    """Accuracies or R2 of the three models on one split; ``taken``: whether curves were."""
+    """Accuracies or R2 of the models on one split; ``taken``: whether curves were."""
 
     data: str
-    noisy: bool
+    split: int
+    test: str
     values: tuple[float, ...]
     taken: bool
 
 
-def study(names: Sequence[str], repeats: int, seed: int, console: Console) -> list[Score]:
-    """All splits of all data sets."""
-    found = []
-    for name in names:
-        for k in range(repeats):
-            found += list(scores(name, np.random.default_rng([seed, k])))
-        console.say(f"{name}: {repeats} splits")
-    return found
-
-
-def scores(name: str, rng: np.random.Generator) -> Iterator[Score]:
-    """One split, clean and noisy."""
-    classes = name in CLASSES
-    X, y = (CLASSES if classes else NUMBERS)[name]()
-    order = rng.permutation(len(y))
-    train, test = np.split(order, [int(TRAINED * len(y))])
+def halves(name: str, X: Array, y: Array, split: int, seed: int) -> tuple[Array, ...]:
+    """Training and test rows of a split, in standard units of the training rows."""
+    order = np.random.default_rng([seed, split]).permutation(len(y))
+    count = min(int(TRAINED * len(y)), MOST_ROWS)
+    train, test = order[:count], order[count:]
     deviation = X[train].std(axis=0)
     X = (X - X[train].mean(axis=0)) / np.where(deviation > 0.0, deviation, 1.0)
-    if not classes:
+    if name not in CLASSES:
         y = (y - y[train].mean()) / y[train].std()
-    for noise in (0.0, NOISE):
-        rows = X[test] + noise * rng.normal(size=X[test].shape)
+    return X[train], y[train], X[test], y[test]
+
+
+def scores(name: str, X: Array, y: Array, split: int, seed: int) -> Iterator[Score]:
+    """One split: clean, and noisy in two ways."""
+    classes = name in CLASSES
+    X, y, X_test, y_test = halves(name, X, y, split, seed)
+    rng = np.random.default_rng([seed, split, 1])
+    noisy = X_test + NOISE * rng.normal(size=X_test.shape)
+    boosting: Any = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
+    booster = boosting(random_state=0).fit(X, y)
+    for noise, tests in ((0.0, TESTS[:2]), (NOISE, TESTS[2:])):
         model: Any = DRFLClassifier(norm="l1", additive="all", tol=1e-4)
         if not classes:
             model = DRFLRegressor(norm="l1", additive="all", epsilon=1.0, tol=1e-4)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            chosen = select_curves(
-                model,
-                X[train],
-                y[train],
-                radii=RADII,
-                folds=FOLDS,
-                noise_scale=noise,
-                random_state=0,
-            )
-            fits = []
-            for curves in (False, True):
-                best = min((t for t in chosen.table if t.curves == curves), key=lambda t: t.loss)
-                own = model.get_params() | {"radius": best.radius}
-                own |= {} if curves else {"additive": None}
-                fits.append(type(model)(**own).fit(X[train], y[train]))
-            boosting = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
-            fits.append(boosting(random_state=0).fit(X[train], y[train]))
-        values = tuple(float(fit.score(rows, y[test])) for fit in fits)
-        yield Score(name, noise > 0.0, values, chosen.curves)
+        how = {"radii": RADII, "folds": FOLDS, "noise_scale": noise, "random_state": 0}
+        chosen = select_curves(model, X, y, **how)
+        fits = []
+        for curves in (False, True):
+            best = min((t for t in chosen.table if t.curves == curves), key=lambda t: t.loss)
+            own = model.get_params() | {"radius": best.radius}
+            own |= {} if curves else {"additive": None}
+            fits.append(type(model)(**own).fit(X, y))
+        for test in tests:
+            rows = X_test if test == TESTS[0] else noisy
+            values = tuple(float(fit.score(rows, y_test)) for fit in (*fits, booster))
+            yield Score(name, split, test, values, chosen.curves)
 
 
-def rounds(name: str) -> list[int]:
-    """Rounds to a proved 1e-6 with five clients, by the number of knots."""
-    classes = name in CLASSES
-    X, y = (CLASSES if classes else NUMBERS)[name]()
-    deviation = X.std(axis=0)
-    X = (X - X.mean(axis=0)) / np.where(deviation > 0.0, deviation, 1.0)
-    y = y if classes else (y - y.mean()) / y.std()
-    clients = np.random.default_rng(0).integers(CLIENTS, size=len(y))
-    kind: Any = DRFLClassifier if classes else DRFLRegressor
-    made = []
-    for knots in KNOTS:
-        model = kind(norm="l1", radius=RADIUS, additive="all", knots=knots, tol=1e-6)
-        made.append(int(model.fit(X, y, clients=clients).n_rounds_))
-    return made
+def bends(name: str, X: Array, y: Array, split: int, seed: int) -> Score:
+    r"""Additive models without and with a price of bends on one split.
+
+    :math:`\min\ \mathrm{mean}\,L+\rho\max|s|+\mu\sum|s_{j,p+1}-s_{jp}|` by cvxpy, radius and price
+    chosen by the same folds; values are the scores with :math:`\mu=0` and with the best one, and
+    the shares of bends whose slopes change their sign.
+    """
+    X, y, X_test, y_test = halves(name, X, y, split, seed)
+    kind: Any = DRFLClassifier if name in CLASSES else DRFLRegressor
+    wide = kind(norm="l1", additive="all", radius=0.1, tol=1e-2).fit(X, y)
+    curves, loss = wide.curves_, Logistic() if name in CLASSES else Huber(1.0)
+    labels = np.where(y > np.median(np.unique(y)), 1.0, -1.0) if name in CLASSES else y
+    truth = np.where(y_test > np.median(np.unique(y)), 1.0, -1.0) if name in CLASSES else y_test
+    A, A_test = curves.expand(X), curves.expand(X_test)
+
+    def judged(s: Array, b: float, ramps: Array, target: Array) -> float:
+        z = ramps @ s + b
+        return float(loss.value(target * z if name in CLASSES else z - target).mean())
+
+    held: dict[tuple[float, float], float] = {}
+    parts = list(KFold(FOLDS, shuffle=True, random_state=0).split(A))
+    for rho, mu in product(RADII[1:], BENDS):
+        found = [_bent(A[kept], labels[kept], curves, rho, mu, loss) for kept, _ in parts]
+        held[rho, mu] = float(
+            np.mean([judged(*f, A[o], labels[o]) for f, (_, o) in zip(found, parts, strict=True)])
+        )
+    values = []
+    for prices in (BENDS[:1], BENDS):
+        rho, mu = min((key for key in held if key[1] in prices), key=lambda key: held[key])
+        s, b = _bent(A, labels, curves, rho, mu, loss)
+        z = A_test @ s + b
+        right = (z > 0.0) == (truth > 0.0)
+        score = right.mean() if name in CLASSES else 1.0 - np.mean((z - truth) ** 2) / truth.var()
+        pairs = [(s[curves.of(j)][:-1], s[curves.of(j)][1:]) for j in range(curves.n)]
+        turns = np.concatenate([a * c < -1e-12 for a, c in pairs])
+        values += [float(score), float(turns.mean())]
+    return Score(name, split, "bends", tuple(values), held[rho, mu] < held[rho, 0.0])
 
 
-def page(found: Sequence[Score], proofs: dict[str, list[int]], command: str) -> list[str]:
+def _bent(A: Array, y: Array, curves: Any, rho: float, mu: float, loss: Any) -> tuple[Array, float]:
+    """Slopes and intercept of the penalised problem."""
+    cp: Any = import_module("cvxpy")
+    s, b = cp.Variable(A.shape[1]), cp.Variable()
+    z = A @ s + b
+    value = cp.logistic(cp.multiply(-y, z)) if loss.name == "logistic" else cp.huber(z - y) / 2.0
+    first = np.flatnonzero(curves.column[:-1] == curves.column[1:])
+    bend = cp.norm1(s[first + 1] - s[first]) if len(first) else 0.0
+    cost = cp.sum(value) / len(y) + rho * cp.norm_inf(s) + mu * bend
+    cp.Problem(cp.Minimize(cost)).solve(solver="CLARABEL")
+    return np.asarray(s.value), float(b.value)
+
+
+def page(found: Sequence[Score], command: str) -> list[str]:
     """The tables."""
     lines = [f"`{command}`. Accuracy or R², means over the splits ± standard errors.", ""]
     lines += [
-        "| data | test rows | linear | additive | boosting | additive - linear | curves taken |",
+        "| data | test rows | linear | additive | boosting | additive − linear | curves taken |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name in dict.fromkeys(score.data for score in found):
-        for noisy in (False, True):
-            some = [s for s in found if s.data == name and s.noisy == noisy]
+    for name, test in product(dict.fromkeys(score.data for score in found), TESTS):
+        some = [s for s in found if s.data == name and s.test == test]
+        if some:
             values = np.array([s.values for s in some])
             cells = [_shown(values[:, k]) for k in range(len(MODELS))]
-            difference = _shown(values[:, 1] - values[:, 0], sign=True)
+            cells.append(_shown(values[:, 1] - values[:, 0], sign=True))
             taken = f"{sum(s.taken for s in some)} of {len(some)}"
-            where = "noisy" if noisy else "clean"
-            lines.append(f"| {name} | {where} | {' | '.join(cells)} | {difference} | {taken} |")
-    lines += ["", f"Rounds to a proved gap of 1e-6, {CLIENTS} clients, radius {RADIUS}:", ""]
-    lines += ["| data | " + " | ".join(f"{k} knots" for k in KNOTS) + " |", "|---|---|---|---|"]
-    lines += [f"| {name} | {' | '.join(map(str, counts))} |" for name, counts in proofs.items()]
+            lines.append(f"| {name} | {test} | {' | '.join(cells)} | {taken} |")
+    bent = [score for score in found if score.test == "bends"]
+    if bent:
+        lines += ["", "A price of bends, chosen with the radius by the same folds:", ""]
+        lines += [
+            "| data | without | with | difference | changes of sign, without | with |",
+            "|---|---|---|---|---|---|",
+        ]
+    for name in dict.fromkeys(score.data for score in bent):
+        values = np.array([s.values for s in bent if s.data == name])
+        cells = [_shown(values[:, 0]), _shown(values[:, 2])]
+        cells.append(_shown(values[:, 2] - values[:, 0], sign=True))
+        cells += [f"{100 * values[:, k].mean():.0f} %" for k in (1, 3)]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
 
 
@@ -173,17 +225,54 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="FILE", help="a Markdown file to write to")
     parser.add_argument("--repeats", type=int, default=5, help="splits (5)")
     parser.add_argument("--seed", type=int, default=0, help="of the splits (0)")
+    parser.add_argument("--data", metavar="NAMES", help="some of the data sets, with commas")
+    parser.add_argument("--housing", type=Path, metavar="FILE", help="California housing, ARFF")
+    parser.add_argument("--bends", action="store_true", help="try a penalty of bends instead")
+    parser.add_argument(
+        "--records", type=Path, metavar="FILE", help="keep what was done here, and go on with it"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the study."""
     if options.repeats < 1:
         raise ValueError(f"--repeats must be at least 1, got {options.repeats}")
-    console, names = Console(), [*CLASSES, *NUMBERS]
-    found = study(names, options.repeats, options.seed, console)
-    command = f"python -m experiments additive --repeats {options.repeats}"
-    lines = page(found, {name: rounds(name) for name in names}, command)
+    known = {**CLASSES, **NUMBERS}
+    if options.housing is not None:
+        known["California"] = lambda: housing(options.housing)
+    names = options.data.split(",") if options.data else list(known)
+    for name in names:
+        if name not in known:
+            raise ValueError(f"--data has {name!r}, known are {', '.join(known)}")
+    console, found = Console(), _read(options.records)
+    for name, split in product(names, range(options.repeats)):
+        tests = ("bends",) if options.bends else TESTS
+        if not any((s.data, s.split) == (name, split) and s.test in tests for s in found):
+            X, y = known[name]()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                if options.bends:
+                    new = [bends(name, X, y, split, options.seed)]
+                else:
+                    new = list(scores(name, X, y, split, options.seed))
+            found += new
+            _write(options.records, new)
+            console.say(f"{name}: split {split + 1} of {options.repeats}")
+    lines = page(found, f"python -m experiments additive --repeats {options.repeats}")
     console.say(*lines)
     if options.out is not None:
         write_text(options.out, "\n".join(["# Do curves pay?", "", *lines]))
     return OK
+
+
+def _read(path: Path | None) -> list[Score]:
+    if path is None or not path.exists():
+        return []
+    entries = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return [Score(**entry | {"values": tuple(entry["values"])}) for entry in entries]
+
+
+def _write(path: Path | None, new: Sequence[Score]) -> None:
+    if path is not None:
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(asdict(score)) + "\n" for score in new)
