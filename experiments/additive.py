@@ -117,7 +117,12 @@ def scores(name: str, X: Array, y: Array, split: int, seed: int) -> Iterator[Sco
         model: Any = DRFLClassifier(norm="l1", additive="all", tol=1e-4)
         if not classes:
             model = DRFLRegressor(norm="l1", additive="all", epsilon=1.0, tol=1e-4)
-        how = {"radii": RADII, "folds": FOLDS, "noise_scale": noise, "random_state": 0}
+        how: dict[str, Any] = {
+            "radii": RADII,
+            "folds": FOLDS,
+            "noise_scale": noise,
+            "random_state": 0,
+        }
         chosen = select_curves(model, X, y, **how)
         fits = []
         for curves in (False, True):
