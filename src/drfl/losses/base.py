@@ -7,6 +7,7 @@ Classification: :math:`z = y(\langle w,x\rangle+b)`, the margin. Regression:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from itertools import pairwise
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -21,6 +22,14 @@ class Line(NamedTuple):
 
     slope: float
     constant: float
+
+
+class Corner(NamedTuple):
+    """What one corner adds, ``weight * max(0, sign * (z - kink))``; the sign is 1 or -1."""
+
+    sign: float
+    kink: float
+    weight: float
 
 
 class Loss(ABC):
@@ -69,6 +78,20 @@ class Loss(ABC):
     def lipschitz(self) -> float:
         """The smallest Lipschitz constant; it is approached as z goes to -inf or +inf."""
         return max(abs(end) for end in self.slope_range)
+
+    @property
+    def corners(self) -> tuple[Corner, ...]:
+        r"""Sharp corners as a sum: :math:`L(z)=\sum_kc_k(\sigma_k(z-z_k))_+`.
+
+        Empty for other losses, and where the least value of the loss is not 0.
+        """
+        lines, out = sorted(self.pieces), list[Corner]()
+        for (a, c), (b, e) in pairwise(lines):
+            kink = (c - e) / (b - a)
+            out += [Corner(-1.0, kink, min(b, 0.0) - a)] if a < 0.0 else []
+            out += [Corner(1.0, kink, b - max(a, 0.0))] if b > 0.0 else []
+        least = min((max(a * k + c for a, c in lines) for _, k, _ in out), default=1.0)
+        return tuple(out) if abs(least) < 1e-12 else ()
 
     @property
     def curvature_bound(self) -> float:

@@ -15,9 +15,15 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import Site
-from drfl.solvers.bundle.client_half.curvature import sampled
-from drfl.solvers.bundle.client_half.evaluation import Evaluation, Evaluator, make_evaluator
+from drfl.solvers.bundle.client_half.curvature import may_curve, sampled
+from drfl.solvers.bundle.client_half.evaluation import (
+    GROUP_ROWS,
+    Evaluation,
+    Evaluator,
+    make_evaluator,
+)
 from drfl.solvers.bundle.client_half.joint import JointEvaluator
+from drfl.solvers.bundle.client_half.path_rows import replay
 from drfl.solvers.bundle.messages import Request
 from drfl.wire import Field, Message
 from drfl.worst_case.joint import JointOracle
@@ -30,9 +36,8 @@ REQUEST = {
     "curved": Field("uint8", ("P",)),  # whether curvature was asked for there
     "sample": Field("uint8", ("P",)),  # whether arguments of rows are kept too
     "lifted": Field("uint8", (1,)),
+    "path": Field("float64", ("k", None), optional=True),  # steps: mu, x
 }
-GROUP_ROWS = 50  # a group of fewer rows would tell too much of each
-NONE_ABOVE = 2000  # coefficients: no curvature
 RECENT = 30  # points whose coordinates are kept: any of their cuts may get a multiplier again
 
 
@@ -110,11 +115,6 @@ def groups_of(site: Site, asked: int) -> int:
     return asked if allowed else 1
 
 
-def may_curve(site: Site) -> bool:
-    """Whether curvature may leave the client, and is worth it."""
-    return site.policy.curvature and site.n_features * (site.problem.classes or 1) <= NONE_ABOVE
-
-
 @dataclass(frozen=True)
 class _Point:
     x: Array
@@ -130,6 +130,7 @@ class CacheMirror:
     known: dict[int, set[int]] = field(default_factory=dict)  # by client
     curved: dict[int, set[int]] = field(default_factory=dict)
     sampled: dict[int, set[int]] = field(default_factory=dict)
+    paths: dict[int, list[tuple[float, Array]]] = field(default_factory=dict)  # mu, x
 
     def note(self, s: int, request: Request) -> None:
         """Client s has answered this request."""
@@ -143,6 +144,9 @@ class CacheMirror:
         self.known[s] = known & kept
         self.sampled[s] = (self.sampled.get(s, set()) | set(request.identities)) & named
         self.curved[s] = (self.curved.get(s, set()) | curved) & kept
+        if request.path is not None:
+            so_far = self.paths.get(s, []) if request.path.tilt is not None else []
+            self.paths[s] = [*so_far, (request.path.mu, request.points[0])]
 
     def message(self, s: int, round: int) -> Message:
         """Ask client s to compute its points again."""
@@ -158,6 +162,8 @@ class CacheMirror:
             "sample": np.array([i in full for i in every], dtype=np.uint8),
             "lifted": np.array([self.lifted], dtype=np.uint8),
         }
+        if self.paths.get(s):
+            arrays["path"] = np.array([np.append(mu, x) for mu, x in self.paths[s]])
         return Message(KIND, round, arrays)
 
 
@@ -171,4 +177,7 @@ def recall(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         cached = Cached.of(x, evaluator.evaluate(x, groups), curved=curved)
         cache.seen[identity] = cached if arrays["sample"][k] else cached.without_sample()
     cache.keep(set(arrays["id"].tolist()))
+    site.memory.pop("path", None)
+    for mu, *x in arrays.get("path", ()):
+        replay(site, evaluator, float(mu), evaluator.evaluate(np.array(x), 1).arguments)
     return {}

@@ -23,7 +23,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from drfl.arrays import Array
 from drfl.solvers.bundle.messages import Reply, dual_requests
 from drfl.solvers.bundle.state import MOST_ROOM, State
-from drfl.solvers.certificate.cuts import Cuts, Solution
+from drfl.solvers.certificate.cuts import Cuts, Ints, Solution
 from drfl.solvers.certificate.proof import aggregate, share
 
 REFINEMENTS = 3  # of the step e
@@ -60,17 +60,24 @@ def prove_by_duals(state: State, heard: Mapping[int, Reply]) -> None:
     if not complete or not _by_gauge(state):
         return
     newest = np.flatnonzero(~pool.cuts.tangent & (pool.cuts.used == state.round))
-    a, families = np.zeros(len(pool.cuts)), np.zeros(len(pool.family_client))
-    a[newest] = asked.weights[pool.cut_client[newest]]
-    families[pool.piece_family[pool.cuts.piece[newest]]] = a[newest]
-    x, none = state.asked.proposals[0].x, np.zeros((S, state.server.n))
-    solution = Solution(x, np.nan, a, families, asked.weights, none)
-    bound, before = state.certificate.bound(pool, pool.cuts, solution, polished=True), bounds.gap
-    bounds.raise_to(bound, state.round)
+    before, solution = bounds.gap, prove_by_cuts(state, newest)
     asked.dual_pays = bounds.gap <= PAYS * before
     total = aggregate(state.server, *share(state.server, pool, pool.cuts, solution))
     used = state.server.gauge.polar(total.g) / max(float(total.B.sum()), 1e-300)
     asked.miss = abs(used - (1.0 - asked.room))
+
+
+def prove_by_cuts(state: State, chosen: Ints) -> Solution:
+    """What one cut of every piece proves with the weights that asked for them."""
+    asked, pool, S = state.asked, state.pool, state.server.n_clients
+    a, families = np.zeros(len(pool.cuts)), np.zeros(len(pool.family_client))
+    a[chosen] = asked.weights[pool.cut_client[chosen]]
+    families[pool.piece_family[pool.cuts.piece[chosen]]] = a[chosen]
+    x, none = asked.proposals[0].x, np.zeros((S, state.server.n))
+    solution = Solution(x, np.nan, a, families, asked.weights, none)
+    bound = state.certificate.bound(pool, pool.cuts, solution, polished=True)
+    state.bounds.raise_to(bound, state.round)
+    return solution
 
 
 def _by_gauge(state: State) -> bool:

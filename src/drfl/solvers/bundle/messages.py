@@ -21,6 +21,7 @@ REQUEST = {
     "plan": Field("uint8", (None,)),  # see Request
     "dual": Field("float64", ("k", None), optional=True),  # numbers of points, and weights
     "shift": Field("float64", ("d",), optional=True),  # with them: see Dual
+    "path": Field("float64", (None,), optional=True),  # see PathRequest
 }
 REPLY = {
     "value": Field("float64", ("P", None)),  # F [and its multiplier, if the norm does not give it]
@@ -31,6 +32,9 @@ REPLY = {
     "factor": Field("float16", ("h", None), optional=True),
     "scale": Field("float32", ("h", "d"), optional=True),
     "dual": Field("float64", (None,), optional=True),
+    "path": Field("float64", (2, None), optional=True),  # see PathModel
+    "bend": Field("float64", (1, None), optional=True),  # its curvature: every digit counts
+    "sides": Field("float64", (2, None), optional=True),  # cuts that fall and rise with the score
     "local": Field("float32", ("d",), optional=True),
     "about": Field("float64", (2,), optional=True),  # weight of the rows, size of a feature
     "guard": Field("uint8", (1,), optional=True),  # k of the client's guard
@@ -57,6 +61,44 @@ class Dual:
 
 
 @dataclass(frozen=True)
+class PathRequest:
+    """A step along the central path, see `drfl.solvers.bundle.client_half.path_rows`.
+
+    Attributes
+    ----------
+    mu : float
+        What the products of the rows should become in the step that led to the main point.
+    tilt : (d,) or None
+        A further step along which slopes move for the proof; None: the path begins here.
+    """
+
+    mu: float
+    tilt: Array | None = None
+
+
+@dataclass(frozen=True)
+class PathModel:
+    """What a client tells of its rows on the path: a model of its mean loss, by mu and the step.
+
+    Attributes
+    ----------
+    x : (d,)
+        Where the rows are.
+    lines : (2, 1 + d)
+        Value and gradient, and what they gain per mu.
+    products : float
+        The mean of the rows' products.
+    clipped : float
+        The share of the rows whose slopes the step took beyond their ends.
+    """
+
+    x: Array
+    lines: Array
+    products: float
+    clipped: float
+
+
+@dataclass(frozen=True)
 class Request:
     """What one client is asked in a round.
 
@@ -77,6 +119,8 @@ class Request:
         -1: none.
     dual : Dual or None
         With it a dual cut is wanted.
+    path : PathRequest or None
+        With it a step along the central path is wanted.
     """
 
     points: Array
@@ -89,6 +133,7 @@ class Request:
     lifted: bool = False
     marks: tuple[int, int, int] = (-1, -1, -1)
     dual: Dual | None = None
+    path: PathRequest | None = None
 
     def also(self, identity: int, x: Array) -> Request:
         """One more point, without curvature."""
@@ -113,6 +158,9 @@ class Request:
         if self.dual is not None:
             arrays["dual"] = np.column_stack([self.dual.identities, self.dual.weights])
             arrays["shift"] = self.dual.shift
+        if self.path is not None:
+            tilt = np.zeros(0) if self.path.tilt is None else self.path.tilt
+            arrays["path"] = np.append(self.path.mu, tilt)
         return Message(KIND, round, arrays)
 
     @classmethod
@@ -138,6 +186,7 @@ class Request:
             lifted=bool(plan[2] & 4),
             marks=(marks[0], marks[1], marks[2]),
             dual=_read_dual(arrays) if "dual" in arrays else None,
+            path=_read_path(arrays["path"], dimension) if "path" in arrays else None,
         )
 
 
@@ -150,6 +199,12 @@ def near_marks(first: int, *marks: int) -> tuple[int, int, int]:
 def _read_dual(arrays: Mapping[str, NDArray[Any]]) -> Dual:
     dual = arrays["dual"]
     return Dual(tuple(int(i) for i in dual[:, 0]), dual[:, 1:], arrays["shift"])
+
+
+def _read_path(numbers: Array, dimension: int) -> PathRequest:
+    if len(numbers) not in (1, 1 + dimension) or not numbers[0] > 0.0:
+        raise WireError("a step along the path is a positive number and, perhaps, a tilt")
+    return PathRequest(float(numbers[0]), numbers[1:] if len(numbers) > 1 else None)
 
 
 def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, shift: Array) -> dict[int, Dual]:
@@ -170,7 +225,7 @@ def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, shift: Array) -> d
     return out
 
 
-DUAL_FAMILY = -1
+DUAL_FAMILY, SIDES_FAMILY = -1, -2
 OF_FLIPS = -1  # in place of a group: a cut of what flips add
 
 
@@ -193,6 +248,8 @@ class Reply:
     dimension: int
     lifted: int
     parts: int = 1  # 2: what flips add has cuts of its own
+    path: PathModel | None = None
+    sides: Array | None = None
 
     def masses(self, pool: Pool, client: int) -> Array:
         """The mass of every cut's piece: that of its group."""
@@ -262,6 +319,23 @@ class Reply:
             pool.serials(2),
         )
         return cuts.where(np.array([True, bool(total.any())]))
+
+    def side_cuts(self, pool: Pool, client: int, round: int) -> Cuts:
+        """Cuts of the parts of the loss that fall and that rise with the score, two pieces."""
+        assert self.sides is not None
+        piece, two = pool.pieces(client, SIDES_FAMILY, 2, np.ones(2)), np.ones(2, np.intp)
+        return Cuts(
+            piece,
+            self.sides[:, 0],
+            self.sides[:, 1:],
+            np.zeros(2),
+            np.zeros((2, self.lifted)),
+            -two,
+            0 * two,
+            np.zeros(2, np.bool_),
+            round * two,
+            pool.serials(2),
+        )
 
 
 def dual_cut(numbers: Array, pool: Pool, client: int, round: int, lifted: int) -> Cuts:

@@ -100,19 +100,25 @@ def _proposal(solution: Solution, centre: Array, M: Array) -> Proposal:
 # ---------------------------------------------------------------------- what is asked next
 def plan(state: State, proposals: Sequence[Proposal]) -> None:
     """Forget what is of no use any more, and ask for the proposals or for what is missing."""
-    points, pool = state.points, state.pool
+    points = state.points
     points.previous = state.asked.identities[0]
-    age = DROP_AFTER if len(pool.cuts) <= MANY_CUTS else DROP_SOON
-    pool.keep(pool.cuts.used > state.round - age)
-    points.forget()
+    forget(state)
     _set_wishes(state)
     mean = _mean_optimum(state, proposals[0]) if points.previous == 0 else None
-    if _only_silence_left(state):
+    if only_silence_left(state):
         ask_again(state)
     elif mean is not None:
         ask(state, [mean, proposals[0]], second_curvature=state.asked.curvature)
     else:
         ask(state, proposals)
+
+
+def forget(state: State) -> None:
+    """Cuts that had no multiplier for long, and points that play no part."""
+    pool = state.pool
+    age = DROP_AFTER if len(pool.cuts) <= MANY_CUTS else DROP_SOON
+    pool.keep(pool.cuts.used > state.round - age)
+    state.points.forget()
 
 
 def _set_wishes(state: State) -> None:
@@ -145,7 +151,7 @@ def _mean_optimum(state: State, newton: Proposal) -> Proposal | None:
     return Proposal(state.server.gauge.nearest(mean), newton.model, newton.prox)
 
 
-def _only_silence_left(state: State) -> bool:
+def only_silence_left(state: State) -> bool:
     """Whether the centre would do, if only everyone had evaluated it."""
     points, bounds = state.points, state.bounds
     gap = relative_gap(points.objective(points.centre), bounds.lower, bounds.at_zero)

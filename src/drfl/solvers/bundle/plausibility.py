@@ -18,7 +18,7 @@ from drfl.norms import NORMS
 from drfl.problem import Problem
 from drfl.solvers.bundle.client_half.curvature import unpack_factor, unpack_sketch, unpack_triangle
 from drfl.solvers.bundle.client_half.joint import of_pairs, packed_length, unpack_pairs
-from drfl.solvers.bundle.messages import KIND, REPLY, Reply, Request
+from drfl.solvers.bundle.messages import KIND, REPLY, PathModel, Reply, Request
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.certificate.anchors import AnchorBox
 from drfl.solvers.certificate.server import ServerProblem
@@ -70,6 +70,7 @@ def read_reply(
     require_shares(arrays.get("share"), found["G"] // parts, asked)
     if "dual" in arrays and len(arrays["dual"]) != d + 1:
         raise WireError(f"a dual cut of {len(arrays['dual'])} numbers does not fit")
+    path = read_path(arrays, asked)
     if asked.introduction and ("about" not in arrays or not arrays["about"][0] > 0.0):
         raise WireError("it does not say how many rows it has")
     return Reply(
@@ -78,7 +79,9 @@ def read_reply(
         multipliers=list(values[:, 1]) if values.shape[1] > 1 else [None] * len(values),
         rows=arrays["cuts"],
         share=arrays.get("share"),
-        curvature=read_curvature(arrays, d, sum(asked.curvature), classes, intercepts),
+        curvature=read_curvature(
+            arrays, d, sum(asked.curvature) + (path is not None), classes, intercepts
+        ),
         dual=arrays.get("dual"),
         local=_double(arrays.get("local")),
         about=arrays.get("about"),
@@ -88,6 +91,8 @@ def read_reply(
         dimension=d,
         lifted=lifted,
         parts=parts,
+        path=path,
+        sides=arrays.get("sides"),
     )
 
 
@@ -100,10 +105,31 @@ def require_asked(arrays: Arrays, asked: Request) -> None:
         "facts": asked.introduction,
         "classes": asked.introduction,
         "local": asked.local,
+        "path": asked.path is not None,
+        "bend": asked.path is not None,
+        "sides": asked.path is not None and asked.path.tilt is not None,
     }
     for name, is_wanted in wanted.items():
         if name in arrays and not is_wanted:
             raise WireError(f"array {name!r} was not asked for")
+
+
+def read_path(arrays: Arrays, asked: Request) -> PathModel | None:
+    """The model of a step along the path, which goes with curvature."""
+    d = asked.points.shape[1]
+    if "sides" in arrays and arrays["sides"].shape[1] != 1 + d:
+        raise WireError(f"cuts of sides do not fit {d} coefficients")
+    if "path" not in arrays:
+        if "sides" in arrays:
+            raise WireError("cuts of sides go with a model of the path")
+        return None
+    path = arrays["path"]
+    if path.shape[1] != 2 + d or "bend" not in arrays:
+        raise WireError(f"a model of the path does not fit {d} coefficients, or has no curvature")
+    products, clipped = (float(number) for number in path[:, -1])
+    if not (products > 0.0 and 0.0 <= clipped <= 1.0):
+        raise WireError("the products of its rows on the path cannot be")
+    return PathModel(asked.points[0], path[:, :-1], products, clipped)
 
 
 def require_shares(share: Array | None, groups: int, asked: Request) -> None:
@@ -125,7 +151,8 @@ def read_curvature(
         if "factor" in arrays or "sketch" in arrays:
             raise WireError("its curvature is not that of several classes")
         triangle = packed_length(classes, d)
-    for name, length in (("hess", triangle), ("factor", triangle), ("scale", d)):
+    lengths = {"hess": triangle, "bend": triangle, "factor": triangle, "scale": d}
+    for name, length in lengths.items():
         if name in arrays and arrays[name].shape[1] != length:
             raise WireError(f"array {name!r} does not fit {d} coefficients")
     if ("factor" in arrays) != ("scale" in arrays):
@@ -143,7 +170,7 @@ def _unpacked(arrays: Arrays, d: int) -> Iterator[Array]:
     if "factor" in arrays:
         for factor, scale in zip(arrays["factor"], arrays["scale"], strict=True):
             yield unpack_factor(factor, scale)
-    for triangle in arrays.get("hess", ()):
+    for triangle in (*arrays.get("hess", ()), *arrays.get("bend", ())):
         H = unpack_triangle(triangle, d)
         _require_semidefinite(H)
         yield H
@@ -307,6 +334,9 @@ def _require_slopes(
             raise WireError("the slopes of its cuts in the clipped model cannot be")
     if reply.dual is not None:
         _require_means(np.abs(reply.dual[1:])[None], first, limits, server, loose)
+    if reply.sides is not None:  # a row is on one side
+        size = np.abs(reply.sides[:, 1:]).sum(axis=0)
+        _require_means(size[None], first, limits, server, loose)
     if reply.slopes:
         _require_flips(-reply.rows[:, :, 1], limits.label_cost, loose)
     if server.is_shared:
@@ -413,7 +443,8 @@ def require_constants(
 def _largest_term(reply: Reply, k: int, x: Array) -> float:
     """What the rounding of the k-th cut at x is relative to."""
     if k >= len(reply.rows):
-        return 0.0 if reply.dual is None else float(np.abs(reply.dual[1:]) @ np.abs(x))
+        others = [a for a in (reply.dual, reply.sides) if a is not None]
+        return max(float((np.abs(a[..., 1:]) @ np.abs(x)).max()) for a in others)
     g = np.abs(reply.rows[k, :, -reply.dimension :])
     return float((g @ np.abs(x)).max())
 
@@ -425,11 +456,13 @@ def _is_below(value: float, least: float, largest_term: float = 0.0) -> bool:
 def _cut_values(
     reply: Reply, s: int, x: Array, multiplier: float, points: Points
 ) -> Sequence[float]:
-    """What the new cuts say of F at x: those of every point, and the dual cut."""
+    """What the new cuts say of F at x: those of every point, and the dual ones."""
     pool, half = points.pool, points.server.half[s]
     priced = points.server.rho[s] * multiplier if points.server.priced else 0.0
     share = reply.masses(pool, s)
     values = list(np.maximum(reply.at(x, multiplier, half), 0.0) @ share)
     if reply.dual is not None:
         values.append(reply.dual[0] + reply.dual[1:] @ x)
+    if reply.sides is not None:
+        values.append(np.maximum(reply.sides[:, 0] + reply.sides[:, 1:] @ x, 0.0).sum())
     return [priced + float(value) for value in values]

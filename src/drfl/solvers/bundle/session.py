@@ -16,6 +16,7 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.solvers.base import Session, Status
 from drfl.solvers.bundle import guard
+from drfl.solvers.bundle.central_path import follow_path, prove_by_sides
 from drfl.solvers.bundle.dual_cuts import prove_by_duals
 from drfl.solvers.bundle.messages import Reply
 from drfl.solvers.bundle.planning import plan, prove
@@ -53,6 +54,11 @@ class BundleSession(Session):
         elif state.ties is not None:
             learn(state, heard)
             next_tie(state, state.ties)
+        elif state.path is not None:
+            learn(state, heard)
+            prove_by_sides(state)
+            compare(state)
+            go_on(state)
         else:
             learn(state, heard)
             prove_by_duals(state, heard)
@@ -145,9 +151,15 @@ def introduce(state: State, heard: Mapping[int, Reply]) -> None:
         learn(state, first)
         compare(state)
         equip(state)
-        plan(state, prove(state))
+        go_on(state)
     else:
         asked.requests = {s: r for s, r in asked.requests.items() if s not in first}
+
+
+def go_on(state: State) -> None:
+    """The next step along the central path or, where there is none or no longer, of the masters."""
+    if not follow_path(state):
+        plan(state, prove(state))
 
 
 def learn(state: State, heard: Mapping[int, Reply]) -> None:
@@ -166,6 +178,10 @@ def learn(state: State, heard: Mapping[int, Reply]) -> None:
             fresh.append(cuts)
         if reply.dual is not None:
             fresh.append(reply.dual_cut(pool, s, state.round))
+        if reply.sides is not None:
+            fresh.append(reply.side_cuts(pool, s, state.round))
+        if reply.path is not None and state.path is not None:
+            state.path[s] = reply.path
         if reply.curvature:
             metric.hessians[s] = reply.curvature[0]
             points.curved = main

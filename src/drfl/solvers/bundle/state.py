@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from drfl.arrays import Array
+from drfl.gauges import DualNorm
 from drfl.problem import Problem
 from drfl.solvers.base import Status, relative_gap
 from drfl.solvers.bundle.client_cache import CacheMirror
+from drfl.solvers.bundle.client_half.curvature import NONE_ABOVE
 from drfl.solvers.bundle.clients import Clients
-from drfl.solvers.bundle.messages import Dual, Request, near_marks
+from drfl.solvers.bundle.messages import Dual, PathModel, PathRequest, Request, near_marks
 from drfl.solvers.bundle.plausibility import Limits
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.bundle.settings import BundleSettings
@@ -31,6 +33,8 @@ from drfl.solvers.certificate.server import ServerProblem, lifted, server_proble
 from drfl.solvers.master.master import Master
 
 MOST_ROOM = 0.003  # of the price of the norm
+PATH_ABOVE = 200  # coefficients: with fewer, cuts learn the corners of a loss in fewer rounds
+FIRST_MU = 0.3  # products on the central path at w = 0
 LINEAR = 1e-6  # curvature below this share of a feature's mean square counts as none
 
 
@@ -108,6 +112,8 @@ class Asked:
         By how much of the price the last ones missed that.
     dual_pays : bool
         Whether the last ones closed a good part of the gap.
+    path : PathRequest or None
+        The step along the central path.
     """
 
     groups: int = 1
@@ -119,6 +125,7 @@ class Asked:
     room: float = 0.0
     miss: float = 1.0
     dual_pays: bool = False
+    path: PathRequest | None = None
     proposals: Sequence[Proposal] = ()
     identities: tuple[int, ...] = ()
     requests: dict[int, Request] = field(default_factory=dict)
@@ -195,6 +202,8 @@ class State:
         What turns cuts into points and multipliers, and multipliers into a bound.
     ties, finish
         The search for the smallest of many optima, and the end of a run with guards.
+    path : dict of int to PathModel, or None
+        By client its rows on the central path, while that is followed.
     """
 
     task: Task
@@ -211,6 +220,7 @@ class State:
     bounds: Bounds
     ties: Ties | None = None
     finish: Finish = field(default_factory=Finish)
+    path: dict[int, PathModel] | None = None
     status: Status | None = None
 
     @property
@@ -263,8 +273,20 @@ def begin(task: Task, names: Sequence[str], round: int = 0) -> State:
         Asked(curvature=auto, local=warm),
         Bounds(progress=round),
     )
+    if _has_path(task, server):
+        state.path, state.asked = {}, Asked(path=PathRequest(FIRST_MU))
     ask(state, [Proposal(np.zeros(task.dimension))])
     return state
+
+
+def _has_path(task: Task, server: ServerProblem) -> bool:
+    """Whether a loss with corners has so many columns that its central path is followed."""
+    problem, settings = task.problem, task.settings
+    whole = server.on_whole_space and server.priced and isinstance(server.gauge, DualNorm)
+    one = problem.classes is None and not problem.own_intercepts
+    plain = whole and one and bool(problem.loss.corners)
+    wanted = settings.curvature == "auto" and settings.dual_cuts and settings.groups is None
+    return plain and wanted and PATH_ABOVE < task.n <= NONE_ABOVE
 
 
 def _clients(task: Task, names: Sequence[str]) -> Clients:
@@ -373,6 +395,7 @@ def ask_again(state: State) -> None:
     """Only the centre, only of those who have not evaluated it: the bound has to be real."""
     asked, points, x = state.asked, state.points, state.points.here.x
     asked.proposals, asked.identities, asked.dual = [Proposal(x)], (points.centre,), {}
+    asked.path = None
     asked.requests = {s: _request(state, s, x[None], (False,)) for s in _silent(points)}
 
 
@@ -395,4 +418,5 @@ def _request(state: State, s: int, every: Array, curvature: tuple[bool, ...]) ->
         lifted=bool(state.clients.lifted),
         marks=near_marks(asked.identities[0], points.previous, points.centre, points.curved),
         dual=asked.dual.get(s),
+        path=asked.path,
     )

@@ -26,11 +26,11 @@ from drfl.solvers.bundle.client_cache import (
     cache_of,
     evaluator_of,
     groups_of,
-    may_curve,
 )
 from drfl.solvers.bundle.client_half.curvature import (
     density,
     hessian,
+    may_curve,
     pack_factor,
     pack_triangle,
     sketch,
@@ -38,6 +38,7 @@ from drfl.solvers.bundle.client_half.curvature import (
 from drfl.solvers.bundle.client_half.evaluation import Evaluation, Evaluator
 from drfl.solvers.bundle.client_half.joint import JointEvaluator
 from drfl.solvers.bundle.client_half.own_optimum import rough_optimum
+from drfl.solvers.bundle.client_half.path_rows import follow
 from drfl.solvers.bundle.guard import guarded_answer
 from drfl.solvers.bundle.messages import Dual, Request
 from drfl.solvers.bundle.session import BundleSession
@@ -66,6 +67,7 @@ def answer(site: Site, message: Message, *, split: bool = True) -> Mapping[str, 
     previous = cache.seen.get(request.marks[0])
     before = previous.sample if previous else None
     values, cuts, curvatures, share = [], [], [], np.ones(1)
+    followed: Mapping[str, NDArray[Any]] = {}
     for identity, x, wanted in zip(
         request.identities, request.points, request.curvature, strict=True
     ):
@@ -76,9 +78,12 @@ def answer(site: Site, message: Message, *, split: bool = True) -> Mapping[str, 
         curved = wanted and may_curve(site)
         if curved:
             curvatures.append(_curvature(site, evaluator, at, before))
+        if request.path is not None and identity == request.identities[0]:
+            followed = follow(site, evaluator, request.path, at.arguments)
         cache.seen[identity] = Cached.of(x, at, curved=curved)
         del at  # it is as long as the rows, and so will be the next
     reply = {"value": np.array(values), "cuts": np.array(cuts), **_packed(curvatures, site)}
+    reply.update(followed)
     if request.shares and len(share) > 1:
         reply["share"] = share
     if request.dual is not None and site.policy.dual_cuts:

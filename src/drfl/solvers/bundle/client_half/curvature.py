@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.client import Site
 from drfl.solvers.bundle.client_half.evaluation import Evaluation
 from drfl.worst_case.oracle import Oracle
 from drfl.worst_case.whole_space import flip_gain
@@ -20,7 +21,13 @@ WINDOW = 0.5
 LEAST_SHARE = 0.02
 RANK = 32
 GRAM_ROWS = 1_000_000  # rows that are enough for the curvature of a loss with kinks
+NONE_ABOVE = 2000  # coefficients: no curvature
 SAMPLE = 65_536  # rows that tell how wide a window is; a hundredth of them would do for a metric
+
+
+def may_curve(site: Site) -> bool:
+    """Whether curvature may leave the client, and is worth it."""
+    return site.policy.curvature and site.n_features * (site.problem.classes or 1) <= NONE_ABOVE
 
 
 def sampled(m: Array) -> Array:
@@ -148,7 +155,7 @@ def pack_triangle(H: Array) -> NDArray[np.float32]:
     return H[np.tril_indices(len(H))].astype(np.float32)
 
 
-def unpack_triangle(triangle: NDArray[np.float32], dimension: int) -> Array:
+def unpack_triangle(triangle: NDArray[np.floating], dimension: int) -> Array:
     """H from its triangle."""
     H = np.zeros((dimension, dimension))
     H[np.tril_indices(dimension)] = triangle

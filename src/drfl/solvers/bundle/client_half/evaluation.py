@@ -33,6 +33,8 @@ from drfl.worst_case.whole_space import Flips, WholeSpaceOracle, flip_gain
 
 Visit = Callable[[Array, slice], Array]
 
+GROUP_ROWS = 50  # a group of fewer rows would tell too much of each
+
 
 @dataclass(frozen=True)
 class Evaluation:

@@ -1,0 +1,136 @@
+r"""The central path of a loss with corners: Newton's method where cuts would learn too slowly.
+
+With many columns the optimum rests on about as many corners, and a cut per round and group learns
+them one by one. Along the central path (`drfl.solvers.bundle.client_half.path_rows`) a round is a
+step of an interior-point method: client s tells a quadratic model of its mean loss, and
+
+.. math:: \min_x\ h\big(v\big)+\tfrac12\|x-\hat x\|_M^2\quad\text{s.t.}\quad
+          v_s\ge\rho_s\lambda_s+c_s(\mu)+g_s(\mu)^\top(x-\hat x),\quad M=\sum_sq_sH_s,
+
+is a master with one cut per client. The rows' slopes after the step are a point of the dual, and
+clients tell the cuts that it makes. With the master's new weights q their slopes add up to
+:math:`G=\sum_sq_s(g_s+H_sp)`, which the norm nearly pays for; along the tilt e,
+:math:`\sum_sq_sH_se=G'-G`, they add up to the nearest G' that it does pay for.
+
+A client that was silent stays where it was: its model is moved to the centre.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from drfl.arrays import Array
+from drfl.solvers.bundle.dual_cuts import prove_by_cuts
+from drfl.solvers.bundle.messages import PathRequest, dual_cut
+from drfl.solvers.bundle.planning import forget, only_silence_left
+from drfl.solvers.bundle.state import State, ask, ask_again
+from drfl.solvers.bundle.steps import Proposal
+from drfl.solvers.certificate.cuts import Pool
+from drfl.solvers.certificate.proof import INSIDE
+
+SHRINK, FAST = 0.35, 0.1  # mu, as a share of the products; where no row was stopped
+PATIENCE = 12  # rounds without a better bound
+ACCURACY = 1e-10  # of a step
+RIDGE = 1e-10  # in units of the mean curvature
+
+
+def prove_by_sides(state: State) -> None:
+    """What every client's newest cuts on the path prove together."""
+    pool, asked = state.pool, state.asked
+    on_path = np.flatnonzero(~pool.cuts.tangent)
+    last = dict(zip(pool.cuts.piece[on_path].tolist(), on_path.tolist(), strict=True))
+    clients = set(pool.piece_client[list(last)].tolist()) if last else set()
+    if len(asked.weights) == len(clients):
+        prove_by_cuts(state, np.array(sorted(last.values())))
+
+
+def follow_path(state: State) -> bool:
+    """Ask for the next step along the path; False if it is not followed, or no longer."""
+    asked, points = state.asked, state.points
+    if state.path is None:
+        return False
+    if _ends(state):
+        state.path, asked.path = None, None
+        return False
+    if not state.only_centre:
+        points.centre = asked.identities[0]
+    points.previous = points.centre
+    if only_silence_left(state):
+        ask_again(state)
+        return True
+    mu = _next_mu(state)
+    step = _step(state, mu)
+    if step is None:
+        state.path, asked.path = None, None
+        return False
+    forget(state)
+    asked.path = PathRequest(mu, step[1])
+    ask(state, [Proposal(step[0])])
+    return True
+
+
+def _ends(state: State) -> bool:
+    """Whether somebody does not follow, labels flip, or nothing more is gained."""
+    path, S = state.path, state.server.n_clients
+    everyone = path is not None and len(path) == S
+    flips = bool((state.pool.cuts.slope < 0.0).any())
+    return not everyone or flips or state.round - state.bounds.progress > PATIENCE
+
+
+def _next_mu(state: State) -> float:
+    """A share of the mean product; a small one where the last step stopped no row."""
+    assert state.path is not None
+    models = [state.path[s] for s in range(state.server.n_clients)]
+    shrink = SHRINK if any(model.clipped > 0.0 for model in models) else FAST
+    if not len(state.asked.weights):  # the path begins here, and the products are its mu
+        shrink = 1.0
+    return shrink * float(state.q @ [model.products for model in models])
+
+
+def _step(state: State, mu: float) -> tuple[Array, Array] | None:
+    """The next point, and the tilt; none if the master cannot be solved."""
+    server, metric, x = state.server, state.metric, state.points.here.x
+    models = Pool(server.n_clients, server.dimension)
+    slopes = np.array([_slope(state, s, mu, x, models) for s in range(server.n_clients)])
+    H = metric.curvature(state.q)
+    ridge = RIDGE * float(np.trace(H / metric.diagonal[:, None])) / len(H)
+    M = H + np.diag(ridge * metric.diagonal)
+    reference = state.points.objective(state.points.centre)
+    found = state.master.solve(models, models.cuts, x, M, eps=ACCURACY, reference=reference)
+    if not found.usable:
+        return None
+    state.q = q = server.mixture.pull(found.weights)
+    state.asked.weights = q
+    return found.x, _tilt(state, q @ slopes, found.x - x)
+
+
+def _slope(state: State, s: int, mu: float, x: Array, models: Pool) -> Array:
+    """The gradient of a client's model at x; its tangent becomes a cut of the master."""
+    assert state.path is not None
+    own, H = state.path[s], state.metric.hessians[s]
+    assert H is not None
+    line = own.lines[0] + mu * own.lines[1]
+    away = x - own.x
+    bent = H @ away
+    g = line[1:] + bent
+    value = line[0] + float(line[1:] @ away + 0.5 * away @ bent)
+    models.add([dual_cut(np.append(value - g @ x, g), models, s, state.round, 0)])
+    return np.asarray(g)
+
+
+def _tilt(state: State, g: Array, step: Array) -> Array:
+    """e: along it the slopes add up to what the norm pays for, and to nothing in b."""
+    server, metric, q = state.server, state.metric, state.q
+    H = metric.curvature(q)
+    G = g + H @ step
+    wanted = np.zeros_like(G)
+    price = INSIDE * float(q @ server.rho)
+    wanted[: server.n] = server.gauge.payable(G[: server.n], price)
+    ridge = RIDGE * float(np.trace(H / metric.diagonal[:, None])) / len(H)
+    try:
+        factor = cho_factor(H + np.diag(ridge * metric.diagonal), overwrite_a=True)
+    except LinAlgError:
+        return np.zeros_like(G)
+    e = np.asarray(cho_solve(factor, wanted - G))
+    return e + np.asarray(cho_solve(factor, wanted - G - H @ e))

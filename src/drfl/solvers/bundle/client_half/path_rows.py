@@ -1,0 +1,215 @@
+r"""A client's rows on the central path of a loss with corners.
+
+The loss is a sum of corners, :math:`L(z)=\sum_kc_k(u_k)_+,\ u_k=\sigma_k(z-z_k)`, and
+:math:`(u)_+` the least height :math:`\xi\ge u,\ \xi\ge0`. On the central path its multiplier
+:math:`\alpha` has products :math:`\alpha(\xi-u)=(1-\alpha)\xi=\mu`. A step of Newton's method from
+any :math:`\alpha,\xi` inside leads, where u changes by du, to
+
+.. math:: \alpha^+=r+\mu a+d\,du,\qquad \xi^+=\xi+\mu b-\tfrac1{w_1+w_2}+r\,du,
+
+with :math:`w_1=\alpha/(\xi-u),\ w_2=(1-\alpha)/\xi,\ r=w_1/(w_1+w_2),\ d=rw_2`. So the rows add up
+to a model of the client's mean loss: a value and a gradient, both linear in :math:`\mu`, and the
+curvature :math:`\sum_ip_id_i(x_i,1)(x_i,1)^\top`. Whatever slopes :math:`0\le\alpha\le1` come out of
+a step, :math:`\sum_ip_ic\,\alpha_iu_i(x)` is a minorant of the loss: rows that the step takes too
+far are stopped there, for the proof at 0 or 1, for the next step short of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.arrays import Array
+from drfl.client import Site
+from drfl.losses.base import Corner
+from drfl.solvers.bundle.client_half.curvature import may_curve
+from drfl.solvers.bundle.client_half.evaluation import (
+    GROUP_ROWS,
+    Evaluator,
+    WholeSpaceEvaluator,
+)
+from drfl.solvers.bundle.messages import PathRequest
+
+KEPT = 0.05  # of the way to the boundary is left after a step that is too long
+FLAT = 0.0  # curvature of a row below this share of the mean is left out: it costs, and adds none
+
+
+@dataclass(frozen=True)
+class PathRows:
+    """The rows between two steps.
+
+    Attributes
+    ----------
+    arguments : (N,)
+        z where the last step led.
+    alpha, height : (K, N)
+        Multipliers and heights, by corner.
+    """
+
+    arguments: Array
+    alpha: Array
+    height: Array
+
+    @classmethod
+    def centred(cls, corners: Sequence[Corner], z: Array, mu: float) -> PathRows:
+        r"""All products are mu: :math:`\mu/(1-\alpha)-\mu/\alpha=u`."""
+        u = _sides(corners, z)
+        root = np.sqrt(u * u + 4.0 * mu * mu)
+        alpha = 2.0 * mu / (2.0 * mu - u + root)
+        return cls(z, alpha, mu / (1.0 - alpha))
+
+    def products(self, corners: Sequence[Corner]) -> Array:
+        """The mean of both products, (N,), weighted by the corners."""
+        weights = np.array([c.weight for c in corners])
+        slack = self.height - _sides(corners, self.arguments)
+        both = self.alpha * slack + (1.0 - self.alpha) * self.height
+        return np.asarray(weights @ both / (2.0 * weights.sum()))
+
+
+@dataclass(frozen=True)
+class PathStep:
+    """Newton's step from some rows, every array (K, N): see the module."""
+
+    rows: PathRows
+    u: Array
+    r: Array
+    a: Array
+    b: Array
+    short: Array
+    d: Array
+
+    @classmethod
+    def of(cls, corners: Sequence[Corner], rows: PathRows) -> PathStep:
+        """The step; its length mu and the change of u come later."""
+        u = _sides(corners, rows.arguments)
+        slack, height = rows.height - u, rows.height
+        w1, w2 = rows.alpha / slack, (1.0 - rows.alpha) / height
+        short = 1.0 / (w1 + w2)
+        r = w1 * short
+        a, b = (1.0 - r) / slack - r / height, (1.0 / slack + 1.0 / height) * short
+        d = r * w2
+        d[d < FLAT * d.mean()] = 0.0
+        return cls(rows, u, r, a, b, short, d)
+
+    def slopes(self, mu: float, du: Array) -> Array:
+        """Where the multipliers go, (K, N); perhaps beyond 0 or 1."""
+        return self.r + mu * self.a + self.d * du
+
+    def taken(self, corners: Sequence[Corner], z: Array, mu: float) -> PathRows:
+        """The rows after the step to these arguments, each stopped by itself."""
+        old, u = self.rows, _sides(corners, z)
+        du = u - self.u
+        alpha = np.clip(self.slopes(mu, du), KEPT * old.alpha, 1.0 - KEPT * (1.0 - old.alpha))
+        height = old.height + mu * self.b - self.short + self.r * du
+        slack = old.height - self.u
+        height = np.maximum(np.maximum(height, KEPT * old.height), u + KEPT * slack)
+        return PathRows(z, alpha, height)
+
+
+def _sides(corners: Sequence[Corner], z: Array) -> Array:
+    return np.array([c.sign * (z - c.kink) for c in corners])
+
+
+# ---------------------------------------------------------------------- what a client tells
+def follow(
+    site: Site, evaluator: Evaluator, asked: PathRequest, z: Array
+) -> Mapping[str, NDArray[Any]]:
+    """Take the step to arguments z, and tell the model of the next one; nothing if refused."""
+    corners = site.oracle.loss.corners
+    if not corners or not _allowed(site, evaluator):
+        return {}
+    out: dict[str, NDArray[Any]] = {}
+    before, clipped = site.memory.get("path"), 0.0
+    if before is None or asked.tilt is None:
+        rows = PathRows.centred(corners, z, asked.mu)
+    else:
+        step = PathStep.of(corners, before)
+        sides, clipped = _minorants(evaluator, corners, step, asked, z)
+        out["sides"] = sides[:, : 1 + site.dimension]
+        rows = step.taken(corners, z, asked.mu)
+    site.memory["path"] = rows
+    lines, H = _model(evaluator, corners, rows)
+    d, ends = site.dimension, [evaluator.rows.mean(rows.products(corners)), clipped]
+    out["path"] = np.column_stack([lines[:, : 1 + d], ends])
+    out["bend"] = H[np.tril_indices(d)][None]
+    return out
+
+
+def replay(site: Site, evaluator: Evaluator, mu: float, z: Array) -> None:
+    """One step of a path that was gone before, without an answer."""
+    corners, before = site.oracle.loss.corners, site.memory.get("path")
+    if not corners or not _allowed(site, evaluator):
+        return
+    if before is None:
+        site.memory["path"] = PathRows.centred(corners, z, mu)
+    else:
+        site.memory["path"] = PathStep.of(corners, before).taken(corners, z, mu)
+
+
+def _allowed(site: Site, evaluator: Evaluator) -> bool:
+    """Whether the client tells curvature, dual cuts and sums of groups."""
+    policy = site.policy
+    fits = isinstance(evaluator, WholeSpaceEvaluator) and may_curve(site)
+    return fits and policy.groups and policy.dual_cuts
+
+
+def _model(evaluator: Evaluator, corners: Sequence[Corner], rows: PathRows) -> tuple[Array, Array]:
+    """Values and gradients (2, 2 + n), the second row per mu; and the curvature."""
+    step, own = PathStep.of(corners, rows), evaluator.rows
+    heights = _total(corners, rows.height)
+    logs = _total(corners, -np.log((rows.height - step.u) * rows.height))
+    out = np.zeros((2, 2 + own.n_features))
+    for k, (value, slope) in enumerate(((heights, step.r), (logs, step.a))):
+        v = evaluator.weighted(_total(corners, slope, signed=True))
+        out[k] = np.append(own.mean(value), np.append(*own.combine(v)))
+    return out, own.gram(_total(corners, step.d) * own.mass())
+
+
+def _minorants(
+    evaluator: Evaluator, corners: Sequence[Corner], step: PathStep, asked: PathRequest, z: Array
+) -> tuple[Array, float]:
+    """The minorants (2, 2 + n) that fall and that rise with the score; and the rows that stop."""
+    assert asked.tilt is not None
+    own, tilt = evaluator.rows, evaluator.split(asked.tilt)
+    moved = own.scores(*tilt)
+    if evaluator.oracle.is_margin:
+        moved *= own.y
+    du = _sides(corners, z) - step.u
+    du += np.array([c.sign for c in corners])[:, None] * moved
+    alpha = step.slopes(asked.mu, du)
+    clipped = float(((alpha < 0.0) | (alpha > 1.0)).any(axis=0).mean())
+    np.clip(alpha, 0.0, 1.0, out=alpha)
+    rising = np.array([_rises(evaluator, c) for c in corners])
+    if evaluator.oracle.is_margin and _few(own.y):
+        rising[:] = False  # sums of one class alone would tell too much of its rows
+    out = np.zeros((2, 2 + own.n_features))
+    for k in range(2):
+        share = np.where(rising == bool(k), alpha, 0.0)
+        v = _total(corners, share, signed=True)
+        constant = _total(corners, share * [[-c.sign * c.kink] for c in corners])
+        if not evaluator.oracle.is_margin:
+            constant -= v * own.y
+        out[k] = np.append(own.mean(constant), np.append(*own.combine(evaluator.weighted(v))))
+    return out, clipped
+
+
+def _rises(evaluator: Evaluator, corner: Corner) -> Array:
+    """Of which rows this corner's part of the loss rises with the score."""
+    if evaluator.oracle.is_margin:
+        return np.asarray(corner.sign * evaluator.rows.y > 0.0)
+    return np.full(evaluator.rows.n_rows, corner.sign > 0.0)
+
+
+def _few(y: Array) -> bool:
+    positive = int((y > 0.0).sum())
+    return min(positive, len(y) - positive) < GROUP_ROWS
+
+
+def _total(corners: Sequence[Corner], values: Array, *, signed: bool = False) -> Array:
+    """The corners' sum of values (K, N)."""
+    weights = [c.weight * (c.sign if signed else 1.0) for c in corners]
+    return np.asarray(np.array(weights) @ values)
