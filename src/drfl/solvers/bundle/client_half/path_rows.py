@@ -9,9 +9,9 @@ any :math:`\alpha,\xi` inside leads, where u changes by du, to
 
 with :math:`w_1=\alpha/(\xi-u),\ w_2=(1-\alpha)/\xi,\ r=w_1/(w_1+w_2),\ d=rw_2`. So the rows add up
 to a model of the client's mean loss: a value and a gradient, both linear in :math:`\mu`, and the
-curvature :math:`\sum_ip_id_i(x_i,1)(x_i,1)^\top`. Whatever slopes :math:`0\le\alpha\le1` come out of
-a step, :math:`\sum_ip_ic\,\alpha_iu_i(x)` is a minorant of the loss: rows that the step takes too
-far are stopped there, for the proof at 0 or 1, for the next step short of it.
+curvature :math:`\sum_ip_id_i(x_i,1)(x_i,1)^\top`. Whatever slopes :math:`0\le\alpha\le1` come out
+of a step, :math:`\sum_ip_ic\,\alpha_iu_i(x)` is a minorant of the loss: rows that the step takes
+too far are stopped, for the proof at 0 or 1, for the next step short of it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from drfl.solvers.bundle.client_half.evaluation import (
 from drfl.solvers.bundle.messages import PathRequest
 
 KEPT = 0.05  # of the way to the boundary is left after a step that is too long
-FLAT = 0.0  # curvature of a row below this share of the mean is left out: it costs, and adds none
+FLAT = 1e-6  # curvature of a row below this share of the mean is left out: it costs, and adds none
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,13 @@ class PathRows:
 
     @classmethod
     def centred(cls, corners: Sequence[Corner], z: Array, mu: float) -> PathRows:
-        r"""All products are mu: :math:`\mu/(1-\alpha)-\mu/\alpha=u`."""
+        r"""All products are mu: :math:`\mu/\xi+\mu/(\xi-u)=1`."""
         u = _sides(corners, z)
-        root = np.sqrt(u * u + 4.0 * mu * mu)
-        alpha = 2.0 * mu / (2.0 * mu - u + root)
-        return cls(z, alpha, mu / (1.0 - alpha))
+        size = np.abs(u)
+        larger = mu + 0.5 * (size + np.sqrt(u * u + 4.0 * mu * mu))  # of height and slack
+        smaller = mu * larger / (larger - mu)
+        height, slack = np.where(u > 0.0, (larger, smaller), (smaller, larger))
+        return cls(z, np.where(u > 0.0, 1.0 - mu / height, mu / slack), height)
 
     def products(self, corners: Sequence[Corner]) -> Array:
         """The mean of both products, (N,), weighted by the corners."""

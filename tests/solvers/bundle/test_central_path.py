@@ -1,0 +1,239 @@
+"""The central path of losses with corners: its steps, its cuts, its ends, and who does not follow.
+
+The path is for many columns; here it is switched on for few, so that every case is quick.
+"""
+
+import numpy as np
+import pytest
+
+import drfl
+from drfl.client import Client, Site
+from drfl.losses import make_loss
+from drfl.losses.base import Line, Loss
+from drfl.solvers.bundle import Bundle, state
+from drfl.solvers.bundle.client_half.evaluation import make_evaluator
+from drfl.solvers.bundle.client_half.path_rows import PathRows, PathStep, follow
+from drfl.solvers.bundle.messages import PathRequest
+from drfl.solvers.bundle.planning import plan
+from kit.lossy import ChangingEngine, losing, with_arrays
+
+LOSSES = [
+    make_loss("hinge"),
+    make_loss("pinball", quantile=0.3),
+    make_loss("epsilon_insensitive", epsilon=0.4),
+]
+rng = np.random.default_rng(0)
+N, n, S = 420, 12, 3
+X = rng.normal(size=(N, n))
+target = X @ rng.normal(size=n) / np.sqrt(n) + 0.7 * rng.normal(size=N)
+
+
+@pytest.fixture(autouse=True)
+def few_columns(monkeypatch):
+    monkeypatch.setattr(state, "PATH_ABOVE", 0)
+
+
+def labels(loss):
+    return np.where(target > 0.0, 1.0, -1.0) if loss.task == "classification" else target
+
+
+def clients(loss, count=S, **policy):
+    y = labels(loss)
+    some = drfl.Policy(**policy)
+    return [Client(f"c{s}", X[s::count], y[s::count], policy=some) for s in range(count)]
+
+
+def problem(loss, norm="l1", radius=0.01, label_cost=np.inf, **more):
+    ball = drfl.Ball(radius, norm=norm, label_cost=label_cost)
+    return drfl.Problem(loss, ball, drfl.Mixture(radius=0.1, p=1), **more)
+
+
+# ---------------------------------------------------------------------- corners and steps
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_a_loss_is_the_sum_of_its_corners(loss):
+    z = np.linspace(-3.0, 3.0, 601)
+    total = sum(c.weight * np.maximum(c.sign * (z - c.kink), 0.0) for c in loss.corners)
+    np.testing.assert_allclose(total, loss.value(z), atol=1e-14)
+
+
+def test_a_loss_without_corners_or_that_never_vanishes_has_none():
+    class Raised(Loss):
+        name, task = "raised", "regression"
+        pieces = (Line(-1.0, 0.5), Line(1.0, 0.5))
+        value = slope = conjugate = None
+
+    assert make_loss("logistic").corners == ()
+    assert Raised.corners.fget(Raised) == ()
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("mu", [1e-6, 0.3])
+def test_centred_rows_have_equal_products_and_stay_where_nothing_changes(loss, mu):
+    z = rng.normal(size=50)
+    rows = PathRows.centred(loss.corners, z, mu)
+    step = PathStep.of(loss.corners, rows)
+    np.testing.assert_allclose(rows.alpha * (rows.height - step.u), mu, rtol=1e-7)
+    np.testing.assert_allclose((1.0 - rows.alpha) * rows.height, mu, rtol=1e-7)
+    np.testing.assert_allclose(step.slopes(mu, 0.0 * step.u), rows.alpha, rtol=1e-7, atol=1e-12)
+    again = step.taken(loss.corners, z, mu)
+    np.testing.assert_allclose(again.height, rows.height, rtol=1e-6)
+
+
+def test_a_step_solves_the_linearised_products():
+    loss, z = LOSSES[2], rng.normal(size=50)
+    rows = PathRows.centred(loss.corners, z, 0.1)
+    step, mu = PathStep.of(loss.corners, rows), 0.07
+    moved = 0.01 * rng.normal(size=50)
+    du = np.array([c.sign * moved for c in loss.corners])
+    alpha = step.slopes(mu, du) - rows.alpha
+    height = step.taken(loss.corners, z + moved, mu).height - rows.height
+    slack = rows.height - step.u
+    one = rows.alpha * slack + slack * alpha + rows.alpha * (height - du)
+    two = (1.0 - rows.alpha) * (rows.height + height) - rows.height * alpha
+    kept = step.d > 0.0  # rows of negligible curvature do not move
+    np.testing.assert_allclose(one[kept], mu, rtol=1e-6)
+    np.testing.assert_allclose(two[kept], mu, rtol=1e-6)
+
+
+def test_rows_that_go_too_far_stay_inside():
+    loss, z = LOSSES[0], rng.normal(size=200)
+    rows = PathRows.centred(loss.corners, z, 1e-3)
+    far = PathStep.of(loss.corners, rows).taken(loss.corners, z + 5.0 * rng.normal(size=200), 1e-5)
+    u = 1.0 - far.arguments
+    assert (far.alpha > 0.0).all()
+    assert (far.alpha < 1.0).all()
+    assert (far.height > np.maximum(u, 0.0)).all()
+
+
+def told(loss, some, task, tilt, mu=0.2):
+    site = Site(some, task, debug=True)
+    evaluator = make_evaluator(site.oracle)
+    first = follow(site, evaluator, PathRequest(mu), evaluator.arguments(np.zeros(n), 0.0))
+    w = 0.3 * rng.normal(size=n)
+    then = follow(site, evaluator, PathRequest(mu, tilt), evaluator.arguments(w, 0.1))
+    return site, first, then
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_the_cuts_of_both_sides_are_below_the_loss_everywhere(loss):
+    """Whatever the tilt, together and each against 0."""
+    some = clients(loss, 1)[0]
+    for scale in (0.0, 0.1, 10.0):
+        tilt = scale * rng.normal(size=n + 1)
+        site, _, then = told(loss, some, problem(loss), tilt)
+        for _ in range(20):
+            w, b = rng.normal(size=n), float(rng.normal())
+            scores = X @ w + b
+            z = scores * site.rows.y if loss.task == "classification" else scores - site.rows.y
+            parts = then["sides"] @ np.concatenate([[1.0], w, [b]])
+            assert np.maximum(parts, 0.0).sum() <= loss.value(z).mean() + 1e-12
+        assert then["sides"][0, -1] <= 0.0 <= then["sides"][1, -1]
+
+
+def test_a_class_of_few_rows_is_not_told_alone():
+    y = np.where(np.arange(N) < 20, 1.0, -1.0)
+    _, _, then = told(LOSSES[0], Client("a", X, y), problem("hinge"), np.zeros(n + 1))
+    assert not then["sides"][1].any()
+    assert then["sides"][0].any()
+
+
+@pytest.mark.parametrize("policy", [{"curvature": False}, {"groups": False}, {"dual_cuts": False}])
+def test_a_client_may_refuse_the_path_and_the_run_goes_on(policy):
+    loss = LOSSES[0]
+    assert not told(loss, clients(loss, 1, **policy)[0], problem(loss), np.zeros(n + 1))[2]
+    some = [*clients(loss)[:2], clients(loss, **policy)[2]]
+    result = drfl.solve(problem(loss), some, solver=Bundle(), tol=1e-4)
+    assert result.status.kind == "certified"
+
+
+# ---------------------------------------------------------------------- whole runs
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_path_ends_at_the_optimum(loss, norm, count, monkeypatch):
+    monkeypatch.setattr("drfl.solvers.bundle.session.plan", _never)
+    task = problem(loss, norm)
+    result = drfl.solve(task, clients(loss, count), solver="bundle", tol=1e-6)
+    local = drfl.solve(task, clients(loss, count), solver="local", tol=1e-8)
+    assert result.status.kind == "certified"
+    assert result.rounds <= 25
+    assert result.lower_bound <= local.objective * (1.0 + 1e-10)
+    assert result.objective >= local.lower_bound * (1.0 - 1e-10)
+
+
+def _never(*_):
+    raise AssertionError("the path was left")
+
+
+@pytest.mark.parametrize(
+    ("radius", "more"),
+    [(1e-4, {}), (1.0, {}), (0.01, {"intercept": "none"}), (0.3, {"mixture_p": 2})],
+)
+def test_radii_sets_and_no_intercept(radius, more):
+    p = more.pop("mixture_p", np.inf)
+    ball = drfl.Ball(radius, norm="l1", label_cost=np.inf)
+    task = drfl.Problem("hinge", ball, drfl.Mixture(radius=0.2, p=p), **more)
+    result = drfl.solve(task, clients(LOSSES[0]), solver="bundle", tol=1e-6)
+    local = drfl.solve(task, clients(LOSSES[0]), solver="local", tol=1e-8)
+    assert result.status.kind == "certified"
+    assert result.lower_bound <= local.objective * (1.0 + 1e-10)
+
+
+def test_labels_that_flip_end_the_path(monkeypatch):
+    left = []
+    task = problem("hinge", radius=0.2, label_cost=0.1)
+    monkeypatch.setattr(
+        "drfl.solvers.bundle.session.plan", lambda s, p: (left.append(s.path), plan(s, p))
+    )
+    result = drfl.solve(task, clients(LOSSES[0]), solver="bundle", tol=1e-5)
+    assert left
+    assert left[0] is None
+    assert result.status.kind == "certified"
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4])
+def test_lost_answers_cost_rounds_and_nothing_else(share):
+    task = problem("hinge")
+    engine = losing(share, 3)
+    result = drfl.solve(task, clients(LOSSES[0]), solver="bundle", tol=1e-5, engine=engine)
+    local = drfl.solve(task, clients(LOSSES[0]), solver="local", tol=1e-8)
+    assert result.status.kind == "certified"
+    assert result.lower_bound <= local.objective * (1.0 + 1e-10)
+
+
+def test_a_resumed_run_ends_where_it_would_have(tmp_path):
+    task = problem("hinge")
+    drfl.solve(task, clients(LOSSES[0]), solver="bundle", max_rounds=6, checkpoint=tmp_path / "r")
+    resumed = drfl.solve(task, clients(LOSSES[0]), solver="bundle", checkpoint=tmp_path / "r")
+    straight = drfl.solve(task, clients(LOSSES[0]), solver="bundle")
+    assert resumed.coef.tobytes() == straight.coef.tobytes()
+    assert resumed.rounds == straight.rounds
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "why"),
+    [
+        ("sides", lambda a: a + [[0.5], [0.0]] * np.eye(1, a.shape[1]), "above its own values"),
+        ("sides", lambda a: a[:, 1:], "do not fit"),
+        ("sides", lambda a: 50.0 * a, "steeper"),
+        ("path", lambda a: -a, "cannot be"),
+        ("path", lambda a: a[:, 2:], "does not fit"),
+        ("bend", lambda a: -a, "semidefinite"),
+    ],
+)
+def test_what_cannot_be_is_refused(name, change, why):
+    def spoilt(client, reply):
+        if client == "c0" and "sides" in reply.arrays:
+            return with_arrays(reply, **{name: change(reply.arrays[name])})
+        return reply
+
+    seen = []
+    drfl.solve(
+        problem("hinge"),
+        clients(LOSSES[0]),
+        solver="bundle",
+        max_rounds=3,
+        engine=ChangingEngine(spoilt),
+        callbacks=[lambda record: seen.append(dict(record.failures))],
+    )
+    assert any(why in str(failures.get("c0", "")) for failures in seen)
