@@ -76,6 +76,23 @@ def test_rules_are_kept_by_name():
     assert model.score(frame, f) > 0.8
 
 
+def test_linf_leaves_columns_out_and_slopes_calm():
+    """The sum over columns of the largest slope: columns of noise are flat, to the last bit."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 8))
+    y = 1.0 - X[:, 0] ** 2 + np.clip(X[:, 1], -0.5, 0.5) + 0.3 * rng.normal(size=400)
+    given = {"additive": "all", "radius": 0.1, "tol": 1e-6}
+    sparse_, dense = (DRFLRegressor(norm=norm, **given).fit(X, y) for norm in ("linf", "l1"))
+    assert sparse_.status_.kind == "certified"
+    used = [
+        np.abs(model.coef_[model.curves_.of(j)]).max() > 1e-6
+        for model in (sparse_, dense)
+        for j in range(8)
+    ]
+    assert used[:8] == [True, True] + [False] * 6
+    assert sum(used[8:]) > 2
+
+
 def test_the_worst_case_is_within_the_bound_of_the_fit():
     X, y, _ = _data(200)
     for kappa in (np.inf, 2.0):

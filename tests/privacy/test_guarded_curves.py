@@ -9,7 +9,7 @@ import drfl
 from drfl.client import Site
 from drfl.curves import Curves
 from drfl.engines import SerialEngine
-from drfl.privacy import Guard, Keeper
+from drfl.privacy import Guard, Keeper, audit
 from drfl.privacy.keys import meaning_of
 from drfl.privacy.ramps import heavy_pieces
 from drfl.rows import Rows
@@ -117,6 +117,7 @@ def test_a_ledger_knows_the_first_knots_of_a_column_and_no_others(tmp_path):
     with pytest.raises(ValueError, match="other knots under this ledger"):
         Site(again, problem(knots=[[-0.7, 0.0, 0.7001], []]))
     Site(again, problem(knots=[[], [0.1]]))  # of another column
+    assert "columns with curves: 2" in audit(tmp_path / "ledger")
 
 
 def test_answers_about_other_ramps_are_other_answers():

@@ -44,6 +44,14 @@ TASKS = {
     "ill": {"target": "ill", "exclude": "stage,score", "radius": "0.02"},
     "stage": {"target": "stage", "exclude": "ill,score", "tol": "1e-4"},
     "score": {"target": "score", "exclude": "ill,stage", "compare": "erm,fedavg"},
+    "curves": {
+        "target": "ill",
+        "exclude": "stage,score",
+        "additive": "age,dose",
+        "knots": "2",
+        "increasing": "age",
+        "radius": "0.02",
+    },
 }
 
 
@@ -71,11 +79,13 @@ def test_sites_give_the_model_of_the_files(task, files, tmp_path):
         assert record["kind"] == twin["kind"]
         if record["kind"] in ("result", "comparison"):
             assert record["clients"] == twin["clients"]
+    if task == "curves":
+        assert sum(map(len, read_model(one.model).problem.curves.knots)) >= 3
     rows = {len(path.read_text().splitlines()) - 1 for path in files.values()}
     assert not [r for _, r in engine.sent for a in r.arrays.values() if rows & set(a.shape)]
 
 
-@pytest.mark.parametrize("task", ["ill", "stage"])
+@pytest.mark.parametrize("task", ["ill", "stage", "curves"])
 def test_a_selection_over_sites_chooses_as_one_over_files(task, files, tmp_path):
     values = {**TASKS[task], "select": "one_se", "folds": 3, "tol": "1e-3"}
     here, _ = run(values, files, tmp_path / "here")

@@ -122,6 +122,27 @@ def test_selection(sites):
     assert np.array_equal(ours.coef, theirs.coef)
 
 
+def test_curves(sites):
+    """An additive model over the sites is that of the files, pieces, bands and all."""
+    plan = (sites.folder / "sites.toml").read_text().replace("validation = true", "", 1)
+    curved = 'additive = ["max_heart_rate", "oldpeak"]\ndecreasing = ["max_heart_rate"]\n'
+    (sites.folder / "curves.toml").write_text(plan + curved + "validation = false\n")
+    drfl_sites("run", "--config", "curves.toml", "--out", "CURVES", cwd=sites.folder, seconds=280)
+    files = [f"--client={name}.csv" for name in sites.sites]
+    settings = [f"--{key.replace('_', '-')}={value}" for key, value in TRAINING.items()]
+    curves = ("--additive=max_heart_rate,oldpeak", "--decreasing=max_heart_rate", "--no-validation")
+    more = (*settings, *curves, "--out=CURVES-HERE")
+    drfl(sites.folder, "train", *files, "--target=disease", *more)
+    runs = [sites.folder / run for run in ("CURVES", "CURVES-HERE")]
+    ours, theirs = (read_model(run / "model.json") for run in runs)
+    assert any(ours.problem.curves.knots)
+    assert np.array_equal(ours.coef, theirs.coef)
+    assert ours.certificates == theirs.certificates
+    one, other = ([r for r in records_of(run) if r["kind"] == "result"] for run in runs)
+    assert one[0]["curves"] == other[0]["curves"]
+    assert "band" in one[0]["curves"][0]
+
+
 def test_an_interrupted_run_is_continued(sites, trained):
     program = Program("run", "--out", "AGAIN", cwd=sites.folder)
     program.until("270 rows")

@@ -13,7 +13,7 @@ from drfl.privacy.dp.spending import RELEASE
 from drfl.privacy.dp.zcdp import epsilon_of
 from drfl.privacy.journal import Journal
 from drfl.privacy.keeper import ANSWER
-from drfl.privacy.ledger import BINDING, HEAD, REFUSED, VERSION, Ledger
+from drfl.privacy.ledger import BINDING, HEAD, KNOTS, REFUSED, VERSION, Ledger
 from drfl.privacy.leverage import Leverage
 from drfl.privacy.release.lattice import bits_of
 from drfl.privacy.scalars import METRIC, SCALAR, SUMS, refused_preflights
@@ -88,6 +88,7 @@ def statement(
             f"scalars: {counts[SCALAR] + counts[METRIC]} ({counts[METRIC]} metrics)",
             f"sums over all rows: {counts[SUMS]}{also}",
             f"readings of the rows: {counts[BINDING]}",
+            *([f"columns with curves: {counts[KNOTS]}"] if counts[KNOTS] else []),
         ]
     )
 
