@@ -194,6 +194,7 @@ def test_the_program_takes_curves_only_where_they_pay(folder):
         (["--additive=age", "--norm=l2"], "norm='l1' or norm='linf'"),
         (["--additive=age", "--guard=dp"], "without differential privacy"),
         (["--additive=age", "--radius=confidence"], "is for lines"),
+        (["--additive=auto", "--guard=5"], "does not go with --additive auto"),
     ],
 )
 def test_what_makes_no_curve_is_one_sentence(folder, flags, sentence):

@@ -299,6 +299,11 @@ def check_guard(settings: Settings) -> None:
         )
     if settings["support"]:
         raise ValueError("a guard does not know a support: leave out the support, or the guard")
+    if settings["additive"] == ("auto",):
+        raise ValueError(
+            "a guard does not go with --additive auto, whose folds would pass it by: name the "
+            "columns, or leave out the guard"
+        )
     if settings["select"]:
         raise ValueError(
             "a guard does not go with --select, whose folds would pass it by: give --radius, or "
