@@ -194,10 +194,45 @@ def tilted_run(a, **settings):
     return drfl.solve(problem(), clients(), solver=solver, engine=Tilting(a), tol=1e-4)
 
 
+def accuracy(result):
+    """At the honest clients, each."""
+    scores = X @ result.coef + result.intercept
+    right = (scores > 0.0) == (LABELS > 0.0)
+    return [float(right[s].mean()) for s in range(3) if f"c{s}" != LIAR]
+
+
 def test_slopes_beyond_the_told_size_of_features_are_refused():
     result = tilted_run([9.0, -9.0, 9.0])
     assert "the features it told of" in reasons(result)[0]
     assert result.status.kind is StatusKind.PARTIAL
+
+
+class Pulling(Tilting):
+    """A client with a steep bowl around the model that is wrong about everybody."""
+
+    def _tilted(self, name, r):
+        if name != LIAR:
+            return r
+        x = self.points[name][:, :3]
+        away = x - [-2.0, 1.0, -1.6]
+        height = 8.0 * np.linalg.norm(away, axis=1)
+        slope = 64.0 * away / height[:, None]
+        cuts, value = np.zeros_like(r.arrays["cuts"]), r.arrays["value"].copy()
+        cuts[:, 0, 0], cuts[:, 0, -4:-1] = height - (slope * x).sum(axis=1), slope
+        value[:, 0] = height + 0.02 * np.abs(x).max(axis=1)  # the ball of radius 0.02
+        return with_arrays(r, cuts=cuts, value=value, dual=None, local=None, hess=None)
+
+
+def test_a_site_that_pulls_the_model_to_the_contrary_is_left_out(table):
+    """Convex, tangent, high: the min-max gave it all weight, and called what came certified."""
+    honest = accuracy(run(problem()))
+    solver = Bundle(dual_cuts=False, groups=1, curvature="never")
+    result = drfl.solve(problem(), clients(), solver=solver, engine=Pulling(np.zeros(3)), tol=1e-4)
+    assert "w = 0" in reasons(result)[0]
+    assert result.status.kind is StatusKind.PARTIAL
+    assert min(accuracy(result)) > min(honest) - 0.05
+    attack = "one site of three answers with a bowl around the contrary: accuracy at the others"
+    table(attack, "–", f"{min(accuracy(result)):.2f}, the site is left out")
 
 
 def test_slopes_beyond_the_known_columns_are_refused():

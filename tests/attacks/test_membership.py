@@ -14,6 +14,7 @@ from scipy.stats import mannwhitneyu
 
 import drfl
 from drfl.client import Site
+from drfl.curves import Curves
 from drfl.privacy.dp import DifferentialPrivacy, Spending
 from drfl.solvers import solver_class
 from drfl.solvers.private import Private
@@ -23,14 +24,18 @@ RUNS, N = 400, 200
 PROBLEM = drfl.Problem("logistic", drfl.Ball(0.01, "l2"))
 
 
-def site_with(row, label, epsilon: float, seed: int) -> Site:
+def site_client(row, label, epsilon: float, seed: int) -> drfl.Client:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, 3))
     y = np.where(X[:, 0] > 0, 1.0, -1.0)
     X[0], y[0] = row, label
     draw = np.random.default_rng((seed, int(label > 0))).standard_normal
     made = DifferentialPrivacy(epsilon, norm=2.0, draw=draw)
-    return Site(drfl.Client("a", X, y, privacy=made), drfl.Problem("logistic"))
+    return drfl.Client("a", X, y, privacy=made)
+
+
+def site_with(row, label, epsilon: float, seed: int) -> Site:
+    return Site(site_client(row, label, epsilon, seed), drfl.Problem("logistic"))
 
 
 def auc(epsilon: float) -> float:
@@ -118,3 +123,16 @@ def test_questions_that_overflow_are_refused_whatever_the_rows(row):
     for message in messages:
         assert Failure.of(site.answer(message, Private.handlers)) is Failure.REFUSED
     assert site.spending.spent == 0.0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"curves": Curves([[-1.0, 0.0, 1.0], [], []])}, {"classes": 2}, {"intercept": "per_client"}],
+    ids=["curves", "classes", "intercepts"],
+)
+def test_rows_are_clipped_as_a_model_sees_them(changes):
+    """Ramps of a row are longer than the row: noise for the row would be too small for them."""
+    x = np.zeros((1, 3))
+    assert np.linalg.norm(Curves([[-1.0, 0.0, 1.0], [], []]).expand(x)) > np.linalg.norm(x)
+    with pytest.raises(ValueError, match="one line for all clients"):
+        Site(site_client(np.zeros(3), 1.0, 1.0, 0), drfl.Problem("logistic", **changes))

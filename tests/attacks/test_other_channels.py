@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 from attack_kit import Server, guard, make_client, make_problem, rows_among
 
+import drfl
+from drfl.client import Site
+from drfl.protocols.station import handlers_of
+from drfl.selection.folds import PART
 from drfl.solvers.bundle.client_half.curvature import unpack_triangle
 from drfl.solvers.bundle.messages import Dual
+from drfl.wire import Failure, Message
 
 N, n, K = 150, 13, 5
 
@@ -97,3 +102,32 @@ def test_nothing_else_leaves_whatever_is_asked_for():
     without = Server(make_client(N, n), make_problem("logistic"))
     without.ask(np.zeros(n + 1), curvature=True, **wishes)
     assert {"hess", "local", "share"} <= set(without.replies[0].arrays)
+
+
+ANSWERED = {"bundle", "bundle_close", "bundle_recall"}
+NOISY = {"private_terms", "private_start", "private_slope", "private_close"}
+
+
+def test_no_other_kind_of_message_is_answered():
+    """Of all that any method or feature asks; a new one is refused until it is in this list."""
+    whole, parts = (handlers_of(Message("any", 0, extra)) for extra in ({}, {PART: np.zeros(1)}))
+    assert len(whole) > 15
+    for handlers in (whole, parts):
+        let = {kind for kind, half in handlers.items() if getattr(half, "guarded", False)}
+        noisy = {kind for kind, half in handlers.items() if getattr(half, "private", False)}
+        assert let <= ANSWERED
+        assert noisy <= NOISY
+    client = make_client(N, n, guard(K))
+    site = Site(client, make_problem("logistic"))
+    before = len(client.ledger.entries)
+    for kind in set(whole) - ANSWERED:
+        assert Failure.of(site.answer(Message(kind, 0, {}), whole)) is Failure.REFUSED
+    assert len(client.ledger.entries) == before
+
+
+@pytest.mark.parametrize(
+    "changes", [{"classes": 2}, {"intercept": "per_client"}], ids=["classes", "intercepts"]
+)
+def test_what_a_guard_has_no_weights_for_is_refused_in_a_sentence(changes):
+    with pytest.raises(ValueError, match="a guard does not know"):
+        Site(make_client(N, n, guard(K)), drfl.Problem("logistic", **changes))

@@ -137,6 +137,12 @@ def require_known(problem: Problem, name: str) -> None:
     """Refuse by name what there is no noisy method for."""
     if problem.network is not None:
         raise ValueError("differential privacy knows linear models: take a loss of a score")
+    # Rows are clipped as they are: ramps of them may be longer, and classes add up.
+    if problem.curves is not None or problem.classes is not None or problem.own_intercepts:
+        raise ValueError(
+            "differential privacy knows one line for all clients: leave out curves, several "
+            "classes at once and intercepts per client"
+        )
     ball, loss = problem.ball_of(name), problem.loss
     if problem.shared_ball or not isinstance(ball.support, WholeSpace):
         raise ValueError(
