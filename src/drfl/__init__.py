@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from drfl.client import Client, Policy
     from drfl.estimators import DRFLClassifier, DRFLRegressor, ScaleWarning
     from drfl.mixture import Mixture
-    from drfl.models import load, save
+    from drfl.models import calibrate, load, save
     from drfl.problem import Problem
     from drfl.report import report
     from drfl.result import Result
@@ -38,6 +38,7 @@ __all__ = [
     "Selection",
     "__version__",
     "baselines",
+    "calibrate",
     "datasets",
     "load",
     "report",
@@ -64,6 +65,7 @@ _LATER = {
     "Result": "drfl.result",
     "ScaleWarning": "drfl.estimators",
     "Selection": "drfl.selection",
+    "calibrate": "drfl.models",
     "load": "drfl.models",
     "save": "drfl.models",
     "select": "drfl.selection",

@@ -56,7 +56,13 @@ class Meter:
     def _worst(self, losses: Array) -> str | None:
         return None if np.isnan(losses).all() else self.names[int(np.nanargmax(losses))]
 
-    def result(self, session: Session, status: Status, history: tuple[Record, ...]) -> Result:
+    def result(
+        self,
+        session: Session,
+        status: Status,
+        history: tuple[Record, ...],
+        intercepts: Mapping[str, float],
+    ) -> Result:
         return Result(
             coef=np.array(session.coef, dtype=np.float64),
             intercept=session.intercept,
@@ -74,6 +80,7 @@ class Meter:
             seconds_server=self.seconds_server,
             history=history,
             sent=self.tally.sent,
+            intercepts=dict(intercepts),
         )
 
     def _by_name(self, values: Array) -> dict[str, float]:

@@ -81,6 +81,9 @@ class Result:
         One entry per round.
     sent : tuple of drfl.wire.Sent
         What every client has sent, by kind of message.
+    intercepts : dict of str to float
+        Where every client has an intercept of its own, NaN of those who keep it; then
+        ``intercept`` is 0.
     """
 
     coef: Array
@@ -99,6 +102,7 @@ class Result:
     seconds_server: float
     history: tuple[Record, ...] = ()
     sent: tuple[Sent, ...] = ()
+    intercepts: dict[str, float] = field(default_factory=dict)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the history as a DataFrame, a row per round; bytes are sums over the clients."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from drfl import checks
 from drfl.ball import Ball
 from drfl.checkpoint import Checkpoint, CheckpointError, digest
-from drfl.client import Client, Party
+from drfl.client import Client, Party, intercept_message
 from drfl.engines import Engine, make_engine
 from drfl.meter import Meter
 from drfl.problem import Problem
@@ -96,7 +97,25 @@ def solve(
                 status = Status.stopped(session.gap)
             if status is None and len(history) >= max_rounds:
                 status = Status.max_rounds(session.gap, tol)
-    return meter.result(session, status, tuple(history))
+        own = _own_intercepts(problem, session, names, engine, meter, deadline)
+    return meter.result(session, status, tuple(history), own)
+
+
+def _own_intercepts(
+    problem: Problem,
+    session: Session,
+    names: Sequence[str],
+    engine: Engine,
+    meter: Meter,
+    deadline: float | None,
+) -> dict[str, float]:
+    """The clients' own intercepts at the model, of those who tell; a guard keeps it to itself."""
+    if not problem.own_intercepts or not math.isfinite(session.objective):
+        return {}
+    messages = dict.fromkeys(names, intercept_message.request(session.coef))
+    answers = engine.map(messages, deadline)
+    meter.count(messages, answers)
+    return intercept_message.read(answers.replies, names)
 
 
 def _status(session: Session) -> Status | None:

@@ -194,11 +194,17 @@ class Referee:
     def optimum(self) -> float:
         """The least objective of all models."""
         n = self.data[0][0].shape[1]
-        w, b = cp.Variable(n), cp.Variable() if self.problem.shared_intercept else cp.Constant(0.0)
+        w, one = cp.Variable(n), cp.Variable()
+        every = {
+            "shared": [one] * len(self.names),
+            "per_client": [cp.Variable() for _ in self.names],
+            "none": [cp.Constant(0.0)] * len(self.names),
+        }[self.problem.intercept]
         loss, totals = known(self.problem.loss), []
         length = cp.norm(w, DUAL[self.problem.norm.name])
         rules = []
         for s, (X, target, p) in enumerate(self.data):
+            b = every[s]
             ball, z = self.problem.ball_of(self.names[s]), X @ w + b
             lam = cp.Variable(nonneg=True)
             if self.bounded and ball.radius > 0.0:
@@ -239,8 +245,9 @@ class Referee:
     def judge(self, result: drfl.Result, tol: float, optimum: float | None = None) -> list[str]:
         """What is wrong with a result; nothing if it is right."""
         best = self.optimum() if optimum is None else optimum
-        w, b = np.asarray(result.coef), np.asarray(result.intercept)
-        F = np.array([self.worst_case(s, w, b) for s in range(len(self.names))])
+        w, own = np.asarray(result.coef), self.problem.intercept == "per_client"
+        b = [result.intercepts[n] if own else np.asarray(result.intercept) for n in self.names]
+        F = np.array([self.worst_case(s, w, b[s]) for s in range(len(self.names))])
         value, zero = self.support(F), self._at_zero()
         scale = max(abs(best), 1e-3 * zero)
         room = self._exact * max(abs(value), zero)
@@ -272,7 +279,7 @@ class Referee:
         for s, name in enumerate(self.names):
             if self.problem.ball_of(name).radius > 0.0:
                 lam = result.client_multipliers[name]
-                there = self.dual_function(s, w, b, lam)
+                there = self.dual_function(s, w, b[s], lam)
                 off = not there <= F[s] + max(1e-6, self._exact) * max(abs(F[s]), zero)
                 wrong[f"the multiplier {lam} of {name} gives {there}, not {F[s]}"] = off
         return [sentence for sentence, holds in wrong.items() if holds]

@@ -64,10 +64,11 @@ def run(options: argparse.Namespace) -> int:
     found, parts = [], []
     for name, path, reading in sources(options, {str(p): p for p in options.files}):
         rows = read_rows(model, path, target=True, reading=reading)
+        here = model.at(name if name in model.calibrations else path.stem)
         if probable:
-            parts.append(_Part(name, model, rows, [(c, read_column(path, c)) for c, _ in by]))
+            parts.append(_Part(name, here, rows, [(c, read_column(path, c)) for c, _ in by]))
         for level in levels:
-            values = scored(model, rows, level, options.repeats, options.seed)
+            values = scored(here, rows, level, options.repeats, options.seed)
             found.append({"file": name, "rows": int(rows.keep.sum()), "noise": level} | values)
     if options.json:
         for entry in found:

@@ -22,6 +22,7 @@ COMMANDS = {
     "inspect": "what is in the files of several clients, and what looks wrong",
     "train": "train a model over the files of several clients",
     "predict": "predict the rows of a file",
+    "calibrate": "fit an intercept, or a slope as well, on rows of one place",
     "evaluate": "how good a model is on files, also under noise",
     "curves": "the curves of an additive model",
     "explain": "what the adversary would do to files",

@@ -31,6 +31,9 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="rows to predict")
     parser.add_argument("--out", metavar="CSV", type=Path, help="where to (standard output)")
     parser.add_argument("--force", action="store_true", help="overwrite the file that is there")
+    parser.add_argument(
+        "--client", metavar="NAME", help="whose rows these are, if clients have own intercepts"
+    )
     parser.add_argument("--id", metavar="COLUMN", help="a column of the file to write beside")
     parser.add_argument(
         "--scale-from",
@@ -53,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.out is not None and options.out.exists() and not options.force:
         raise ValueError(f"{options.out} exists: choose another name, or --force to overwrite it")
-    model = read_model(options.model)
+    model = read_model(options.model).at(options.client)
     ((_, _, reading),) = sources(options, {str(options.file): options.file})
     rows = read_rows(model, options.file, target=False, reading=reading, strange=True)
     by = None

@@ -6,7 +6,7 @@ import argparse
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,8 +155,19 @@ def _coefficients(model: Model) -> list[str]:
     ]
     more = len(size) - len(order)
     lines += [f"and {more} more"] if more > 0 else []
-    lines.append(f"{'intercept':{width}}" + "".join(f"  {b:+10.4f}" for b in model.intercept))
+    if not model.problem.own_intercepts:
+        return [*lines, _intercept("intercept", width, model.intercept)]
+    lines.append("intercepts of the clients")
+    for client in model.clients:
+        found = model.calibrations.get(client.name)
+        told = f"{client.name:{width}}  kept by the client"
+        own = told if found is None else _intercept(client.name, width, found.intercept)
+        lines.append(own)
     return lines
+
+
+def _intercept(name: str, width: int, values: Iterable[float]) -> str:
+    return f"{name:{width}}" + "".join(f"  {b:+10.4f}" for b in values)
 
 
 def _coefficients_of(model: Model) -> str:

@@ -32,6 +32,22 @@ from drfl.worst_case import WorstCase
 DTYPES = (np.float64, np.float32)
 
 
+def by_client(rows: int, clients: Any, found: Callable[[Any, NDArray[np.intp]], Array]) -> Array:
+    """What is found for the rows of every client (N, K); one name is that of all rows."""
+    names = np.asarray(clients)
+    names = np.broadcast_to(names, (rows,)) if names.ndim == 0 else names
+    if names.shape != (rows,):
+        raise ValueError(
+            f"clients has shape {names.shape}, but there are {rows} rows: one for each"
+        )
+    parts = [(name, np.flatnonzero(names == name)) for name in np.unique(names).tolist()]
+    values = [(at, found(name, at)) for name, at in parts]
+    whole = np.empty((rows, values[0][1].shape[1])) if values else np.empty((0, 1))
+    for at, value in values:
+        whole[at] = value
+    return whole
+
+
 class RobustModel(BaseEstimator):  # type: ignore[misc]
     """A linear model fitted by `drfl.solve`. Abstract: a task and parameters are added below.
 
@@ -55,16 +71,37 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         require_finite([pair[0]], [0], getattr(self, "feature_names_in_", None))
         return pair
 
-    def _scores(self, X: Any) -> Array:
-        """w'x + b: (N,), or (N, K) for K models."""
+    def _scores(self, X: Any, clients: Any = None) -> Array:
+        """w'x + b: (N,), or (N, K) for K models; clients are looked at if each has its own b."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        bias = self._bias(X.shape[0], clients)
         if self.problem_.curves is None:
-            return np.asarray(X @ self.coef_.T + self.intercept_)
+            return np.asarray(X @ self.coef_.T + bias)
         rows = Rows(X, np.zeros(X.shape[0])).ramped(self.problem_.curves)
-        models = zip(np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_), strict=True)
-        scores = np.stack([rows.scores(w, float(b)) for w, b in models], axis=1)
-        return scores if self.coef_.ndim > 1 else scores[:, 0]
+        scores = np.stack([rows.scores(w) for w in np.atleast_2d(self.coef_)], axis=1)
+        return np.asarray((scores if self.coef_.ndim > 1 else scores[:, 0]) + bias)
+
+    def _bias(self, rows: int, clients: Any) -> Any:
+        """The intercept of every row, or of all."""
+        if not self.problem_.own_intercepts:
+            return self.intercept_
+        if clients is None:
+            raise ValueError(
+                "every client of this model has an intercept of its own: say whose rows these are "
+                f"with clients=, of {listed(self.intercepts_)}; a new one gets its own by "
+                "drfl.calibrate"
+            )
+        found = by_client(rows, clients, self._own_bias)
+        return found if self.coef_.ndim > 1 else found[:, 0]
+
+    def _own_bias(self, name: Any, at: NDArray[np.intp]) -> Array:
+        if name not in self.intercepts_:
+            raise ValueError(
+                f"client {name!r} has no intercept: known are {listed(self.intercepts_)}; "
+                "drfl.calibrate finds one on its rows"
+            )
+        return np.broadcast_to(self.intercepts_[name], (len(at), len(self.intercepts_[name])))
 
     def curves_of(self, table: ClientTable) -> Curves | None:
         """The curves that the parameters ask for on these rows; None: the model is linear."""
@@ -126,6 +163,11 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         self.problem_, self.client_names_ = stated, table.names
         self.curves_ = stated.curves
         self._set_model(results)
+        if stated.own_intercepts:
+            self.intercepts_ = {
+                name: np.array([result.intercepts[str(name)] for result in results])
+                for name in table.names.tolist()
+            }
         self._set_proof(problem, results)
         for result in results:
             warn_unless_optimal(result)
@@ -235,16 +277,17 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
             [np.array(list(r.client_multipliers.values())) for r in results]
         )
 
-    def _worst_cases(
-        self, table: ClientTable, target: Array, w: Array, b: float
-    ) -> dict[Any, WorstCase]:
-        """The worst case of every client at one model; of their mixture if they share a ball."""
+    def _worst_cases(self, table: ClientTable, target: Array, k: int) -> dict[Any, WorstCase]:
+        """The worst case of every client at the k-th model; of their mixture in a shared ball."""
         self._refuse_strangers(table.names.tolist())
         if self.problem_.shared_ball:
             table = table.pooled(self.problem_.mixture.resolve(table.totals).weights)
         worst = {}
         for name, client in zip(table.names.tolist(), table.clients(target), strict=True):
-            worst[name] = self.problem_.oracle(client.rows, client.name).evaluate(w, b)
+            own = self.problem_.own_intercepts
+            b = self.intercepts_[name][k] if own else np.atleast_1d(self.intercept_)[k]
+            oracle = self.problem_.oracle(client.rows, client.name)
+            worst[name] = oracle.evaluate(np.atleast_2d(self.coef_)[k], float(b))
         return worst
 
     def _refuse_strangers(self, names: list[Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -84,27 +85,39 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
                 stacklevel=4,  # the line that calls fit
             )
 
-    def decision_function(self, X: Any) -> Array:
-        """Scores of rows: (N,) for two classes, positive for the second; else (N, K)."""
-        scores = self._scores(X)
+    def decision_function(self, X: Any, clients: Any = None) -> Array:
+        """Scores of rows: (N,) for two classes, positive for the second; else (N, K).
+
+        ``clients`` as for `predict`.
+        """
+        scores = self._scores(X, clients)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predict the classes of rows (N,)."""
-        best = decided(self._scores(X))  # an unfitted model is told so here
+    def predict(self, X: Any, clients: Any = None) -> NDArray[Any]:
+        """Predict the classes of rows (N,).
+
+        ``clients`` are the names of the rows' clients, or one for all; they are needed where every
+        client has an intercept of its own.
+        """
+        best = decided(self._scores(X, clients))  # an unfitted model is told so here
         return np.asarray(self.classes_[best])
 
     @available_if(_is_logistic)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Any, clients: Any = None) -> Array:
         """Probabilities of the classes (N, K); for more than two, those of each against the rest
         are divided by their sum.
         """
-        return probabilities(self._scores(X))
+        return probabilities(self._scores(X, clients))
 
     @available_if(_is_logistic)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> Array:
+    def predict_log_proba(self, X: Any, clients: Any = None) -> Array:
         """Logarithms of the probabilities of the classes (N, K)."""
-        return np.asarray(np.log(self.predict_proba(X)))
+        return np.asarray(np.log(self.predict_proba(X, clients)))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, clients: Any = None) -> float:
+        """The share of rows whose class is predicted."""
+        found = accuracy_score(y, self.predict(X, clients), sample_weight=sample_weight)
+        return float(found)
 
     def worst_case(
         self, X: Any, y: Any, clients: Any = None, sample_weight: Any = None
@@ -136,7 +149,7 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         codes = np.searchsorted(self.classes_, table.y)
         table = table.coded(codes.astype(np.float64), self.class_weight_[codes])
         worst = [
-            self._worst_cases(table, target, self.coef_[k], float(self.intercept_[k]))
+            self._worst_cases(table, target, k)
             for k, target in enumerate(self.model_targets(table.y))
         ]
         return worst[0] if len(worst) == 1 else {n: [case[n] for case in worst] for n in worst[0]}
@@ -236,6 +249,9 @@ class DRFLClassifier(RobustClassifier):
         The classes, sorted, and their factors.
     coef_, intercept_ : arrays of shape (1, n) and (1,), or (K, n) and (K,)
         The model; with K > 2 classes one for each against the rest.
+    intercepts_ : dict
+        With ``intercept="per_client"``, from client names to arrays of shape (1,) or (K,);
+        ``intercept_`` is 0 then.
     objective_, lower_bound_ : float, or arrays of shape (K,)
         The optimum is proved to lie between the two.
     gap_ : float

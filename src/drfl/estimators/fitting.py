@@ -38,7 +38,7 @@ def solver_name(choices: Choices, *, named: bool) -> str:
         raise ValueError("solver='local' takes no engine: leave engine=None, or name a solver")
     if name != "auto":
         return name
-    alone = not named and choices.engine is None
+    alone = not named and choices.engine is None and choices.intercept != "per_client"
     alone &= isinstance(choices.ball.support, WholeSpace) and not choices.mixture.is_capped
     return LOCAL if alone else "bundle"
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from drfl import defaults
@@ -56,9 +57,13 @@ class RobustRegressor(RegressorMixin, RobustModel):  # type: ignore[misc]
     def _set_model(self, results: list[Result]) -> None:
         self.coef_, self.intercept_ = results[0].coef, results[0].intercept
 
-    def predict(self, X: Any) -> Array:
-        """Predict the targets of rows (N,)."""
-        return self._scores(X)
+    def predict(self, X: Any, clients: Any = None) -> Array:
+        """Predict the targets of rows (N,); ``clients`` as of `drfl.DRFLClassifier`."""
+        return self._scores(X, clients)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, clients: Any = None) -> float:
+        """The share of the targets' variance that predictions explain."""
+        return float(r2_score(y, self.predict(X, clients), sample_weight=sample_weight))
 
     def worst_case(
         self, X: Any, y: Any, clients: Any = None, sample_weight: Any = None
@@ -81,7 +86,7 @@ class RobustRegressor(RegressorMixin, RobustModel):  # type: ignore[misc]
         check_is_fitted(self)
         X, y = self._validated(X, y, y_numeric=True, reset=False)
         table = ClientTable.of(X, y.astype(np.float64), clients, sample_weight)
-        return self._worst_cases(table, table.y, self.coef_, float(self.intercept_))
+        return self._worst_cases(table, table.y, 0)
 
 
 class DRFLRegressor(RobustRegressor):

@@ -5,12 +5,14 @@ What is wrong with a model file, in one sentence.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.one_vs_rest import decided, is_nothing, margin_target, positives, probabilities
 from drfl.problem import Problem
@@ -45,6 +47,34 @@ class ClientPart:
     losses: tuple[float, ...]
 
 
+EVERYONE = "*"
+"""The name under which a calibration is for every client that has none of its own."""
+CALIBRATIONS = ("training", "intercept", "slope", "prevalence")
+"""Where a calibration comes from; with "slope" scores become log-odds, whatever the loss."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    r"""What the scores of a client become: :math:`a\,z+c`, for each of the K linear models.
+
+    Attributes
+    ----------
+    kind : str
+        One of `CALIBRATIONS`.
+    slope, intercept : tuples of K floats
+        a and c.
+    """
+
+    kind: str
+    slope: tuple[float, ...]
+    intercept: tuple[float, ...]
+
+    @classmethod
+    def trained(cls, intercepts: Sequence[float]) -> Calibration:
+        """A client's own intercepts, as they come out of a training."""
+        return cls("training", (1.0,) * len(intercepts), tuple(float(b) for b in intercepts))
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """Everything that a model file holds.
@@ -68,6 +98,11 @@ class Model:
         Who took part.
     version : str
         Of drfl.
+    calibrations : mapping of str to Calibration
+        By client, what is done to its scores: its own intercepts, where every client has one, or
+        what `drfl calibrate` found.
+    calibrated : str or None
+        The kind of the calibration that coef and intercept contain; see `at`.
     """
 
     target: Target
@@ -80,6 +115,36 @@ class Model:
     certificates: tuple[ProofRecord, ...]
     clients: tuple[ClientPart, ...]
     version: str
+    calibrations: Mapping[str, Calibration] = field(default_factory=dict)
+    calibrated: str | None = None
+
+    def at(self, client: str | None) -> Model:
+        """The model of one client: with its calibration, where it has one.
+
+        Where every client has an intercept of its own, a client without one is refused.
+        """
+        found = self.calibrations.get(str(client), self.calibrations.get(EVERYONE))
+        if found is None:
+            self._require_intercept(client)
+            return self
+        slope, shift = np.array(found.slope), np.array(found.intercept)
+        return replace(
+            self,
+            coef=slope[:, None] * self.coef,
+            intercept=slope * self.intercept + shift,
+            calibrations={},
+            calibrated=found.kind,
+        )
+
+    def _require_intercept(self, client: str | None) -> None:
+        if not self.problem.own_intercepts or self.calibrated is not None:
+            return
+        whose = "these rows are of nobody" if client is None else f"{client!r} has none"
+        raise ModelError(
+            f"every client of this model has an intercept of its own, and {whose}: name one of "
+            f"{listed(self.calibrations)} (--client, or clients=), or give a new one its own with "
+            "`drfl calibrate MODEL FILE --client NAME`"
+        )
 
     @property
     def encoding(self) -> Encoding:
@@ -117,6 +182,7 @@ class Model:
                 "every client of this model scaled its rows by itself, so a row alone has no "
                 "score: say whose rows to scale by (--scale-from FILE, or scale_from)"
             )
+        self._require_intercept(None)
         scores = self.raw_scores(X, self.coef, self.intercept, self.scaling(scale_from))
         if self.target.classes is None:
             scores = self.target.shift + self.target.scale * scores
@@ -152,7 +218,7 @@ class Model:
     @property
     def probabilistic(self) -> bool:
         """Whether scores are log-odds."""
-        return self.problem.loss.name == "logistic"
+        return self.problem.loss.name == "logistic" or self.calibrated == "slope"
 
     def probabilities(self, scores: Array) -> Array:
         """Of the classes (N, K), as those of `drfl.DRFLClassifier`."""

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from drfl._registry import listed
 from drfl.arrays import Array
-from drfl.estimators.base import RobustModel
-from drfl.models.document import ClientPart, Model, ProofRecord
+from drfl.estimators.base import RobustModel, by_client
+from drfl.models.calibration import Labelled, calibrated_model, from_prevalence
+from drfl.models.document import Calibration, ClientPart, Model, ProofRecord
 from drfl.models.frames import features_of
 from drfl.models.preprocessing import columns_of
 from drfl.result import Result
@@ -54,8 +56,13 @@ class LoadedModel(BaseEstimator):  # type: ignore[misc]
         """Refuse: what was loaded is fitted."""
         raise TypeError("a loaded model is fitted already: train a new one with `drfl train`")
 
-    def _scores(self, X: Any) -> Array:
-        return self.model.scores(features_of(X, self.model))
+    def _scores(self, X: Any, clients: Any = None) -> Array:
+        rows = features_of(X, self.model)
+        if clients is None:
+            return self.model.at(None).scores(rows)
+        return by_client(
+            rows.shape[0], clients, lambda name, at: self.model.at(name).scores(rows[at])
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -68,28 +75,39 @@ class LoadedClassifier(ClassifierMixin, LoadedModel):  # type: ignore[misc]
         super().__init__(model)
         self.classes_ = np.array(model.target.classes)
 
-    def decision_function(self, X: Any) -> Array:
-        """Scores of rows: (N,) for two classes, positive for the second; else (N, K)."""
-        scores = self._scores(X)
+    def decision_function(self, X: Any, clients: Any = None) -> Array:
+        """Scores of rows: (N,) for two classes, positive for the second; else (N, K).
+
+        ``clients`` are the names of the rows' clients, or one for all, as for `predict`.
+        """
+        scores = self._scores(X, clients)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predict the classes of rows (N,)."""
-        return np.asarray(self.classes_[self.model.positions(self._scores(X))])
+    def predict(self, X: Any, clients: Any = None) -> NDArray[Any]:
+        """Predict the classes of rows (N,).
 
-    def predict_proba(self, X: Any) -> Array:
-        """Probabilities of the classes (N, K), for the logistic loss."""
-        if not self.model.probabilistic:
-            raise AttributeError("probabilities need a model with the logistic loss")
-        return self.model.probabilities(self._scores(X))
+        ``clients`` are the names of the rows' clients, or one for all: where clients have
+        intercepts or calibrations of their own.
+        """
+        return np.asarray(self.classes_[self.model.positions(self._scores(X, clients))])
+
+    def predict_proba(self, X: Any, clients: Any = None) -> Array:
+        """Probabilities of the classes (N, K), for the logistic loss or a calibrated model."""
+        names = [None] if clients is None else np.unique(np.atleast_1d(clients)).tolist()
+        if not all(self.model.at(name).probabilistic for name in names):
+            raise AttributeError(
+                "probabilities need a model with the logistic loss, or a calibration of its scores "
+                "(`drfl calibrate --kind slope`)"
+            )
+        return self.model.probabilities(self._scores(X, clients))
 
 
 class LoadedRegressor(RegressorMixin, LoadedModel):  # type: ignore[misc]
     """A fitted regressor from a file; see `LoadedModel`."""
 
-    def predict(self, X: Any) -> Array:
-        """Predict the targets of rows (N,), in their own units."""
-        return self._scores(X)[:, 0]
+    def predict(self, X: Any, clients: Any = None) -> Array:
+        """Predict the targets of rows (N,), in their own units; clients as for classes."""
+        return self._scores(X, clients)[:, 0]
 
 
 def loaded(model: Model) -> LoadedModel:
@@ -122,7 +140,45 @@ def model_of(estimator: Any) -> Model:
         certificates=tuple(certificate(result) for result in results),
         clients=_clients([str(name) for name in estimator.client_names_], results),
         version=version("drfl"),
+        calibrations={
+            str(name): Calibration.trained(own)
+            for name, own in getattr(estimator, "intercepts_", {}).items()
+        },
     )
+
+
+def calibrated(
+    estimator: Any, X: Any, y: Any, clients: Any, kind: str, prevalence: float | None
+) -> LoadedModel:
+    """See `drfl.calibrate`."""
+    model = model_of(estimator)
+    rows = features_of(X, model)
+    whose = np.broadcast_to(np.asarray(clients), (rows.shape[0],))
+    names = [str(name) for name in np.unique(whose).tolist()]
+    if (y is None) == (prevalence is None):
+        raise ValueError("give the classes of the rows, y, or their prevalence, and not both")
+    if prevalence is not None:
+        if len(names) > 1:
+            raise ValueError("a prevalence is that of one client: give its rows alone")
+        return loaded(from_prevalence(model, names[0], rows, prevalence))
+    codes = _coded(model, np.asarray(y))
+    parts = {
+        str(name): Labelled(rows[whose == name], codes[whose == name])
+        for name in np.unique(whose).tolist()
+    }
+    return loaded(calibrated_model(model, parts, kind=kind))
+
+
+def _coded(model: Model, y: NDArray[Any]) -> Array:
+    """Positions of classes, or scaled targets."""
+    classes = model.target.classes
+    if classes is None:
+        return (y.astype(np.float64) - model.target.shift) / model.target.scale
+    known = {label: float(k) for k, label in enumerate(classes)}
+    unknown = [label for label in y.tolist() if label not in known]
+    if unknown:
+        raise ValueError(f"y has the class {unknown[0]!r}, but the model knows {listed(known)}")
+    return np.array([known[label] for label in y.tolist()])
 
 
 def input_names(estimator: Any) -> list[str]:

@@ -97,6 +97,43 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     write_model(estimators().model_of(estimator), path)
 
 
+def calibrate(
+    estimator: Any,
+    X: Any,
+    y: Any = None,
+    clients: Any = "new",
+    *,
+    kind: str = "intercept",
+    prevalence: float | None = None,
+) -> LoadedModel:
+    """Fit an intercept, or a slope as well, on the rows of one place.
+
+    A new client of a model whose clients have intercepts of their own needs one; and with a slope
+    any model of two classes has probabilities.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted, as `save` takes it, or what `load` gave.
+    X, y
+        Rows in the original columns, and their classes or targets.
+    clients : str or array of shape (N,)
+        Whose rows these are. One client gets a calibration of its own; several fit one together,
+        for everyone who has none.
+    kind : {"intercept", "slope"}
+        What is fitted.
+    prevalence : float, optional
+        A known share of the second class, in place of y.
+
+    Returns
+    -------
+    LoadedClassifier or LoadedRegressor
+        The model with the calibration, which its ``predict(X, clients=...)`` uses.
+    """
+    given: LoadedModel = estimators().calibrated(estimator, X, y, clients, kind, prevalence)
+    return given
+
+
 def estimators() -> Any:
     """The estimators, which need scikit-learn."""
     return import_module("drfl.models.estimator")

@@ -36,6 +36,11 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
         raise ImportError("an ONNX file needs onnx: pip install 'drfl[onnx]'") from None
     if model.scale == "per-client":
         raise ValueError("scale = 'per-client' depends on the file: such a model has no graph")
+    if model.problem.own_intercepts and model.calibrated is None:
+        raise ValueError(
+            "every client of this model has an intercept of its own: a graph is of one client, "
+            "which --client names (in Python, model.at(name))"
+        )
     graph = _Graph(onnx).pipeline(model)
     made = onnx.helper.make_model(
         graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=9

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 
 from drfl import checks
-from drfl.models.document import ClientPart, Model, ModelError, ProofRecord
+from drfl.models.document import (
+    CALIBRATIONS,
+    Calibration,
+    ClientPart,
+    Model,
+    ModelError,
+    ProofRecord,
+)
 from drfl.one_vs_rest import positives
 from drfl.problem import Problem, from_json, to_json
 from drfl.solvers.base import Status, StatusKind
@@ -140,6 +147,14 @@ def to_plain(model: Model) -> Json:
             }
             for part in model.clients
         ],
+        **({"calibrations": _calibrations_to_plain(model)} if model.calibrations else {}),
+    }
+
+
+def _calibrations_to_plain(model: Model) -> Json:
+    return {
+        name: {"kind": c.kind, "slope": list(c.slope), "intercept": list(c.intercept)}
+        for name, c in model.calibrations.items()
     }
 
 
@@ -152,7 +167,8 @@ def from_plain(data: Any) -> Model:
             f"its schema is {data.get('schema')!r:.20}, but this drfl reads {SCHEMA}: use the "
             "version of drfl that wrote it"
         )
-    keys("the model", data, FIELDS)
+    calibrated = ("calibrations",) if "calibrations" in data else ()
+    keys("the model", data, (*FIELDS, *calibrated))
     encoding = encoding_from_plain({name: data[name] for name in FORM})
     target, columns = encoding.target, encoding.columns
     try:
@@ -178,6 +194,7 @@ def from_plain(data: Any) -> Model:
         problem=problem,
         certificates=tuple(certificates),
         clients=tuple(clients),
+        calibrations=_calibrations(data.get("calibrations", {}), len(coef)),
         version=text("drfl", data["drfl"]),
     )
 
@@ -274,6 +291,23 @@ def _linear(data: Any, target: Target, width: int) -> tuple[Any, Any]:
             raise ModelError(f"'coef' must have {width} numbers, got {len(row)}")
         coef.append(row)
     return np.array(coef), np.array([finite("intercept", entry["intercept"]) for entry in models])
+
+
+def _calibrations(data: Any, models: int) -> dict[str, Calibration]:
+    if not isinstance(data, dict):
+        raise ModelError("'calibrations' must be an object")
+    found = {}
+    for name, entry in data.items():
+        keys("a calibration", entry, ("kind", "slope", "intercept"))
+        slope, intercept = (
+            tuple(finite(key, value) for value in list_of(key, entry[key]))
+            for key in ("slope", "intercept")
+        )
+        if not len(slope) == len(intercept) == models:
+            raise ModelError("a calibration must have a slope and an intercept for each model")
+        kind = one_of("kind", entry["kind"], CALIBRATIONS)
+        found[text("client", name)] = Calibration(kind, slope, intercept)
+    return found
 
 
 def _certificate(data: Any) -> ProofRecord:

@@ -221,6 +221,11 @@ class Keeper:
         gb, *g = self._lattice.told(weights)
         return np.array([constant, slope, *g, gb])
 
+    @property
+    def target_unit(self) -> float:
+        """The size of the targets; 1 for margins."""
+        return self._units.target
+
     @cached_property
     def _units(self) -> Units:
         return Units.of(self.oracle.rows, self.oracle.loss)

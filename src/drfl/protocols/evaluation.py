@@ -14,6 +14,7 @@ from drfl.arrays import Array
 from drfl.client import Client, RefusedError
 from drfl.metrics import METRICS, class_metrics, number_metrics
 from drfl.models import Model
+from drfl.models.calibration import located
 from drfl.models.file_rows import FileRows
 from drfl.models.plain import from_plain, to_plain
 from drfl.privacy import SpentError, meaning_of, release_metric
@@ -69,14 +70,14 @@ def asked_model(message: Message, schema: Schema) -> Model:
 
 
 def answer(
-    message: Message, model: Model, rows: FileRows, client: Client | None
+    name: str, message: Message, model: Model, rows: FileRows, client: Client | None
 ) -> Mapping[str, NDArray[Any]]:
     """The client's half.
 
     Parameters
     ----------
-    message, model
-        What was asked, of which model.
+    name, message, model
+        Whose, what was asked, of which model.
     rows : FileRows
         The client's.
     client : Client or None
@@ -88,10 +89,14 @@ def answer(
     if client is not None and client.guard is not None:
         if any(levels):
             raise RefusedError("noise would ask a guarded client the same question many times")
-        scores, y = client_scores(model, client), rows.y
+        y = rows.y
         assert y is not None
+        # Its own intercept never left it.
+        model = located(model, client.name, rows.X, y)
+        scores = client_scores(model, client)
         found = [guarded_metrics(model, client, scores, y) for _ in levels]
     else:
+        model = model.at(name)
         found = [scored(model, rows, v, repeats, int(message.arrays["seed"])) for v in levels]
     values = {name: np.array([entry[name] for entry in found]) for name in found[0]}
     return {"rows": np.array(int(rows.keep.sum())), **values}

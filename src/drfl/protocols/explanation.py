@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from drfl.models import Model
 from drfl.models.adversary import Attack, attack_of, worst_weights
+from drfl.models.calibration import located
 from drfl.models.file_rows import FileRows
 from drfl.protocols.evaluation import model_array
 from drfl.protocols.federation import Federation
@@ -40,6 +41,7 @@ def attack(model: Model, k: int, name: str, file: FileRows) -> tuple[Attack, Row
     assert file.y is not None
     rows = Rows(file.X, model.target_of(k, file.y), shift=shift, scale=scale)
     oracle = model.problem.oracle(rows, name)
+    model = located(model, name, file.X, file.y)
     worst = oracle.evaluate(model.coef[k], float(model.intercept[k]))
     d = worst.distribution()
     return attack_of(model, k, rows, worst.value, worst.multiplier, d), rows, d

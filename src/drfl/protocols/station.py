@@ -129,8 +129,7 @@ class Station:
             return message.reply(self._pieces(*asked_pieces(message)))
         if message.kind == evaluation.EVALUATE:
             model = evaluation.asked_model(message, evaluation.REQUEST)
-            guarded = self._guarded(model)
-            return message.reply(evaluation.answer(message, model, self._rows(model), guarded))
+            return message.reply(self._evaluated(message, model))
         if message.kind == explanation.EXPLAIN:
             model = evaluation.asked_model(message, explanation.REQUEST)
             if self.guard is not None:
@@ -139,6 +138,10 @@ class Station:
         if seat not in self._sites:
             raise WireError("a message came before its binding")
         return self._sites[seat].answer(message, handlers_of(message))
+
+    def _evaluated(self, message: Message, model: Model) -> Mapping[str, NDArray[Any]]:
+        rows, guarded = self._rows(model), self._guarded(model)
+        return evaluation.answer(self.name, message, model, rows, guarded)
 
     def look(self, request: DataRequest) -> Mapping[str, NDArray[Any]]:
         """Read the file and sum it up; ``docs/command-line.md`` says what crosses.

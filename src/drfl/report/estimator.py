@@ -184,11 +184,18 @@ def _facts(record: Record) -> Json:
     return facts
 
 
+def _own_intercepts(model: Model, k: int) -> Json:
+    if not model.problem.own_intercepts:
+        return {}
+    return {"intercepts": {name: c.intercept[k] for name, c in model.calibrations.items()}}
+
+
 def _result(model: Model, fitted: Any, data: Mapping[str, ClientSample]) -> Json:
     models = [
         {
             "coef": model.coef[k],
             "intercept": float(model.intercept[k]),
+            **_own_intercepts(model, k),
             "objective": proof.objective,
             "lower_bound": proof.lower_bound,
             "gap": proof.gap,
@@ -198,7 +205,7 @@ def _result(model: Model, fitted: Any, data: Mapping[str, ClientSample]) -> Json
         }
         for k, proof in enumerate(model.certificates)
     ]
-    scores = {n: metrics(model, model.coef, model.intercept, s) for n, s in data.items()}
+    scores = {n: metrics(model, model.coef, model.at(n).intercept, s) for n, s in data.items()}
     kind = type(fitted).__name__
     method = "drfl" if isinstance(fitted, LoadedModel) or kind.startswith("DRFL") else kind
     costs = {

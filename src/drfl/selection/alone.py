@@ -37,7 +37,9 @@ def fit(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     client = Client(
         site.name, rows.X, rows.y, sample_weight=weight, shift=rows.shift, scale=rows.scale
     )
-    problem = Problem(site.oracle.loss, site.oracle.ball, intercept=site.problem.intercept)
+    # Alone, a client's own intercept is the only one.
+    intercept = "none" if site.problem.intercept == "none" else "shared"
+    problem = Problem(site.oracle.loss, site.oracle.ball, intercept=intercept)
     result = solve(problem, [client], solver="local", tol=tol)
     if result.status.kind is StatusKind.FAILED:
         raise ArithmeticError("the client's own rows gave no model")

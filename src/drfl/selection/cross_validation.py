@@ -207,13 +207,12 @@ class Stage:
         """Ask the clients of a split for the scores of all its models, and add them up."""
         results = [[fit[number].result for fit in fits] for number in self.candidates]
         coef = np.array([[result.coef for result in models] for models in results])
-        intercept = np.array([[result.intercept for result in models] for models in results])
         several = len(placed) > 1
         messages = {
             group[s].name: scores.request(
                 split.parts[s],
                 coef,
-                intercept,
+                scores.intercepts_of(results, group[s].name),
                 k if several else scores.EVERY_CLASS,
                 self.noise,
                 [self.score],

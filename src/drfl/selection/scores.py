@@ -27,6 +27,8 @@ from drfl.metrics import auc
 from drfl.rows import Rows
 from drfl.selection.folds import PART, Part, some_rows, weights_of
 from drfl.wire import Field, Message, WireError, validate
+from drfl.worst_case import make_oracle
+from drfl.worst_case.own_intercept import middle_intercept
 
 KIND = "select_score"
 DRAWS = 200  # of the noise, for every row
@@ -49,7 +51,8 @@ minus, so that larger is always better."""
 REQUEST = {
     PART: Field("int64", (3,)),
     "coef": Field("float64", ("P", "K", "n")),  # P grid points of K models each
-    "intercept": Field("float64", ("P", "K")),
+    # NaN: the client's own, which it finds on these rows
+    "intercept": Field("float64", ("P", "K"), finite=False),
     "own": Field("int64"),  # the class that +1 means here; -1: there are two classes, or none
     "noise": Field("float64"),
     "score": Field("int64", ("M",)),  # positions in SCORES
@@ -114,7 +117,8 @@ def score(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         rows = rows.ramped(curves)
     loss = site.oracle.loss
     measures = [Measure(_name(int(k), loss), loss, rows, own) for k in arrays["score"]]
-    models = list(zip(arrays["coef"], arrays["intercept"], strict=True))
+    found = _intercepts(site, rows, arrays["coef"], arrays["intercept"])
+    models = list(zip(arrays["coef"], found, strict=True))
     if curves is not None and noise > 0.0:
         told = _noisy_curves(measures, models, columns.take(slice(None)), curves, noise)
     else:
@@ -137,6 +141,30 @@ def _noisy_curves(
             z = W @ ramps.T + b[:, None]
             total[k] += [measure.of(z) for measure in measures]
     return total / COLUMN_DRAWS
+
+
+def _intercepts(site: Site, rows: Rows, coef: Array, given: Array) -> Array:
+    """The intercepts (P, K), those of this client where none are given."""
+    found = given.copy()
+    oracle = (
+        make_oracle(rows, site.oracle.loss, site.oracle.ball) if np.isnan(given).any() else None
+    )
+    for at in zip(*np.nonzero(np.isnan(given)), strict=True):
+        assert oracle is not None
+        found[at] = middle_intercept(oracle, coef[at])
+    if not np.isfinite(found).all():
+        raise WireError("an intercept is infinite")
+    return found
+
+
+def intercepts_of(models: Sequence[Sequence[Any]], name: str) -> Array:
+    """The intercepts (P, K) of models at a client; NaN where it has to find its own."""
+    return np.array([[_intercept_of(model, name) for model in ones] for ones in models])
+
+
+def _intercept_of(model: Any, name: str) -> float:
+    own: Mapping[str, float] = getattr(model, "intercepts", {})
+    return float(own.get(name, math.nan)) if own else float(model.intercept)
 
 
 def _name(number: int, loss: Loss) -> str:

@@ -310,11 +310,12 @@ class _Work:
     def _ask(self, split: Split, models: Sequence[Sequence[Any]], names: Sequence[str]) -> Array:
         """Scores (clients, M, P) of P models at the clients that a split names."""
         coef = np.array([[model.coef for model in ones] for ones in models])
-        bias = np.array([[model.intercept for model in ones] for ones in models])
         groups = self.clients.groups
         own = range(len(groups)) if len(groups) > 1 else [scores.EVERY_CLASS]
         messages = {
-            group[s].name: scores.request(split.parts[s], coef, bias, k, 0.0, names)
+            group[s].name: scores.request(
+                split.parts[s], coef, scores.intercepts_of(models, group[s].name), k, 0.0, names
+            )
             for k, group in zip(own, groups, strict=True)
             for s in split.scored
         }

@@ -45,6 +45,7 @@ class WarmBundle(Solver):
     shared_ball: ClassVar[bool] = Bundle.shared_ball
     max_weight: ClassVar[bool] = Bundle.max_weight
     curves: ClassVar[bool] = Bundle.curves
+    own_intercepts: ClassVar[bool] = Bundle.own_intercepts
 
     def __init__(self, settings: Bundle) -> None:
         self.settings = settings

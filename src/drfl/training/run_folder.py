@@ -243,6 +243,7 @@ def result_facts(model: Model, results: Sequence[Result]) -> dict[str, Any]:
             {
                 "coef": result.coef,
                 "intercept": result.intercept,
+                **({"intercepts": result.intercepts} if result.intercepts else {}),
                 "objective": result.objective,
                 "lower_bound": result.lower_bound,
                 "gap": result.gap,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -18,6 +19,7 @@ from drfl.files import PRIVATE
 from drfl.inference import Estimate
 from drfl.models import ClientPart, Model, ProofRecord, write_model
 from drfl.models.curve_facts import curve_facts
+from drfl.models.document import Calibration
 from drfl.one_vs_rest import positives
 from drfl.problem import Problem
 from drfl.protocols.agreement import Agreement, preflight
@@ -463,4 +465,9 @@ def make_model(agreement: Agreement, results: Sequence[Result], problem: Problem
             for name in names
         ),
         version=version("drfl"),
+        calibrations={
+            name: Calibration.trained([result.intercepts[name] for result in results])
+            for name in names
+            if all(math.isfinite(result.intercepts.get(name, math.nan)) for result in results)
+        },
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,11 +55,11 @@ def comparisons(
             fits = {name: _alone(model, name, sample) for name, sample in data.items()}
         elif method == "pooled":
             fits = dict.fromkeys(data, _alone(model, "all", _together(data)))
-        elif method == "wafl" and model.problem.curves is not None:
-            continue  # one ball for all is not for curves
+        elif method == "wafl" and (model.problem.curves or model.problem.own_intercepts):
+            continue  # one ball for all is not for curves, nor for intercepts of clients
         else:
             fits = dict.fromkeys(data, refit(model, restated(model.problem, method, rows), data))
-        scores = {n: metrics(model, fits[n].coef, fits[n].intercept, s) for n, s in data.items()}
+        scores = {n: metrics(model, fits[n].coef, fits[n].at(n), s) for n, s in data.items()}
         gap = max(result.gap for fit in fits.values() for result in fit.results)
         yield {"kind": "comparison", "method": method, "clients": scores, "gap": gap}
 
@@ -79,18 +79,18 @@ def left_out(model: Model, data: Mapping[str, ClientSample]) -> Iterator[Json]:
             "kind": KIND,
             "client": name,
             "weight": max(part.weights[0] for part in model.clients if part.name == name),
-            "with": _mean_loss(model, model.coef, model.intercept, others),
-            "without": _mean_loss(model, fit.coef, fit.intercept, others),
+            "with": _mean_loss(model, model.coef, lambda n: model.at(n).intercept, others),
+            "without": _mean_loss(model, fit.coef, fit.at, others),
         }
 
 
 def _mean_loss(
-    model: Model, coef: Array, intercept: Array, data: Mapping[str, ClientSample]
+    model: Model, coef: Array, at: Callable[[str], Array], data: Mapping[str, ClientSample]
 ) -> float:
     losses = []
     for k in range(len(coef)):
         for client in clients_of(model, k, data):
-            z = model.problem.scores(client.rows, coef[k], float(intercept[k]))
+            z = model.problem.scores(client.rows, coef[k], float(at(client.name)[k]))
             margin = model.problem.loss.task == "classification"
             arguments = client.rows.y * z if margin else z - client.rows.y
             losses.append(client.rows.mean(model.problem.loss.value(arguments)))
@@ -141,8 +141,9 @@ def noises(
     """The metrics of the model under noise."""
     for name, sample in data.items():
         if not sparse.issparse(sample.X):
+            own = model.at(name).intercept
             for level in levels:
-                scores = _noisy(model, model.coef, model.intercept, sample, level, draws, seed)
+                scores = _noisy(model, model.coef, own, sample, level, draws, seed)
                 yield {"kind": "noise", "client": name, "noise": level, "scores": scores}
 
 
@@ -156,7 +157,7 @@ def radii(
         fit = refit(model, with_radii(model.problem, factor), data)
         for noise in (0.0, level) if dense else (0.0,):
             scores = {
-                name: _noisy(model, fit.coef, fit.intercept, sample, noise, draws, seed)
+                name: _noisy(model, fit.coef, fit.at(name), sample, noise, draws, seed)
                 for name, sample in data.items()
             }
             radius = {"radius": factor * largest, "noise": noise}
@@ -188,7 +189,9 @@ def _noisy(
 def _alone(model: Model, name: str, sample: ClientSample) -> Refit:
     """ERM on the rows of one client."""
     ball = _any_ball(model.problem)
-    one = replace(model.problem, ball=ball, mixture=Mixture(), shared_ball=False)
+    # Alone, a client's own intercept is the only one.
+    b = "none" if model.problem.intercept == "none" else "shared"
+    one = replace(model.problem, ball=ball, mixture=Mixture(), shared_ball=False, intercept=b)
     return refit(model, restated(one, "erm", [1]), {name: sample})
 
 

@@ -71,6 +71,11 @@ class Refit:
     intercept: Array
     results: list[Result]
 
+    def at(self, name: str) -> Array:
+        """The intercepts at a client (K,): its own, where every client has one."""
+        own = [result.intercepts for result in self.results]
+        return np.array([b[name] for b in own]) if all(own) else self.intercept
+
 
 def refit(
     model: Model, problem: Problem, data: Mapping[str, ClientSample], tol: float = TOL
@@ -78,6 +83,7 @@ def refit(
     """Solve a problem on these rows, for every linear model."""
     # The rows are at hand, so the solver that needs them in one process may have them.
     plain = not problem.shared_ball and not problem.mixture.is_capped
+    plain &= not problem.own_intercepts
     fast = problem.support_kind is WholeSpace and plain
     solver = "local" if fast else "bundle"
     results = [

@@ -47,8 +47,10 @@ class ClientMove:
 
 
 def _in_their_balls(model: Model, k: int, clients: Sequence[Client]) -> list[ClientMove]:
-    problem, (w, b) = model.problem, _linear(model, k)
-    found = [problem.oracle(c.rows, c.name).evaluate(w, b) for c in clients]
+    problem = model.problem
+    found = [
+        problem.oracle(c.rows, c.name).evaluate(*_linear(model.at(c.name), k)) for c in clients
+    ]
     losses = np.array([worst.value for worst in found])
     q = problem.mixture.resolve([client.rows.total for client in clients]).worst_weights(losses)
     return [
@@ -100,7 +102,7 @@ def _linear(model: Model, k: int) -> tuple[Array, float]:
 
 def _facts(model: Model, k: int, client: Client, move: ClientMove) -> Json:
     rows, d = client.rows, move.distribution
-    found = attack_of(model, k, rows, move.worst_loss, move.price, d)
+    found = attack_of(model.at(client.name), k, rows, move.worst_loss, move.price, d)
     moves = np.asarray(d.mass @ np.abs(d.x - rows.take(d.source)))
     return {
         "client": client.name,

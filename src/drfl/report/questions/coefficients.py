@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drfl.report.blocks import Block, Mark, Marks, Section, TableBlock, Text
-from drfl.report.evidence import Evidence, Json, name, names, number, objects, vector
+from drfl.report.evidence import Evidence, Json, name, names, number, objects, objects_of, vector
 from drfl.report.figures import plain, share
 from drfl.report.questions.estimates import forest
 from drfl.report.questions.proof import model_name
@@ -124,8 +124,12 @@ def _model(
         [row[0].label, *(mark.shown for mark in row)]
         for row in zip(*(chart.rows for chart in charts), strict=True)
     ]
-    intercepts = units.intercepts(coef, number(model.get("intercept")) or 0.0)
-    rows.append(["intercept", *(plain(value, 4) for value in intercepts)])
+    own = objects_of(model.get("intercepts")) or {"": model.get("intercept")}
+    for client, value in own.items():
+        told = number(value)
+        intercepts = [] if told is None else units.intercepts(coef, told)
+        cells = [plain(b, 4) for b in intercepts] or ["kept by the client"] * (len(head) - 1)
+        rows.append([f"intercept of {client}" if client else "intercept", *cells])
     return [*charts, TableBlock(f"All coefficients{which}.", head, rows, folded=True)]
 
 

@@ -27,6 +27,7 @@ WORDS = {
         "sketch": "curvature",
         "value": "worst-case loss, and how it grows with the radius",
     },
+    "own_intercept/reply": {"b": "own intercept"},
     "bundle_close/reply": {"constant": "constants of bounds", "value": "worst-case loss"},
 }
 CUTS = "A cut is a constant and a slope: sums over the client's rows, with weights."

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from drfl.client import Checked, Handler
+from drfl.client import Checked, Handler, intercept_message
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver, require_few_columns
 from drfl.solvers.bundle import client_cache, guard, messages
@@ -25,9 +25,11 @@ class Bundle(BundleSettings, Solver):
     max_weight: ClassVar[bool] = True
     curves: ClassVar[bool] = True
     joint: ClassVar[bool] = True
+    own_intercepts: ClassVar[bool] = True
     handlers: ClassVar[Mapping[str, Handler]] = {
         messages.KIND: Checked(answer, messages.REQUEST, messages.REPLY, guarded=True),
         guard.KIND: Checked(guard.constants, guard.REQUEST, guard.REPLY, guarded=True),
+        intercept_message.KIND: intercept_message.HANDLER,
         client_cache.KIND: Checked(client_cache.recall, client_cache.REQUEST, {}, guarded=True),
     }
 

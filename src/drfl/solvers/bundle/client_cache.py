@@ -23,6 +23,7 @@ from drfl.solvers.bundle.client_half.evaluation import (
     make_evaluator,
 )
 from drfl.solvers.bundle.client_half.joint import JointEvaluator
+from drfl.solvers.bundle.client_half.level_cuts import OwnInterceptEvaluator
 from drfl.solvers.bundle.client_half.path_rows import replay
 from drfl.solvers.bundle.messages import Request
 from drfl.wire import Field, Message
@@ -55,6 +56,8 @@ class Cached:
         How many groups the rows were in.
     flips, curved : bool
         Whether its cuts mix losses with flips, and whether its curvature was computed.
+    intercept : float
+        The client's own there, if it has one.
     """
 
     x: Array
@@ -62,12 +65,14 @@ class Cached:
     groups: int
     flips: bool
     curved: bool
+    intercept: float = 0.0
 
     @classmethod
     def of(cls, x: Array, at: Evaluation, *, curved: bool) -> Cached:
         """What is kept of this evaluation."""
         sample = np.ascontiguousarray(sampled(at.arguments))
-        return cls(x, sample, at.groups, at.flipped > 0.0 and not at.split, curved)
+        flips = at.flipped > 0.0 and not at.split
+        return cls(x, sample, at.groups, flips, curved, at.intercept)
 
     def without_sample(self) -> Cached:
         """All but the arguments of rows."""
@@ -103,15 +108,18 @@ def cache_of(site: Site) -> Cache:
 
 def evaluator_of(site: Site, *, lifted: bool, split: bool = True) -> Evaluator:
     """How a site evaluates points; the flipped rows are a group of their own, if it allows any."""
-    split = split and site.policy.groups
+    own = site.problem.own_intercepts
+    split = split and site.policy.groups and not own
     if isinstance(site.oracle, JointOracle):
         return JointEvaluator(site.oracle, split=split)
-    return make_evaluator(site.oracle, shared=site.shared_ball, lifted=lifted, split=split)
+    inner = make_evaluator(site.oracle, shared=site.shared_ball, lifted=lifted, split=split)
+    return OwnInterceptEvaluator(inner) if own else inner
 
 
 def groups_of(site: Site, asked: int) -> int:
     """As many groups as asked for, or one if the client does not allow or its rows are too few."""
     allowed = site.policy.groups and site.rows.n_rows >= GROUP_ROWS * asked
+    allowed &= not site.problem.own_intercepts  # only all rows together have no slope in b
     return asked if allowed else 1
 
 

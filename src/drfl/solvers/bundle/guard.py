@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,11 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.client import RefusedError, Site
 from drfl.privacy import NO_BOUND, Keeper, SpentError
+from drfl.privacy.keeper import GuardedAnswer
 from drfl.privacy.release.rounding import power_of_two
 from drfl.privacy.release.tilt import best_constant
 from drfl.solvers.base import Status, StatusKind
+from drfl.solvers.bundle.client_half.level_cuts import level
 from drfl.solvers.bundle.messages import Request, dual_cut
 from drfl.solvers.bundle.planning import solve_for_bound
 from drfl.solvers.bundle.plausibility import require_constants
@@ -31,6 +34,7 @@ from drfl.solvers.bundle.state import State, Trial
 from drfl.solvers.certificate.cuts import Cuts, sums
 from drfl.solvers.certificate.proof import bound_of_constants, payable_slopes, weights_in
 from drfl.wire import Field, Message, WireError, reply_kind, validate
+from drfl.worst_case.own_intercept import own_intercept
 from drfl.worst_case.whole_space import WholeSpaceOracle
 
 KIND = "bundle_close"
@@ -45,6 +49,7 @@ REPLY = {
 
 PROXIMAL = (1e-2, 1e-4, 1e-7)  # multiples of the metric; one trial each
 ROUNDS = 3  # of trials
+SIDEWAYS = (1.0, 4.0, 16.0, 64.0)  # steps from the best intercept, until the slopes in b differ
 PATIENCE = 4  # rounds in which the gap or the objective has to fall, relatively by so much:
 GAP_FALLS, OBJECTIVE_FALLS = 0.1, 1e-4
 FAR = 0.1  # a gap above which it has twice as many: constants close a gap, cuts find the model
@@ -57,7 +62,7 @@ def guarded_answer(site: Site, request: Request) -> Mapping[str, NDArray[Any]]:
     moves, d = keeper.oracle.labels_move, site.dimension
     values, cuts = [], []
     for x in request.points:
-        told = keeper.answer(x[:n], float(x[n]) if d > n else 0.0)
+        told = _answer(site, keeper, x)[0]
         values.append([told.upper, told.multiplier] if moves else [told.upper])
         head = told.cut[:2] if moves else told.cut[:1]
         cuts.append(np.concatenate([head, told.cut[2 : 2 + d]])[None])
@@ -67,6 +72,40 @@ def guarded_answer(site: Site, request: Request) -> Mapping[str, NDArray[Any]]:
         reply["about"] = np.array([site.rows.total, power_of_two(size)])
         reply["guard"] = np.array([min(keeper.ledger.k, 255)], dtype=np.uint8)
     return reply
+
+
+def _answer(site: Site, keeper: Keeper, x: Array) -> tuple[GuardedAnswer, float]:
+    """What may be told at a point, and the intercept it is told at."""
+    n = site.n_features
+    if site.problem.own_intercepts:
+        return _level_answer(keeper, x)
+    b = float(x[n]) if site.dimension > n else 0.0
+    return keeper.answer(x[:n], b), b
+
+
+def _level_answer(keeper: Keeper, w: Array) -> tuple[GuardedAnswer, float]:
+    """An answer that does not speak of b, where the client has an intercept of its own.
+
+    Audited cuts at intercepts on either side of the best one, mixed so that their slopes in b
+    cancel: a combination of what the ledger holds tells nothing new, and b itself never leaves.
+    """
+    ledger, told = keeper.ledger, dict[float, GuardedAnswer]()
+    # Multiples of what a few rows can move b by.
+    step = power_of_two(keeper.target_unit * ledger.k / ledger.n_rows)
+    middle = step * round(own_intercept(keeper.oracle, w).b / step)
+    sides: dict[float, Array] = {}
+    for side in (-1.0, 1.0):
+        for reach in SIDEWAYS:
+            b = middle + side * reach * step
+            told[b] = keeper.answer(w, b)
+            if side * told[b].cut[-1] > 0.0:
+                sides[side] = told[b].cut
+                break
+    best = min(told, key=lambda b: told[b].upper)
+    cut = np.zeros(len(w) + 3)  # losses are not negative
+    if len(sides) == 2:
+        cut[:-1] = level(np.array([sides[-1.0], sides[1.0]]))
+    return replace(told[best], cut=cut), best
 
 
 def keeper_of(site: Site) -> Keeper:
@@ -102,6 +141,8 @@ def constants(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
 
 
 def _constant(site: Site, g: NDArray[np.float64]) -> float:
+    if site.problem.own_intercepts:
+        g = np.append(g, 0.0)  # whatever the intercept is
     if site.guard is not None:
         return keeper_of(site).constant(g, site.guard.scalars)
     found = best_constant(site.oracle, g)
@@ -111,9 +152,9 @@ def _constant(site: Site, g: NDArray[np.float64]) -> float:
 def _value(site: Site, x: NDArray[np.float64]) -> float:
     """An upper bound of F at x, at the multiplier that was told there."""
     assert site.guard is not None
-    n = site.n_features
-    b = float(x[n]) if site.dimension > n else 0.0
-    return keeper_of(site).value(x[:n], b, site.guard.scalars)
+    keeper = keeper_of(site)
+    _, b = _answer(site, keeper, x)
+    return keeper.value(x[: site.n_features], b, site.guard.scalars)
 
 
 # ---------------------------------------------------------------------- the server's half

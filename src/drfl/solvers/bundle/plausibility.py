@@ -265,7 +265,7 @@ class Limits:
     @classmethod
     def of(cls, problem: Problem, name: str, columns: Sequence[float] | None = None) -> Limits:
         """The limits of one client."""
-        loss, ball = problem.loss, problem.ball_of(name)
+        loss, ball, own = problem.loss, problem.ball_of(name), problem.own_intercepts
         margin, move = loss.task == "classification", 0.0
         cost = ball.label_cost if margin and ball.radius > 0.0 else np.inf
         whole = isinstance(ball.support, WholeSpace)
@@ -273,7 +273,8 @@ class Limits:
             # In a shared ball one client's rows may move by more than the radius.
             usual = ball.norm.name in NORMS and not problem.shared_ball
             move = ball.radius if usual else np.inf
-        at_zero = float(loss.value(np.zeros(1))[0]) if margin else None
+        # With an intercept of its own a client has to tell.
+        at_zero = float(loss.value(np.zeros(1))[0]) if margin and not own else None
         if problem.joint is not None and problem.classes is not None:
             at_zero = problem.joint.at_zero(problem.classes)
             columns = None if columns is None else np.tile(columns, problem.classes)  # type: ignore[assignment]
@@ -283,7 +284,11 @@ class Limits:
             classes=problem.classes,
             label_cost=cost,
             split=bool(
-                loss.linear_gain and whole and np.isfinite(cost) and not problem.shared_ball
+                loss.linear_gain
+                and whole
+                and np.isfinite(cost)
+                and not problem.shared_ball
+                and not own
             ),
             columns=None if columns is None else np.asarray(columns, dtype=np.float64),
             move=move,

@@ -24,6 +24,7 @@ from drfl.solvers.certificate.anchors import (
     Anchors,
     ClassAnchors,
     anchor_boxes,
+    anchors_of_each,
     make_anchors,
 )
 from drfl.solvers.certificate.cuts import Pool
@@ -342,7 +343,8 @@ def equip(state: State) -> None:
     state.step.start(float(g @ (g / state.metric.diagonal)), bounds.upper)
     wish = state.task.settings.groups or math.ceil(n / (2 * server.n_clients))
     most = max(1, min(255, int(about[:, 0].min()) // 50))
-    state.asked.most_groups = int(np.clip(wish, 1, most))
+    alone = state.task.problem.own_intercepts  # rows of such clients are one group
+    state.asked.most_groups = 1 if alone else int(np.clip(wish, 1, most))
 
 
 def use(state: State, server: ServerProblem) -> None:
@@ -362,7 +364,10 @@ def _anchors(state: State, server: ServerProblem) -> Anchors | None:
         return None
     if any(fact is None for fact in facts):
         return None  # a client whose targets cannot follow has nothing to tell
-    return make_anchors(problem.loss, balls, box, server.mixture, np.array(facts, dtype=np.float64))
+    told = np.array(facts, dtype=np.float64)
+    if problem.own_intercepts:
+        return anchors_of_each(problem.loss, balls, box, server.mixture, told)
+    return make_anchors(problem.loss, balls, box, server.mixture, told)
 
 
 def _class_anchors(state: State, server: ServerProblem) -> ClassAnchors | None:

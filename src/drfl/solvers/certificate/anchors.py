@@ -251,6 +251,26 @@ def make_anchors(
     return Anchors(leaning, level, box.half, box.unbounded, price, balls[0].norm)
 
 
+def anchors_of_each(
+    loss: Loss, balls: Sequence[Ball], box: AnchorBox, mixture: Mixture, facts: Array
+) -> Anchors:
+    """The same where every client has an intercept of its own: b cancels at each of them.
+
+    The level anchors of the clients alone add up with the weights of the centre.
+    """
+    one = Mixture().resolve([1.0])
+    alone = [make_anchors(loss, [ball], box, one, facts[s : s + 1]) for s, ball in enumerate(balls)]
+    q = mixture.weights
+    level = Anchor(
+        float(sum(w * found.level.e for w, found in zip(q, alone, strict=True))),
+        np.asarray(sum(w * found.level.u for w, found in zip(q, alone, strict=True))),
+        0.0,
+        float(sum(w * found.level.omega for w, found in zip(q, alone, strict=True))),
+    )
+    price = mixture.support(np.array([ball.radius for ball in balls]) * loss.lipschitz)
+    return Anchors((), level, box.half, box.unbounded, price, balls[0].norm)
+
+
 def _leaning_classes(loss: Loss, box: AnchorBox, told: AnchorFacts) -> tuple[Anchor, ...]:
     r"""One class alone, the other one's losses being nonnegative, for every line under the loss.
 

@@ -37,6 +37,11 @@ from drfl.solvers.bundle.client_half.curvature import (
 )
 from drfl.solvers.bundle.client_half.evaluation import Evaluation, Evaluator
 from drfl.solvers.bundle.client_half.joint import JointEvaluator
+from drfl.solvers.bundle.client_half.level_cuts import (
+    OwnInterceptEvaluator,
+    balanced_dual,
+    without_intercept,
+)
 from drfl.solvers.bundle.client_half.own_optimum import rough_optimum
 from drfl.solvers.bundle.client_half.path_rows import follow
 from drfl.solvers.bundle.guard import guarded_answer
@@ -113,6 +118,8 @@ def _curvature(
     if _is_sketched(site):
         columns = sketch(site.oracle, d, size)
         return np.vstack([columns, np.zeros((site.dimension - size, columns.shape[1]))])
+    if site.problem.own_intercepts:
+        return without_intercept(hessian(site.oracle, at, d, before, size + 1))
     H = hessian(site.oracle, at, d, before, size)
     return np.pad(H, (0, site.dimension - size))
 
@@ -148,6 +155,9 @@ def _dual(evaluator: Evaluator, request: Request, cache: Cache) -> dict[str, NDA
     if isinstance(evaluator, JointEvaluator):
         points = [(at.x, at.groups) for at in known]
         return {"dual": evaluator.mixed_cut(dual.shift, dual.weights, curved.x, points)}
+    if isinstance(evaluator, OwnInterceptEvaluator):
+        balanced = balanced_dual(evaluator, dual, curved, known)
+        return {} if balanced is None else {"dual": balanced}
     return {"dual": mixed_cut(evaluator, dual, curved.x, known)}
 
 

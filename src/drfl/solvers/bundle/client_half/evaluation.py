@@ -55,6 +55,8 @@ class Evaluation:
         How many rows are flipped, those flipped in part by their share.
     split : bool
         Whether what flips add has cuts of its own.
+    intercept : float
+        Of the client's own, where every client has one.
     """
 
     value: float
@@ -64,6 +66,7 @@ class Evaluation:
     arguments: Array
     flipped: float = 0.0
     split: bool = False
+    intercept: float = 0.0
 
     @property
     def groups(self) -> int:
@@ -170,20 +173,28 @@ class WholeSpaceEvaluator(Evaluator):
         return super().values(at) if self.oracle.labels_move else [at.value]
 
     def evaluate(self, x: Array, groups: int) -> Evaluation:
-        oracle, ball, (w, b) = self.oracle, self.oracle.ball, self.split(x)
-        tally, flips = RowSums(self, groups), None
-        if oracle.labels_move or groups > 1:
-            m = self.arguments(w, b)
-            flips = self.flips(m, w)
-            v = np.empty(len(m))
-            for block in self.rows.blocks():
-                v[block] = tally.add(block, *self.by_row(m[block], flips, block))
-            g, gb = self.rows.group_sums(v, groups)
-            g = np.column_stack([g, gb])
-        else:
-            m, sums = self.swept(w, b, lambda z, block: tally.add(block, *self.by_row(z)))
-            g = sums[None]
-        lam = flips.multiplier if flips else oracle.fixed_multiplier(ball.norm.dual(w))[0]
+        w, b = self.split(x)
+        if self.oracle.labels_move or groups > 1:
+            return self.at_arguments(x, self.arguments(w, b), groups)
+        tally = RowSums(self, 1)
+        m, sums = self.swept(w, b, lambda z, block: tally.add(block, *self.by_row(z)))
+        return self._told(x, m, tally, sums[None], None)
+
+    def at_arguments(self, x: Array, m: Array, groups: int = 1) -> Evaluation:
+        """The same where the arguments of the loss at x are known: one pass less."""
+        tally, flips = RowSums(self, groups), self.flips(m, self.split(x)[0])
+        v = np.empty(len(m))
+        for block in self.rows.blocks():
+            v[block] = tally.add(block, *self.by_row(m[block], flips, block))
+        g, gb = self.rows.group_sums(v, groups)
+        return self._told(x, m, tally, np.column_stack([g, gb]), flips)
+
+    def _told(
+        self, x: Array, m: Array, tally: RowSums, g: Array, flips: Flips | None
+    ) -> Evaluation:
+        oracle, ball, groups = self.oracle, self.oracle.ball, tally.groups
+        norm = ball.norm.dual(self.split(x)[0])
+        lam = flips.multiplier if flips else oracle.fixed_multiplier(norm)[0]
         share, safe = self.shares(groups)
         g = g[:, : len(x)] / safe[:, None]
         level = tally.levels / safe - g @ x

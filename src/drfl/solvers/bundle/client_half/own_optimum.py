@@ -37,7 +37,7 @@ def rough_optimum(site: Site, evaluator: Evaluator) -> Array:
     width = WIDTH * (1.0 if oracle.is_margin else max(float(np.std(rows.y)), 1e-300))
     most = norm.project_ball(np.full(n, 1e6))  # of these the envelope is too low by nu/2 |.|^2
     nu = ENVELOPE / max(float(most @ most), 1.0)
-    units = np.ones(site.dimension)
+    units = np.ones(site.dimension + site.problem.own_intercepts)
     units[:n] = size
 
     def smooth(z: Array) -> tuple[float, Array]:
@@ -58,12 +58,12 @@ def rough_optimum(site: Site, evaluator: Evaluator) -> Array:
 
     found = minimize(
         smooth,
-        np.zeros(site.dimension),
+        np.zeros(len(units)),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": STEPS, "maxcor": PAIRS},
     )
-    return np.asarray(found.x / units)
+    return np.asarray(found.x / units)[: site.dimension]
 
 
 def rounded(loss: Loss, z: Array, width: float) -> tuple[Array, Array]:

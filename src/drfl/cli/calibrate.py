@@ -1,0 +1,82 @@
+"""``drfl calibrate``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+EXAMPLE = """\
+example:
+  drfl calibrate RUN/model.json rome.csv
+  drfl calibrate RUN/model.json rome.csv --kind slope --out rome.json
+  drfl calibrate RUN/model.json rome=unlabelled.csv --prevalence 0.2
+
+One file gives its client an intercept of its own, fitted where the rows are. Several files fit one
+calibration together, each telling two numbers in a round, for everyone who has none. What is
+written is the model with the calibration in it; `drfl predict --client NAME` uses it.
+"""
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    from drfl.cli.evaluate import reading_options
+
+    parser.epilog = EXAMPLE
+    parser.add_argument("model", metavar="MODEL", help="a model file, like RUN/model.json")
+    parser.add_argument(
+        "files", metavar="[NAME=]FILE", nargs="+", help="rows with the target, by client"
+    )
+    parser.add_argument(
+        "--kind",
+        choices=["intercept", "slope"],
+        default="intercept",
+        help="what is fitted: an intercept, or a slope as well, which gives any model "
+        "probabilities (intercept)",
+    )
+    parser.add_argument(
+        "--prevalence",
+        type=float,
+        metavar="P",
+        help="a known share of the second class, instead of a target in the file",
+    )
+    parser.add_argument("--out", metavar="FILE", type=Path, help="where to (model-NAME.json)")
+    parser.add_argument("--force", action="store_true", help="overwrite the file that is there")
+    reading_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Calibrate."""
+    from drfl.cli.evaluate import sources
+    from drfl.cli.main import OK, printable
+    from drfl.models import read_model, write_model
+    from drfl.models.calibration import Labelled, calibrated_model, from_prevalence
+    from drfl.models.document import EVERYONE
+    from drfl.models.file_rows import read_rows
+    from drfl.training.settings import named_files
+
+    model = read_model(options.model)
+    files = sources(options, named_files(options.files))
+    labelled = options.prevalence is None
+    if not labelled and (len(files) > 1 or options.kind != "intercept"):
+        raise ValueError("--prevalence is for one file and sets its intercept: leave out the rest")
+    name = files[0][0] if len(files) == 1 else EVERYONE
+    plain = "all" if name == EVERYONE else name
+    out = options.out or Path(options.model).with_name(f"model-{plain}.json")
+    if out.exists() and not options.force:
+        raise ValueError(
+            f"{out} exists: choose another name with --out, or --force to overwrite it"
+        )
+    read = {who: read_rows(model, path, target=labelled, reading=how) for who, path, how in files}
+    if labelled:
+        rows = {who: Labelled(file.X, file.y) for who, file in read.items()}
+        model = calibrated_model(model, rows, kind=options.kind)
+    else:
+        model = from_prevalence(model, name, read[name].X, options.prevalence)
+    write_model(model, out)
+    found = model.calibrations[name]
+    count = sum(int(file.keep.sum()) for file in read.values())
+    whose = "everyone without one of its own" if name == EVERYONE else name
+    for slope, intercept in zip(found.slope, found.intercept, strict=True):
+        print(printable(f"{whose}: score x {slope:.4g} {intercept:+.4g}, from {count} rows"))
+    print(f"the calibrated model: {out}")
+    return OK
