@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from drfl.losses import LOSSES
+from drfl.losses.known import OWN
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.supports import WholeSpace
@@ -91,8 +91,9 @@ def require_answerable(problem: Problem, name: str, rows: Rows) -> None:
         raise ValueError(
             f"a guard knows label costs from {low:g} to {high:g}, or inf, not {ball.label_cost:g}"
         )
-    if type(loss) not in LOSSES.values():
-        raise ValueError(f"a guard knows the losses {', '.join(LOSSES)}, not {loss.name!r}")
+    if type(loss) not in OWN:  # the parameters of others have no bounds here
+        known = ", ".join(own.name for own in OWN)
+        raise ValueError(f"a guard knows the losses {known}, not {loss.name!r}")
     size = float(np.sqrt(np.mean(np.square(rows.y))))
     for key, (least, most) in PARAMETERS.get(loss.name, {}).items():
         unit = 1.0 if key == "quantile" else size
