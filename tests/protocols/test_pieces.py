@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from drfl.curves import Curves
 from drfl.models.plain import encoding_to_plain
@@ -47,6 +48,23 @@ def test_counts_are_those_of_the_files_and_few_are_not_told():
     assert told_pieces(Rows(X[3:], np.ones(37)), curves, 0)["counts"].tolist() == [1, 0, 1, 30]
     two = np.repeat([0.0, 1.0], 20)[:, None]
     assert told_pieces(Rows(two, np.ones(40)), curves, 0)["binary"].tolist() == [1]
+
+
+def test_rows_are_counted_block_by_block():
+    """Many blocks, sparse and dense: the counts of one array; 1 in 1,000 is a third value."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150_000, 3)) * (rng.random((150_000, 3)) < 0.3)
+    X[:, 1] = rng.integers(2, size=150_000)
+    X[:150, 1] = 2.0
+    X[:, 2] = rng.integers(2, size=150_000)
+    curves = Curves([[-1.0, 0.0, 1.0], [0.5], []])
+    expected = np.concatenate([curves.counts(j, X[:, j]) for j in range(3)])
+    for data in (X, sparse.csr_array(X)):
+        rows = Rows(data, np.ones(len(X)))
+        assert len(list(rows.dense_blocks())) > 1
+        told = told_pieces(rows, curves, 0)
+        np.testing.assert_array_equal(told["counts"], expected)
+        assert told["binary"].tolist() == [0, 0, 1]
 
 
 def test_every_piece_that_is_left_has_rows_at_every_client(ages, tmp_path):

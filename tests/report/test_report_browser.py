@@ -20,6 +20,33 @@ def hostile(tmp_path_factory):
     return write(write_run(tmp_path_factory.mktemp("hostile"), run_records(EVIL)))
 
 
+CURVE = {
+    "model": 0,
+    "name": f"age{EVIL}",
+    "rules": ["increasing"],
+    "x": [30.0, 40.0, 50.0, 60.0],
+    "y": [-0.4, -0.1, 0.0, 0.6],
+    "knots": [40.0, 50.0],
+    "line": [-0.5, -0.25, 0.0, 0.25],
+    "rows": [12, 40, 8],
+    "band": {
+        "x": [30.0, 40.0, 50.0, 60.0],
+        "y": [-0.5, -0.2, 0.0, 0.8],
+        "low": [-1.5, -0.4, 0.0, -0.4],
+        "high": [0.5, 0.0, 0.0, 2.0],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def curved(tmp_path_factory):
+    records = run_records()
+    next(r for r in records if r["kind"] == "result")["curves"] = [CURVE]
+    about = next(r for r in records if r["kind"] == "preflight")
+    about["rows"] = {client: max(20, rows) for client, rows in about["rows"].items()}
+    return write(write_run(tmp_path_factory.mktemp("curved"), records))
+
+
 @pytest.fixture
 def tab(browser, plain):
     return browser.open(plain)
@@ -175,3 +202,38 @@ def test_it_can_be_printed(tab):
     # Two charts side by side, or one over the whole page.
     assert tab.run("window.seen") == [[0, 330, 680]]
     assert tab.run("document.querySelectorAll('details[open]').length") == 0
+
+
+def test_a_curve_has_its_band_and_its_rows(browser, curved):
+    """The band is around its curve, bars are as high as rows are many, and all is in the box."""
+    tab = browser.open(curved)
+    figure = "document.querySelector('#curves figure')"
+    assert tab.run(f"{figure}.querySelectorAll('path.line').length") == 3
+    assert tab.run(f"{figure}.querySelectorAll('path.band').length") == 1
+    tall = tab.run(f"[...{figure}.querySelectorAll('rect.rows')].map(r => r.height.baseVal.value)")
+    assert tall[1] / tall[0] == pytest.approx(40 / 12, rel=1e-3)
+    assert tall[1] / tall[2] == pytest.approx(40 / 8, rel=1e-3)
+    box = "getBBox()"
+    line, band = (
+        tab.run(f"(b => [b.y, b.y + b.height])({figure}.querySelector('{which}').{box})")
+        for which in ("path.s0", "path.band")
+    )
+    assert band[0] < line[0] < line[1] < band[1]
+    view = tab.run(f"{figure}.querySelector('svg').viewBox.baseVal.height")
+    assert 0.0 <= band[0] < band[1] <= view
+    top = tab.run(
+        f"Math.min(...[...{figure}.querySelectorAll('rect.rows')].map(r => r.y.baseVal.value))"
+    )
+    assert top > line[1]  # the rows are below the curves
+    bad = "/NaN|undefined|Infinity/"
+    assert not tab.run(f"{bad}.test({figure}.querySelector('svg').outerHTML)")
+    assert "95 % band" in curved.read_text(encoding="utf-8")
+
+
+def test_rows_of_few_people_are_not_drawn(tmp_path):
+    records = run_records()
+    few = CURVE | {"rows": [12, 40, 3]}
+    next(r for r in records if r["kind"] == "result")["curves"] = [few]
+    page = write(write_run(tmp_path, records)).read_text(encoding="utf-8")
+    assert '"bars":[[' not in page
+    assert "Bars at the bottom" not in page

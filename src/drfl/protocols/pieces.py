@@ -7,6 +7,7 @@ and a piece that its audit would refuse has none. Knots that leave some piece to
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ from drfl.tables.encoding import Encoding
 from drfl.wire import Field, Message, WireError, reply_kind, validate
 
 PIECES = "pieces"
+MANY = 100  # values of a column that are counted: one with more is not binary
 REQUEST = {"encoding": Field("uint8", (None,)), "curves": Field("uint8", (None,))}
 REPLY = {
     "counts": Field("int64", ("p",)),  # of the pieces of all columns
@@ -58,20 +60,39 @@ def told_pieces(rows: Rows, curves: Curves, k: int) -> dict[str, NDArray[Any]]:
     k : int
         Of its guard; 0: it has none.
     """
-    X = rows.take(slice(None))
-    counts = np.concatenate([curves.counts(j, X[:, j]) for j in range(curves.n)]).astype(np.int64)
+    counts, values = np.zeros(curves.n_slopes, dtype=np.int64), [_Values() for _ in curves.knots]
+    for _, X in rows.dense_blocks():
+        for j, seen in enumerate(values):
+            counts[curves.of(j)] += curves.counts(j, X[:, j])
+            seen.add(X[:, j])
     if k:
         heavy = np.concatenate([heavy_pieces(rows, curves, j, k) for j in range(curves.n)])
         counts = np.where(heavy, 0, k * (counts // k))
     few = (counts > 0) & (counts < FEW_ROWS)
-    binary = [_is_binary(column, max(k, 1)) for column in X.T]
+    binary = [seen.are_two(max(k, 1)) for seen in values]
     return {"counts": np.where(few, 1, counts), "binary": np.array(binary, dtype=np.int64)}
 
 
-def _is_binary(column: Array, k: int) -> bool:
-    """Whether fewer than k rows hold anything but two values."""
-    counts = np.sort(np.unique(column, return_counts=True)[1])
-    return int(counts[:-2].sum()) < k
+class _Values:
+    """The first values that a column is seen to hold, with their counts, and all other rows."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[float] = Counter()
+        self.others = 0
+
+    def add(self, column: Array) -> None:
+        found, counts = np.unique(column, return_counts=True)
+        for value, count in zip(found[:MANY].tolist(), counts[:MANY].tolist(), strict=True):
+            if value in self.counts or len(self.counts) < MANY:
+                self.counts[value] += count
+            else:
+                self.others += count
+        self.others += int(counts[MANY:].sum())
+
+    def are_two(self, k: int) -> bool:
+        """Whether fewer than k rows hold anything but two values."""
+        rest = [count for _, count in self.counts.most_common()[2:]]
+        return sum(rest) + self.others < k
 
 
 # ---------------------------------------------------------------------- the server's half
