@@ -263,30 +263,43 @@ def test_every_shape_has_a_rule():
     assert {rule for rules in RULES for rule in rules} == set(SHAPES)
 
 
+def _random(rng):
+    """A random problem in units of its own, and clients for it."""
+    loss, norm = rng.choice(["hinge", "logistic", "huber"]), rng.choice(["l1", "linf"])
+    kappa, radius = float(rng.choice([0.5, 2.0, math.inf])), 10.0 ** rng.uniform(-3.0, 0.0)
+    knots = [np.sort(rng.normal(size=k)) for k in rng.integers(1, 5, size=3)]
+    rules = RULES[int(rng.integers(len(RULES)))]
+    rules = [rule for rule in rules if rule != "flat ends" or len(knots[0]) > 1]
+
+    def stated(unit):
+        shapes = [rules, [], ["increasing"]]
+        curves = Curves([(unit * k).tolist() for k in knots], shapes)
+        ball = Ball(unit * radius, norm, unit * kappa)
+        return Problem(loss, ball, Mixture(center="proportional"), curves=curves)
+
+    return stated, _clients(rng, loss, int(rng.integers(8, 40)))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 def test_certificates_of_random_additive_models_are_true(block):
     """1,000 problems: columns of many sizes, clients of few rows, rules, flips; none may lie."""
-    proved = 0
+    proved = judged = 0
     for seed in range(100 * block, 100 * block + 100):
         rng = np.random.default_rng([7, seed])
-        loss, norm = rng.choice(["hinge", "logistic", "huber"]), rng.choice(["l1", "linf"])
-        kappa = float(rng.choice([0.5, 2.0, math.inf]))
-        scale, N = 10.0 ** rng.uniform(-2.0, 2.0), int(rng.integers(8, 40))
-        clients = [
-            Client(c.name, scale * c.rows.take(slice(None)), c.rows.y)
-            for c in _clients(rng, loss, N)
-        ]
-        knots = [scale * np.sort(rng.normal(size=k)) for k in rng.integers(1, 5, size=3)]
-        pick = rng.integers(len(RULES))
-        rules = [r for r in RULES[pick] if r != "flat ends" or len(knots[0]) > 1]
-        curves = Curves([k.tolist() for k in knots], [rules, [], ["increasing"]])
-        ball = Ball(scale * 10.0 ** rng.uniform(-3.0, 0.0), norm, scale * kappa)
-        problem = Problem(loss, ball, Mixture(center="proportional"), curves=curves)
-        result = solve(problem, clients, tol=1e-6, max_rounds=60)
-        best = _reference(problem, clients)
+        stated, plain = _random(rng)
+        # In other units everything is the same; cvxpy is asked in those that it can solve.
+        unit = 10.0 ** rng.uniform(-2.0, 2.0)
+        clients = [Client(c.name, unit * c.rows.take(slice(None)), c.rows.y) for c in plain]
+        result = solve(stated(unit), clients, tol=1e-6, max_rounds=60)
         assert result.status.kind != "failed", (seed, str(result.status))
+        proved += result.status.kind == "certified"
+        try:
+            best = _reference(stated(1.0), plain)
+        except UserWarning:  # cvxpy does not vouch for its solution
+            continue
+        judged += 1
         assert result.lower_bound <= best * (1.0 + 1e-6) + 1e-9, seed
         assert result.objective >= best * (1.0 - 1e-6) - 1e-9, seed
-        proved += result.status.kind == "certified"
     assert proved >= 97
+    assert judged >= 90
