@@ -30,6 +30,7 @@ from drfl.solvers.certificate.cuts import Pool
 from drfl.solvers.certificate.proof import INSIDE
 
 SHRINK, FAST = 0.35, 0.1  # mu, as a share of the products; where no row was stopped
+WITHIN = 0.8  # of the tolerance: there steps only bring rows back that were stopped
 PATIENCE = 12  # rounds without a better bound
 ACCURACY = 1e-10  # of a step
 RIDGE = 1e-10  # in units of the mean curvature
@@ -85,7 +86,15 @@ def _next_mu(state: State) -> float:
     shrink = SHRINK if any(model.clipped > 0.0 for model in models) else FAST
     if not len(state.asked.weights):  # the path begins here, and the products are its mu
         shrink = 1.0
-    return shrink * float(state.q @ [model.products for model in models])
+    return max(shrink * float(state.q @ [model.products for model in models]), _least_mu(state))
+
+
+def _least_mu(state: State) -> float:
+    """Where the gap on the path, twice mu for every corner, is well within the tolerance."""
+    bounds, task = state.bounds, state.task
+    scale = max(abs(bounds.upper), 1e-3 * bounds.at_zero)
+    corners = sum(corner.weight for corner in task.problem.loss.corners)
+    return WITHIN * task.tol * scale / (2.0 * corners)
 
 
 def _step(state: State, mu: float) -> tuple[Array, Array] | None:
