@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -43,6 +44,11 @@ class RowLoss(ABC):
 
     @property
     @abstractmethod
+    def signed(self) -> bool:
+        """Whether the two classes are -1 and +1, and not 0, 1, ..."""
+
+    @property
+    @abstractmethod
     def dimension(self) -> int:
         """The length d of x."""
 
@@ -65,6 +71,14 @@ class RowLoss(ABC):
     def at(self, rows: Rows, ball: Ball, name: str) -> ClientLoss:
         """The worst-case loss of a client; ValueError if its rows do not fit."""
 
+    @abstractmethod
+    def scores(self, x: Array, X: Array) -> Array:
+        """Those of rows (N, n), as linear models have them: (N, K).
+
+        Numbers for numbers; for two classes the log-odds of the second, K = 1; for more the
+        log-odds of each against the rest. ValueError if the rows do not fit.
+        """
+
 
 ROW_LOSSES = {"network": "drfl.torch"}
 """By name, where their classes are; each has `from_dict`. They are imported when needed."""
@@ -74,6 +88,32 @@ def row_loss(name: str, data: dict[str, Any]) -> RowLoss:
     """Read what `RowLoss.to_dict` wrote."""
     made: RowLoss = import_module(ROW_LOSSES[name]).from_dict(data)
     return made
+
+
+@dataclass(frozen=True, eq=False)
+class Displaced:
+    """The rows of a client where an adversary has moved them.
+
+    Attributes
+    ----------
+    X : array of shape (N, n)
+        The rows now.
+    slopes : array of shape (N, n)
+        The gradients of their losses in them.
+    loss : float
+        Of the rows where they were.
+    found, bound : float
+        The worst-case loss is at least the one, and at most the other; infinity: not known.
+    price : float
+        What a larger radius would add to it, to first order.
+    """
+
+    X: Array
+    slopes: Array
+    loss: float
+    found: float
+    bound: float
+    price: float
 
 
 class ClientLoss(ABC):
@@ -103,6 +143,10 @@ class ClientLoss(ABC):
     @abstractmethod
     def batch_gradient(self, x: Array, chosen: NDArray[np.intp]) -> Array:
         """The gradient of the chosen rows: right on average if all are equally likely."""
+
+    def displaced(self, x: Array) -> Displaced:
+        """Where the adversary moves the rows at x, and what is known of the worst case."""
+        raise NotImplementedError(f"{type(self).__name__} does not tell where rows are moved")
 
     def penalised(self, gamma: float) -> ClientLoss:
         r"""The same with rows that move at the price :math:`\tfrac\gamma2\|d\|^2` each."""

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     levels = noise_levels(options.noise, options.repeats)
     model = read_model(options.model)
     thresholds, by = _thresholds(options.threshold), [_by(text) for text in options.by]
-    probable = model.probabilistic and len(model.coef) == 1
+    probable = model.probabilistic and len(model.target.classes or ()) == 2
     if (thresholds or by) and not probable:
         raise ValueError(
             "--threshold and --by judge probabilities, which a model of two classes with the "

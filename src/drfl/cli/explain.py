@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -98,6 +99,9 @@ def _lines(model: Any, attacks: dict[str, Any], weights: dict[str, float]) -> li
         )
     for name, found in attacks.items():
         carried = [f"{feature} {share:.0%}" for feature, share in found.carriers(SHOWN)]
+        if found.bound > found.worst_loss:
+            most = f"at most {found.bound:.5g}" if found.bound < math.inf else "without a bound"
+            lines.append(f"{name}: the worst loss was found, and is {most}, as proved")
         nothing = "the target" if found.target_moved > 0.0 else "no feature"
         said = ", ".join(carried) if carried else nothing
         lines.append(f"{name}: the risk is carried by {said}")

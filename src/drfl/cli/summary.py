@@ -97,7 +97,8 @@ def summary(model: Model, records: Sequence[dict[str, Any]]) -> list[str]:
     """Lines about the proof, the clients, the coefficients and what was compared."""
     (result,) = [record for record in records if record["kind"] == "result"]
     others = [record for record in records if record["kind"] == "comparison"]
-    lines = [*_proofs(model), "", *_clients(model, result), "", *_coefficients(model)]
+    inside = _coefficients(model) if model.problem.network is None else _network(model)
+    lines = [*_proofs(model), "", *_clients(model, result), "", *inside]
     if others:
         lines += ["", *comparison([result, *others])]
     for record in records:
@@ -111,10 +112,8 @@ def _proofs(model: Model) -> list[str]:
     for k, proof in enumerate(model.certificates):
         what = f"class {_positive(model, k)}: " if len(model.certificates) > 1 else ""
         lines.append(f"{what}{proof.status}")
-        lines.append(
-            f"  worst-case loss {proof.objective:.6g}, proved to be at least "
-            f"{proof.lower_bound:.6g}, {proof.rounds} rounds"
-        )
+        proved = "" if model.problem.network else f", proved to be at least {proof.lower_bound:.6g}"
+        lines.append(f"  worst-case loss {proof.objective:.6g}{proved}, {proof.rounds} rounds")
     if model.predicts_nothing:
         lines.append(
             "  all coefficients are zero: the model predicts nothing, it gives every row the same "
@@ -142,6 +141,14 @@ def _clients(model: Model, result: dict[str, Any]) -> list[str]:
             f"{client.losses[0]:>10.5g}{cells}"
         )
     return lines
+
+
+def _network(model: Model) -> list[str]:
+    told = model.problem.to_dict()["loss"]
+    return [
+        f"the network {told['module']!r} with {model.coef.size} parameters, loss {told['loss']}: "
+        "nothing is proved of it but the bounds that `drfl explain` shows"
+    ]
 
 
 def _coefficients(model: Model) -> list[str]:

@@ -97,4 +97,4 @@ def _train(settings: Any, folder: Any, console: Any, *, fresh: bool) -> int:
         return FAILED
     lines = summary(outcome.model, outcome.records.all)
     console.say("", *lines, "", f"written: {folder.model}")
-    return OK if outcome.proved else SHORT
+    return OK if outcome.complete else SHORT

@@ -24,7 +24,9 @@ class Attack:
     Attributes
     ----------
     loss, worst_loss : float
-        Of the rows as they are, and at worst.
+        Of the rows as they are, and at worst; of a network, at the worst that was found.
+    bound : float
+        What the worst loss is proved not to exceed: itself, where it is exact.
     price : float
         What one more unit of transport would add.
     flipped : float
@@ -43,6 +45,7 @@ class Attack:
 
     loss: float
     worst_loss: float
+    bound: float
     price: float
     flipped: float
     target_moved: float
@@ -67,6 +70,7 @@ class Attack:
         return {
             "loss": self.loss,
             "worst_loss": self.worst_loss,
+            "bound": self.bound,
             "price": self.price,
             "labels_changed": self.flipped,
             "target_moved": self.target_moved,
@@ -87,6 +91,7 @@ def attack_of(
     return Attack(
         loss=rows.mean(model.problem.loss.value(arguments)),
         worst_loss=worst_loss,
+        bound=worst_loss,
         price=price,
         flipped=float(d.mass[d.y != rows.y[d.source]].sum()),
         target_moved=_target_moved(model, rows, d),
@@ -97,6 +102,33 @@ def attack_of(
         attained=bool(d.attained),
         n_rows=rows.n_rows,
     )
+
+
+def network_attack(model: Model, rows: Rows, name: str) -> tuple[Attack, Distribution]:
+    """What was found at a network: every row is moved, and what a column adds is to first order."""
+    network = model.problem.network
+    assert network is not None
+    ball, at = model.problem.ball_of(name), np.arange(rows.n_rows)
+    found = network.at(rows, ball, name).displaced(model.coef[0])
+    mass = np.broadcast_to(rows.mass(), at.shape)
+    step = found.X - rows.take(at)
+    moved = float(mass @ ball.norm(step))
+    where = Distribution(at, mass, found.X, rows.y, moved, found.found, attained=True, tolerance=0)
+    attack = Attack(
+        loss=found.loss,
+        worst_loss=found.found,
+        bound=found.bound,
+        price=found.price,
+        flipped=0.0,
+        target_moved=0.0,
+        moved=moved,
+        carried=np.asarray(mass @ np.abs(found.slopes * step)),
+        features=tuple(model.features),
+        feature_moves=np.asarray(mass @ np.abs(step)) * _units(rows)[1],
+        attained=True,
+        n_rows=rows.n_rows,
+    )
+    return attack, where
 
 
 def changed_rows(

@@ -89,7 +89,8 @@ class Model:
         How numbers were scaled, and what was done about missing values.
     coef, intercept : arrays of shape (K, n) and (K,)
         One linear model, or with more than two classes one for each against the rest; of scaled
-        features. With curves in the problem, slopes (K, n').
+        features. With curves in the problem, slopes (K, n'); with a network its parameters (1, d),
+        and the intercept 0.
     problem : Problem
         What was minimised.
     certificates : tuple of ProofRecord
@@ -193,7 +194,10 @@ class Model:
     ) -> Array:
         """The scores (N, K) of models like this one, for rows in the units of their file."""
         shift, scale = scaling
-        curves = self.problem.curves
+        curves, network = self.problem.curves, self.problem.network
+        if network is not None:
+            rows = Rows(X, np.zeros(X.shape[0]), shift=shift, scale=scale)
+            return network.scores(coef[0], rows.take(slice(None)))
         if curves is None:
             u = coef / scale
             return np.asarray(X @ u.T) + (intercept - u @ shift)
@@ -207,8 +211,10 @@ class Model:
 
     def target_of(self, k: int, y: Array) -> Array:
         """The target of the k-th linear model, from positions of classes or scaled numbers (N,)."""
-        classes = self.target.classes
-        return y if classes is None else margin_target(y, positives(len(classes))[k])
+        classes, network = self.target.classes, self.problem.network
+        if classes is None or (network is not None and not network.signed):
+            return y
+        return margin_target(y, positives(len(classes))[k])
 
     @property
     def predicts_nothing(self) -> bool:
@@ -218,6 +224,9 @@ class Model:
     @property
     def probabilistic(self) -> bool:
         """Whether scores are log-odds."""
+        network = self.problem.network
+        if network is not None:
+            return network.task == "classification"
         return self.problem.loss.name == "logistic" or self.calibrated == "slope"
 
     def probabilities(self, scores: Array) -> Array:

@@ -123,6 +123,8 @@ def model_of(estimator: Any) -> Model:
     names = input_names(estimator)
     if hasattr(estimator, "steps"):
         *steps, estimator = (step for _, step in estimator.steps)
+    if getattr(getattr(estimator, "problem_", None), "network", None) is not None:
+        return _network_model(estimator, columns_of(steps, names), scaled=bool(steps))
     if not isinstance(estimator, RobustModel):
         raise TypeError(f"this is none of drfl's estimators: {type(estimator).__name__}")
     check_is_fitted(estimator)
@@ -179,6 +181,24 @@ def _coded(model: Model, y: NDArray[Any]) -> Array:
     if unknown:
         raise ValueError(f"y has the class {unknown[0]!r}, but the model knows {listed(known)}")
     return np.array([known[label] for label in y.tolist()])
+
+
+def _network_model(fitted: Any, columns: Any, *, scaled: bool) -> Model:
+    """The model of a fitted network, whose module has a name."""
+    fitted.problem_.to_dict()  # or the sentence that says why not
+    classes = getattr(fitted, "classes_", None)
+    return Model(
+        target=Target("target", None if classes is None else tuple(classes.tolist())),
+        columns=columns,
+        scale="federated" if scaled else "none",
+        missing="error",
+        coef=fitted.parameters_[None, :],
+        intercept=np.zeros(1),
+        problem=fitted.problem_,
+        certificates=(certificate(fitted.result_),),
+        clients=_clients([str(name) for name in fitted.client_names_], [fitted.result_]),
+        version=version("drfl"),
+    )
 
 
 def input_names(estimator: Any) -> list[str]:

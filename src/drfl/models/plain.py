@@ -174,9 +174,12 @@ def from_plain(data: Any) -> Model:
     try:
         problem = Problem.from_dict(data["problem"])
         width = problem.coefficients(sum(len(column.features) for column in columns))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, ImportError) as error:
         raise ModelError(f"its problem is wrong: {error}") from None
-    coef, intercept = _linear(data["coefficients"], target, width)
+    expected = 1 if target.classes is None else len(positives(len(target.classes)))
+    if problem.network is not None:
+        width, expected = problem.network.dimension, 1
+    coef, intercept = _linear(data["coefficients"], expected, width)
     if problem.loss.task != target.task:
         raise ModelError(f"its loss {problem.loss.name!r} does not fit its target")
     certificates = [_certificate(c) for c in list_of("certificate", data["certificate"])]
@@ -276,9 +279,8 @@ def _column(k: int, data: Any) -> Column:
     return Category(text("name", data["name"]), reference, tuple(levels), other)
 
 
-def _linear(data: Any, target: Target, width: int) -> tuple[Any, Any]:
+def _linear(data: Any, expected: int, width: int) -> tuple[Any, Any]:
     models = list_of("coefficients", data)
-    expected = 1 if target.classes is None else len(positives(len(target.classes)))
     if len(models) != expected:
         raise ModelError(f"'coefficients' must have {expected} entries, got {len(models)}")
     if width == 0:

@@ -91,9 +91,9 @@ def curvature_bound(loss: Loss) -> float:
     return 0.0 if loss.kinks else float(loss.curvature(np.linspace(-8.0, 8.0, 1601)).max())
 
 
-def used_up(method: str, *, worse: bool) -> Status:
+def used_up(method: str, *, worse: bool, network: bool) -> Status:
     """All rounds were made; ``worse``: and the zero model was better."""
-    advice = "allow more rounds, or compare with solver='bundle'"
+    advice = "allow more rounds" + ("" if network else ", or compare with solver='bundle'")
     told = f"how far the optimum is, {method} cannot tell: {advice}"
     if worse:
         told = "the model is worse than the zero model: take shorter steps"
@@ -356,7 +356,8 @@ class NativeSession(Report, Generic[M]):
             self._status = silent(self._silent, self._rejected)
         elif self.round >= self.max_rounds:
             worse = self._objective > self.at_zero
-            self._status = used_up(self.method.name, worse=worse)
+            network = self.problem.network is not None
+            self._status = used_up(self.method.name, worse=worse, network=network)
 
     def _read(self, replies: Mapping[str, Message]) -> dict[int, Arrays]:
         """The usable answers; a bad one counts as missing, with its reason."""

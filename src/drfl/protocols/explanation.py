@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.models import Model
-from drfl.models.adversary import Attack, attack_of, worst_weights
+from drfl.models.adversary import Attack, attack_of, network_attack, worst_weights
 from drfl.models.calibration import located
 from drfl.models.file_rows import FileRows
 from drfl.protocols.evaluation import model_array
@@ -24,6 +24,7 @@ NUMBERS = ("loss", "worst_loss", "price", "flipped", "target_moved", "moved")
 REPLY = {
     "rows": Field("int64"),
     **{name: Field("float64", ("K",)) for name in NUMBERS},
+    "bound": Field("float64", ("K",), finite=False),  # of a network it may be infinite
     "attained": Field("int64", ("K",)),
     "carried": Field("float64", ("K", "n")),
     "feature_moves": Field("float64", ("K", "n")),
@@ -40,6 +41,9 @@ def attack(model: Model, k: int, name: str, file: FileRows) -> tuple[Attack, Row
     shift, scale = model.scaling(file.X)
     assert file.y is not None
     rows = Rows(file.X, model.target_of(k, file.y), shift=shift, scale=scale)
+    if model.problem.network is not None:
+        found, where = network_attack(model, rows, name)
+        return found, rows, where
     oracle = model.problem.oracle(rows, name)
     model = located(model, name, file.X, file.y)
     worst = oracle.evaluate(model.coef[k], float(model.intercept[k]))
@@ -53,6 +57,7 @@ def answer(name: str, model: Model, rows: FileRows) -> Mapping[str, NDArray[Any]
     return {
         "rows": np.array(found[0].n_rows),
         **{key: np.array([getattr(a, key) for a in found], dtype=np.float64) for key in NUMBERS},
+        "bound": np.array([a.bound for a in found]),
         "attained": np.array([int(a.attained) for a in found]),
         "carried": np.array([a.carried for a in found]),
         "feature_moves": np.array([a.feature_moves for a in found]),
@@ -66,9 +71,11 @@ def read_reply(model: Model, message: Message) -> Sequence[Attack]:
     arrays = message.arrays
     if int(arrays["rows"]) < 1 or not np.isin(arrays["attained"], (0, 1)).all():
         raise WireError("an explanation has impossible numbers")
+    if not (arrays["bound"] >= arrays["worst_loss"]).all():
+        raise WireError("an explanation has a worst loss above its own bound")
     return [
         Attack(
-            **{key: float(arrays[key][k]) for key in NUMBERS},
+            **{key: float(arrays[key][k]) for key in (*NUMBERS, "bound")},
             n_rows=int(arrays["rows"]),
             carried=arrays["carried"][k],
             features=tuple(model.features),
@@ -80,11 +87,14 @@ def read_reply(model: Model, message: Message) -> Sequence[Attack]:
 
 
 def explain(
-    federation: Federation, model: Model
+    federation: Federation, model: Model, *, partial: bool = False
 ) -> list[tuple[dict[str, Attack], dict[str, float]]]:
-    """The worst case at every client and the worst weights, for each linear model."""
+    """The worst case at every client and the worst weights, for each linear model.
+
+    If ``partial``, clients that do not answer are left out.
+    """
     message = explain_message(model)
-    replies = federation.ask(dict.fromkeys(federation.names, message))
+    replies = federation.ask(dict.fromkeys(federation.names, message), partial=partial)
     read = {name: read_reply(model, reply) for name, reply in replies.items()}
     found = []
     for k in range(len(model.coef)):

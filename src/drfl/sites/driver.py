@@ -167,7 +167,7 @@ class Work:
             return {"sentence": found.failure}
         worst = max(found.results, key=lambda result: result.gap).status
         if not self.engine.missing:
-            exit = OK if found.proved else SHORT
+            exit = OK if found.complete else SHORT
             return {"status": str(worst.kind), "sentence": worst.message, "exit": exit}
         sentence = f"{listed(self.engine.missing)} did not take part to the end; {worst.message}"
         return {"status": "partial", "sentence": sentence, "exit": SHORT}

@@ -12,18 +12,21 @@ except ImportError as error:
 from drfl.torch.bounds import lipschitz
 from drfl.torch.client import Interval, NetworkLoss
 from drfl.torch.estimators import TorchClassifier, TorchRegressor
-from drfl.torch.model import MODULES, from_dict, register
+from drfl.torch.model import MODULES, OUTPUT_LOSSES, completed, factory_of, from_dict, register
 from drfl.torch.model import ModuleLoss as Model
 
 del _torch
 
 __all__ = [
     "MODULES",
+    "OUTPUT_LOSSES",
     "Interval",
     "Model",
     "NetworkLoss",
     "TorchClassifier",
     "TorchRegressor",
+    "completed",
+    "factory_of",
     "from_dict",
     "lipschitz",
     "register",

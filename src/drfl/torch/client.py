@@ -20,13 +20,14 @@ from torch.nn.utils import vector_to_parameters
 
 from drfl.arrays import Array
 from drfl.ball import Ball
-from drfl.differentiable import ClientLoss
+from drfl.differentiable import ClientLoss, Displaced
 from drfl.rows import Rows
 from drfl.torch.adversary import Adversary, Block, Each, Nobody, Penalty, Together
 from drfl.torch.bounds import upper_bound
 from drfl.torch.model import ModuleLoss
 
 BLOCK = 8192  # rows that are moved at a time
+DUAL = {"l2": 2.0, "l1": float("inf"), "linf": 1.0}  # the norm of gradients, by that of rows
 
 
 class Interval(NamedTuple):
@@ -107,6 +108,29 @@ class NetworkLoss(ClientLoss):
             return Interval(found, found)
         upper = upper_bound(self.model, exact.module, self.ball, exact._blocks())
         return Interval(found, upper)
+
+    def displaced(self, x: Array) -> Displaced:
+        exact = NetworkLoss(
+            self.rows, self.model, self.ball, self.name, self.adversary, torch.float64
+        )
+        found, bound = self.bounds(x)
+        plain = NetworkLoss(self.rows, self.model, Ball(), self.name, Nobody(), torch.float64)
+        exact.set(x)
+        blocks = exact._blocks()
+        moved = [at().detach() for at in exact.adversary.moved(blocks, exact.input_gradient)]
+        parts = zip(moved, blocks, strict=True)
+        slopes = torch.cat([exact.input_gradient(at, y) for at, (_, y, _) in parts])
+        steep = torch.linalg.vector_norm(slopes, ord=DUAL[self.ball.norm.name], dim=1)
+        mass = exact._mass
+        price = (mass @ steep**2) ** 0.5 if self.ball.order == 2.0 else mass @ steep
+        return Displaced(
+            X=np.asarray(torch.cat(moved).numpy()),
+            slopes=np.asarray(slopes.numpy()),
+            loss=plain.value(x),
+            found=found,
+            bound=bound,
+            price=float(price),
+        )
 
     def losses(self, rows: Tensor, y: Tensor) -> Tensor:
         """The losses of rows (B, n) with targets (B,), under the parameters that were last set."""

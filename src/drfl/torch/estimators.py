@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,7 +19,7 @@ from drfl.ball import Ball
 from drfl.estimators.client_table import ClientTable
 from drfl.mixture import Mixture
 from drfl.native import METHODS
-from drfl.native.settings import Native
+from drfl.native.settings import Native, configured
 from drfl.problem import Problem
 from drfl.run import solve
 from drfl.torch.client import Interval
@@ -82,16 +81,15 @@ class _Network(BaseEstimator):  # type: ignore[misc]
         if isinstance(self.method, Native):
             return self.method
         method = lookup("method", self.method, METHODS)
-        wanted: dict[str, Any] = {
-            "local_steps": self.local_steps,
-            "step_size": self.step_size,
-            "batch_size": self.batch_size,
-            "participation": self.participation,
-            "averaged": False,  # the mean of two networks is not between them
-            "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
-        }
-        known = {field.name for field in fields(method)}
-        return method(**{name: value for name, value in wanted.items() if name in known})
+        return configured(
+            method,
+            local_steps=self.local_steps,
+            step_size=self.step_size,
+            batch_size=self.batch_size,
+            participation=self.participation,
+            averaged=False,  # the mean of two networks is not between them
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+        )
 
     def _fit(self, table: ClientTable) -> None:
         problem, solver = self._problem(), self._solver()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import entry_points
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -143,6 +144,11 @@ class ModuleLoss(RowLoss):
         return OUTPUT_LOSSES[self.loss].task
 
     @property
+    def signed(self) -> bool:
+        """Whether the two classes are -1 and +1."""
+        return self.loss == "logistic"
+
+    @property
     def output_lipschitz(self) -> float:
         """How much the loss may change with the output, in the l2 norm."""
         return OUTPUT_LOSSES[self.loss].lipschitz
@@ -196,6 +202,16 @@ class ModuleLoss(RowLoss):
 
         return NetworkLoss(rows, self, ball, name)
 
+    def scores(self, x: Array, X: Array) -> Array:
+        module = self.module_at(x).eval()
+        try:
+            with torch.no_grad():
+                output = module(torch.as_tensor(X, dtype=self.dtype))
+        except (RuntimeError, ValueError):
+            raise ValueError(f"the module does not take rows of {X.shape[1]} columns") from None
+        z = np.asarray(output.reshape(len(X), -1).numpy(), dtype=np.float64)
+        return _log_odds(z) if self.loss == "cross_entropy" else z
+
     def check_travel(self) -> None:
         if isinstance(self.module, Copy):
             raise ValueError(
@@ -233,8 +249,52 @@ class ModuleLoss(RowLoss):
             import_module(state["home"])  # which registers it
 
 
+LAYERS = "mlp:"
+MOST = 10**7  # parameters of such a module: whoever names one makes others build it
+
+
+def completed(name: str, inputs: int, outputs: int) -> str:
+    """The name of a module for so many columns; ``mlp:32,16`` names hidden layers only.
+
+    Examples
+    --------
+    >>> completed("mlp:32,16", 13, 2)
+    'mlp:13-32-16-2'
+    """
+    if not name.startswith(LAYERS) or "-" in name:
+        return name
+    sizes = name.removeprefix(LAYERS).split(",")
+    return LAYERS + "-".join([str(inputs), *(size.strip() for size in sizes), str(outputs)])
+
+
+def _layered(name: str) -> Factory:
+    """Linear layers with ReLU between them, in double precision: ``mlp:13-32-2``."""
+    sizes = [int(s) if s.isdecimal() else 0 for s in name.removeprefix(LAYERS).split("-")]
+    pairs = list(pairwise(sizes))
+    if not pairs or min(sizes) < 1:
+        raise ValueError(f"{name!r} names no layers: write mlp:32, or mlp:32,16 for two")
+    if sum((m + 1) * n for m, n in pairs) > MOST:
+        raise ValueError(f"{name!r} has more than {MOST} parameters: register a module of your own")
+
+    def build() -> nn.Module:
+        parts = [part for m, n in pairs for part in (nn.Linear(m, n).double(), nn.ReLU())]
+        return nn.Sequential(*parts[:-1])
+
+    return build
+
+
+def _log_odds(z: Array) -> Array:
+    """Of the second of two classes (N, 1), or of each class against the rest (N, K)."""
+    if z.shape[1] == 2:
+        return np.asarray(z[:, 1:] - z[:, :1])
+    others = [np.logaddexp.reduce(np.delete(z, k, axis=1), axis=1) for k in range(z.shape[1])]
+    return np.asarray(z - np.stack(others, axis=1))
+
+
 def factory_of(name: str) -> Factory:
-    """What builds a module: registered in this process, or named by an installed package."""
+    """What builds a module: registered here, named by an installed package, or only layers."""
+    if name.startswith(LAYERS):
+        return _layered(name)
     if name not in MODULES:
         for point in entry_points(group=INSTALLED, name=name):
             found: Factory = point.load()

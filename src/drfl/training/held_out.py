@@ -73,6 +73,8 @@ def _validation(training: Training) -> dict[str, Any]:
 
 def _no_folds(training: Training) -> str:
     """Why no client will hold out rows; empty if all would."""
+    if training.problem.network is not None:
+        return "a network would be trained again for every fold"
     if training.settings["solver"] == "private":
         return "every answer would cost a part of the privacy budget"
     if any(training.agreement.guards.values()):

@@ -86,6 +86,8 @@ def _require_possible(training: Training) -> None:
     settings, agreement = training.settings, training.agreement
     if not settings["inference"]:
         raise InferenceError("no standard errors: the run was told inference = false")
+    if training.problem.network is not None:
+        raise InferenceError("no standard errors: a network has no coefficients of columns")
     require_curved(training.problem.loss)
     guarded = [name for name, k in agreement.guards.items() if k]
     if guarded or settings["solver"] == "private":

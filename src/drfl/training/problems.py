@@ -23,7 +23,7 @@ from drfl.protocols.agreement import Agreement
 from drfl.solvers import Solver, make_solver
 from drfl.supports import Box
 from drfl.tables import Number
-from drfl.training.settings import RULES, Settings
+from drfl.training.settings import FIELDS, RULES, Settings
 
 if TYPE_CHECKING:
     from drfl.native.settings import Native
@@ -35,10 +35,16 @@ def check_before_reading(settings: Settings) -> None:
     from drfl.norms import NORMS
     from drfl.solvers import SOLVERS
 
-    if settings["loss"] != "auto":
-        lookup("loss", settings["loss"], LOSSES)
     lookup("norm", settings["norm"], NORMS)
-    lookup("solver", settings["solver"], SOLVERS)
+    if settings["module"] is not None:
+        check_network(settings)
+    else:
+        if settings["loss"] != "auto":
+            lookup("loss", settings["loss"], LOSSES)
+        lookup("solver", settings["solver"], SOLVERS)
+        for name in ONLY_NETWORKS:
+            if settings[name] != FIELDS[name].default:
+                raise ValueError(f"{name} is for networks: give --module, or leave it out")
     lookup("engine", settings["engine"], ENGINES)
     checks.number("tol", settings["tol"], above=0.0)
     checks.whole("max_rounds", settings["max_rounds"], least=1)
@@ -66,8 +72,46 @@ def check_before_reading(settings: Settings) -> None:
         check_guard(settings)
 
 
+ONLY_NETWORKS = ("order", "local_steps", "step_size", "batch_size", "participation")
+ONLY_LINES = ("support", "label_cost", "additive", "select", "compare", "guard", "intercept")
+
+
+def check_network(settings: Settings) -> None:
+    """Refuse, before any file is read, what a network does not go with."""
+    from drfl.native import METHODS
+    from drfl.torch import OUTPUT_LOSSES, factory_of
+
+    for name in (*ONLY_LINES, "epsilon", "quantile"):
+        if settings[name] != FIELDS[name].default:
+            raise ValueError(f"{name} is for linear models: leave it out, or leave out --module")
+    if settings["radius"] == "confidence":
+        raise ValueError("radius = 'confidence' is for linear models: give a number")
+    if settings["loss"] != "auto":
+        lookup("loss", settings["loss"], OUTPUT_LOSSES)
+    configured_method(settings, lookup("solver", settings["solver"], METHODS))
+    factory_of(completed_name(settings, 1, 1))  # so that an unknown one is told now
+
+
+def configured_method(settings: Settings, method: type[Native]) -> Native:
+    """A method for networks, with its settings."""
+    from drfl.native.settings import configured
+
+    names = ("local_steps", "step_size", "batch_size", "participation", "seed")
+    # The mean of two networks is not between them.
+    return configured(method, averaged=False, **{name: settings[name] for name in names})
+
+
+def completed_name(settings: Settings, inputs: int, outputs: int) -> str:
+    """The module's name, with its first and its last layer."""
+    from drfl.torch import completed
+
+    return completed(settings["module"], inputs, outputs)
+
+
 def make_problem(settings: Settings, agreement: Agreement, curves: Curves | None = None) -> Problem:
     """The problem that the settings state for these clients, with such curves."""
+    if settings["module"] is not None:
+        return _network_problem(settings, agreement)
     names = list(agreement.rows)
     task = agreement.target.task
     rows = float(sum(agreement.rows.values()))
@@ -89,6 +133,31 @@ def make_problem(settings: Settings, agreement: Agreement, curves: Curves | None
         mixture,
         intercept=settings["intercept"],
         curves=curves,
+    )
+
+
+def _network_problem(settings: Settings, agreement: Agreement) -> Problem:
+    """The same about a network: balls of another order, and no rule for their radius."""
+    from drfl.torch import OUTPUT_LOSSES, Model
+
+    names, target, loss = list(agreement.rows), agreement.target, settings["loss"]
+    if loss == "auto":
+        loss = "huber" if target.classes is None else "cross_entropy"
+    if OUTPUT_LOSSES[loss].task != target.task:
+        fitting = [name for name, kind in OUTPUT_LOSSES.items() if kind.task == target.task]
+        raise ValueError(f"the loss {loss!r} does not fit the target: take {listed(fitting)}")
+    classes = len(target.classes or ())
+    if loss == "logistic" and classes > 2:
+        raise ValueError(f"the loss logistic is for two classes, not {classes}: leave it out")
+    outputs = classes if loss == "cross_entropy" else 1
+    model = Model(completed_name(settings, len(agreement.features), outputs), loss)
+    ball = Ball(norm=settings["norm"], order=settings["order"])
+    balls = [replace(ball, radius=radius) for radius in _radii(settings, names, 0.0)]
+    one = len(set(balls)) == 1
+    return Problem(
+        model,
+        balls[0] if one else dict(zip(names, balls, strict=True)),
+        _mixture(settings, len(names)),
     )
 
 

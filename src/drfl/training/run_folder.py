@@ -241,7 +241,8 @@ def result_facts(model: Model, results: Sequence[Result]) -> dict[str, Any]:
         "features": model.coefficients,
         "models": [
             {
-                "coef": result.coef,
+                # The parameters of a network are in the model file alone.
+                "coef": result.coef if model.problem.network is None else [],
                 "intercept": result.intercept,
                 **({"intercepts": result.intercepts} if result.intercepts else {}),
                 "objective": result.objective,

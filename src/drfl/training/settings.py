@@ -61,8 +61,8 @@ FIELDS: dict[str, Setting] = {
     "radius": Setting(
         "auto",
         read.radius,
-        "of the ball around a client's rows; auto: 0.1 sqrt(columns/rows); confidence: as large "
-        "as a confidence of 0.95 needs",
+        "of the ball around a client's rows; auto: 0.1 sqrt(columns/rows), 0 for a network; "
+        "confidence: as large as a confidence of 0.95 needs",
     ),
     "label_cost": Setting(math.inf, read.number, "what it costs to change a label; inf: never"),
     "norm": Setting("l2", read.text, "in which changes of features are measured: l2, l1, linf"),
@@ -80,6 +80,21 @@ FIELDS: dict[str, Setting] = {
     "convex": Setting((), read.texts, "columns whose curve bends upwards"),
     "concave": Setting((), read.texts, "columns whose curve bends downwards"),
     "flat_ends": Setting((), read.texts, "columns whose curve is flat beyond its knots"),
+    "module": Setting(
+        None,
+        read.text,
+        "a network instead of lines: mlp:32,16 for its hidden layers, or the name of a module that "
+        "every client has installed",
+    ),
+    "order": Setting(
+        2.0, read.number, "of a network's ball: 2, rows move so far in the mean square; inf, each"
+    ),
+    "local_steps": Setting(5, read.whole, "of a network at a client in every round"),
+    "step_size": Setting(None, read.number, "of these steps (0.1)"),
+    "batch_size": Setting(None, read.whole, "rows of such a step, drawn anew; by default all"),
+    "participation": Setting(
+        1.0, read.number, "of a network's rounds: the share of the clients that is asked"
+    ),
     "mixture_radius": Setting(
         "auto", read.number_or("auto"), "of the clients' weights; auto: by the purpose, 0"
     ),
@@ -269,6 +284,9 @@ def _complete(settings: Settings) -> Settings:
     if settings["solver"] == "private" and "missing" not in settings.values:
         # A gap becomes the middle of its range: whether there is one must not be told.
         settings = settings.with_values(missing="mean")
+    if settings["module"] is not None and "solver" not in settings.values:
+        uncertain = settings["mixture_radius"] not in ("auto", 0.0)
+        settings = settings.with_values(solver="dual_admm" if uncertain else "fedavg")
     if settings["additive"] and "norm" not in settings.values:
         settings = settings.with_values(norm="l1")  # the norm of which ramps are an isometry
     if settings["additive"] == ("auto",) and not settings["select"]:

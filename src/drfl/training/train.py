@@ -24,6 +24,7 @@ from drfl.one_vs_rest import positives
 from drfl.problem import Problem
 from drfl.protocols.agreement import Agreement, preflight
 from drfl.protocols.evaluation import evaluate
+from drfl.protocols.explanation import explain
 from drfl.protocols.federation import Federation
 from drfl.protocols.pieces import agreed_pieces
 from drfl.result import Record, Result
@@ -32,7 +33,13 @@ from drfl.solvers import Solver, StatusKind, solver_class
 from drfl.training.left_out import FEWEST, unexplained, without
 from drfl.training.left_out import KIND as LEFT_OUT
 from drfl.training.local_files import guards_line
-from drfl.training.problems import advice, make_problem, stated, wanted_curves
+from drfl.training.problems import (
+    advice,
+    configured_method,
+    make_problem,
+    stated,
+    wanted_curves,
+)
 from drfl.training.progress import Listener, warnings_as_sentences
 from drfl.training.run_folder import (
     Records,
@@ -47,8 +54,9 @@ from drfl.training.settings import Settings
 
 WITHOUT_GUARD = (
     "WITHOUT A GUARD: what the clients send is exact, and whoever sees it can work out some of "
-    "their rows; --guard 5 prevents that"
+    "their rows; "
 )
+PREVENTED, NETWORK_UNGUARDED = "--guard 5 prevents that", "no guard knows networks"
 NOT_EXACT = (
     "the solver is 'private': clients tell noisy means only, and what is proved holds with "
     "probability 99 %; the means and deviations above are the middles and halves of public ranges"
@@ -57,9 +65,10 @@ CLOSE_ENOUGH = 1e-3
 """A gap at which the losses of others are known well enough to be compared."""
 LINES = "lines"
 """What the linear model beside an additive one is called."""
-ENDS = ("inference", "messages", "result")
+ENDS = ("interval", "inference", "messages", "result")
 """The kinds of records that come after the rounds."""
 DONE = (StatusKind.CERTIFIED, StatusKind.LOCAL, StatusKind.PRIVATE)
+MADE = (StatusKind.MAX_ROUNDS, StatusKind.STOPPED)
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,12 @@ class Trained:
     def proved(self) -> bool:
         """Whether every run got to its tolerance."""
         return all(result.status.kind in DONE for result in self.results)
+
+    @property
+    def complete(self) -> bool:
+        """Whether more cannot be asked for: of a network, that all its rounds were made."""
+        network = self.model is not None and self.model.problem.network is not None
+        return self.proved or (network and all(r.status.kind in MADE for r in self.results))
 
 
 def train(
@@ -198,7 +213,8 @@ class Training:
             self._check_guards()
             self.listener.say(line)
         else:
-            self.listener.warn(WITHOUT_GUARD)
+            network = self.problem.network is not None
+            self.listener.warn(WITHOUT_GUARD + (NETWORK_UNGUARDED if network else PREVENTED))
         self.record("start", **self._versions(), seed=self.settings["seed"], guard=line)
         self.record("settings", **self.settings.all())
         self.record("preflight", **preflight_facts(agreement))
@@ -272,6 +288,7 @@ class Training:
         if wanted is None:
             elsewhere = all(path is None for path in self.settings.clients.values())
             wanted = elsewhere and not self._private and not any(self.agreement.guards.values())
+            wanted = wanted and self.problem.network is None  # another training for each client
         for name in rows if wanted and len(rows) >= FEWEST else ():
             others = [other for other in rows if other != name]
             fits = [self._without(name, positive) for positive in self.targets]
@@ -310,9 +327,9 @@ class Training:
 
     @property
     def targets(self) -> list[int | None]:
-        """The class that is positive, for each linear model; None for a numeric target."""
-        classes = self.agreement.target.classes
-        if classes is None:
+        """The class that is positive, for each linear model; None for a number, or a network."""
+        classes, network = self.agreement.target.classes, self.problem.network
+        if classes is None or (network is not None and not network.signed):
             return [None]
         return list(positives(len(classes)))
 
@@ -334,6 +351,8 @@ class Training:
         model = make_model(self.agreement, results, self.problem)
         from drfl.training.intervals import standard_errors
 
+        if self.problem.network is not None:
+            self._intervals(model)
         outcome = self.outcome("drfl", results, self.problem)
         asked, estimates = standard_errors(self, results)
         for sent in message_facts(results, asked):
@@ -382,6 +401,12 @@ class Training:
             self.record("comparison", **self.outcome(LINES, results, problem))
         return None if failed else np.array([result.coef for result in results])
 
+    def _intervals(self, model: Model) -> None:
+        """Ask every client between which bounds its worst case lies, and write it down."""
+        ((attacks, _),) = explain(self.federation, model, partial=True)
+        for name, found in attacks.items():
+            self.record("interval", client=name, lower=found.worst_loss, upper=found.bound)
+
     def _solve(
         self,
         problem: Problem,
@@ -425,11 +450,16 @@ class Training:
         return {
             "python": platform.python_version(),
             **{name: version(name) for name in ("drfl", "numpy", "scipy", "scikit-learn", "piqp")},
+            **({} if self.settings["module"] is None else {"torch": version("torch")}),
         }
 
 
 def _solver(settings: Settings) -> Solver:
-    """The solver, with the seed if it draws anything."""
+    """The solver, with the seed if it draws anything; of a network its method."""
+    if settings["module"] is not None:
+        from drfl.native import METHODS
+
+        return configured_method(settings, METHODS[settings["solver"]])
     kind: Any = solver_class(settings["solver"])
     seeded = "seed" in _settings_of(kind)
     solver: Solver = kind(seed=settings["seed"]) if seeded else kind()

@@ -98,6 +98,10 @@ def measured(model: Model, data: Mapping[str, ClientSample], plan: Plan) -> Iter
                 f"the rows have {sample.X.shape[1]} columns, but the model has "
                 f"{len(model.features)}: give the rows of the training"
             )
+    if model.problem.network is not None:
+        # Its intervals are in the records of the run; nothing is trained again for a page.
+        yield from noises(model, data, plan.noise, plan.draws, plan.seed)
+        return
     if plan.adversary or plan.rows:
         yield from adversary(model, data, plan.rows)
     yield from noises(model, data, plan.noise, plan.draws, plan.seed)
