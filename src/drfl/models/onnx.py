@@ -30,12 +30,12 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
     path : path
         Where to.
     """
+    if model.problem.network is not None:
+        raise ValueError("a network has no graph here: write its module with torch.onnx")
     try:
         import onnx
     except ImportError:
         raise ImportError("an ONNX file needs onnx: pip install 'drfl[onnx]'") from None
-    if model.problem.network is not None:
-        raise ValueError("a network has no graph here: write its module with torch.onnx")
     if model.scale == "per-client":
         raise ValueError("scale = 'per-client' depends on the file: such a model has no graph")
     if model.problem.own_intercepts and model.calibrated is None:
