@@ -7,8 +7,9 @@ import pytest
 from kit.pages import PAGES, blocks, name, require_same, run_python
 from kit.program import drfl, write_hospitals
 
-FLOWER = "docs/flower.md"  # make test-flower runs its commands
-WITH_COMMANDS = [page for page in PAGES if blocks(page, "console") and name(page) != FLOWER]
+# make test-flower and make test-torch run the commands of these.
+ELSEWHERE = {"docs/flower.md", "docs/networks.md"}
+WITH_COMMANDS = [p for p in PAGES if blocks(p, "console") and name(p) not in ELSEWHERE]
 # These fit dozens of models.
 SLOW = {"docs/command-line.md", "docs/tutorial.md"}
 
