@@ -129,6 +129,10 @@ def test_the_program_trains_shows_and_judges_it(folder):
     assert "north.csv, line" in shown
     assert "no standard errors: a network" in do("summary", "RUN", code=3).err
     assert "no curves" in do("curves", "RUN", code=3).err
+    assert (
+        "a network is not calibrated here"
+        in do("calibrate", "RUN/model.json", "north.csv", code=3).err
+    )
     do("report", "RUN")
     page = re.sub(r"<[^>]*>", " ", (folder / "RUN" / "report.html").read_text("utf-8"))
     intervals = [r for r in records_of(folder / "RUN") if r["kind"] == "interval"]
@@ -307,6 +311,7 @@ def test_a_fitted_network_with_a_name_is_saved_and_loaded(tmp_path):
         (lambda d: d["problem"]["loss"].update(module="gone"), "unknown module 'gone'"),
         (lambda d: d["problem"]["loss"].update(module="mlp:3-7-3"), "must have 52 numbers, got 45"),
         (lambda d: d["problem"]["loss"].update(loss="squared"), "does not fit its target"),
+        (lambda d: d.update(calibrations={}), "'calibrations' are for linear models"),
         (lambda d: d["coefficients"].append(d["coefficients"][0]), "must have 1 entries, got 2"),
         (lambda d: d["coefficients"][0]["coef"].__setitem__(0, "nan"), "finite number"),
     ],

@@ -179,6 +179,8 @@ def from_plain(data: Any) -> Model:
     expected = 1 if target.classes is None else len(positives(len(target.classes)))
     if problem.network is not None:
         width, expected = problem.network.dimension, 1
+        if calibrated:
+            raise ModelError("'calibrations' are for linear models, and this is a network")
     coef, intercept = _linear(data["coefficients"], expected, width)
     if problem.loss.task != target.task:
         raise ModelError(f"its loss {problem.loss.name!r} does not fit its target")
