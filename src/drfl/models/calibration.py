@@ -83,7 +83,7 @@ def calibrated_model(
     if kind not in FITTED:
         raise ValueError(f"kind must be 'intercept' or 'slope', got {kind!r}")
     if model.problem.network is not None:
-        raise ModelError("a network is not calibrated here: train it on rows of this client too")
+        raise ValueError("a network is not calibrated here: train it on rows of this client too")
     classes = model.target.classes
     if classes is None and kind == "slope":
         raise ValueError("a slope makes probabilities, which a numeric target does not have")
