@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from kit.ports import free_port
 
 BIN = Path(sys.executable).parent
+PATIENCE = 1200.0  # seconds: nobody waits so long but for what will never happen
 QUIET = {
     # Nothing calls home, nothing is installed on the way.
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -79,7 +80,7 @@ class Deployment:
             )
         return self.running[name]
 
-    def do(self, *command, code=0, seconds=1200):
+    def do(self, *command, code=0):
         """A program to its end; what it says."""
         done = subprocess.run(
             [str(word) for word in command],
@@ -88,7 +89,7 @@ class Deployment:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=seconds,
+            timeout=PATIENCE,
             env=self.environment,
         )
         assert done.returncode == code, done.stdout
@@ -120,7 +121,7 @@ class Deployment:
     def said(self, name):
         return self.log(name).read_text("utf-8", "replace")
 
-    def until(self, name, words, seconds=300.0):
+    def until(self, name, words, seconds=PATIENCE):
         """Wait until a program has said this."""
         self.wait(lambda: words in self.said(name), seconds, lambda: self.said(name), name)
 
@@ -155,8 +156,8 @@ class Deployment:
         for process in family:
             if process.is_running():
                 process.kill()
-        self.running.pop(name).wait(20)
-        psutil.wait_procs(family, timeout=20)
+        self.running.pop(name).wait(PATIENCE)
+        psutil.wait_procs(family, timeout=PATIENCE)
 
     def close(self):
         """End all; nothing may be left."""
@@ -166,11 +167,11 @@ class Deployment:
         for process in self.running.values():
             if process.poll() is None:
                 process.terminate()
-        _, alive = psutil.wait_procs(everyone, timeout=40)
+        _, alive = psutil.wait_procs(everyone, timeout=PATIENCE)
         for process in alive:
             process.kill()
         for process in self.running.values():
-            process.wait(20)
+            process.wait(PATIENCE)
         assert not alive, [process.name() for process in alive]
 
 
@@ -179,6 +180,7 @@ PAIR = ("north", "west")
 LIMITS = {"sites": list(PAIR), "quorum": 1, "rejoin": 400, "silence": 400}
 TRAINING = {"target": "disease", "radius": "0.05", "loss": "logistic", "tol": "1e-6"}
 BRIEF = {"validation": False, "inference": False}  # a message takes seconds
+SETTINGS = TRAINING | BRIEF
 FAULTY = Path(__file__).parents[1] / "sites" / "faulty"
 
 
@@ -189,7 +191,7 @@ class Faulty(Deployment):
         super().__init__(folder)
         lines = [f"{key} = {json.dumps(value)}" for key, value in {**LIMITS, **limits}.items()]
         lines += ["[training]"]
-        lines += [f"{key} = {json.dumps(value)}" for key, value in (TRAINING | BRIEF).items()]
+        lines += [f"{key} = {json.dumps(value)}" for key, value in SETTINGS.items()]
         (folder / "sites.toml").write_text("\n".join(lines) + "\n", "utf-8")
         self.connection("insecure = true")
         for name in PAIR:
@@ -211,27 +213,29 @@ class Faulty(Deployment):
     def command(self, name):
         return self.folder / f"misbehave-{name}.json"
 
-    def behave(self, slow=0.0, **faults):
-        """Let the sites be slow, and the west misbehave in certain rounds: ``r3="nan"``."""
-        told = {"slow": slow, "faults": {key[1:]: fault for key, fault in faults.items()}}
+    def behave(self, held=None, **faults):
+        """Let the west misbehave in certain rounds, ``r3="nan"``, and the north hold a round."""
+        told = {"faults": {key[1:]: fault for key, fault in faults.items()}}
         self.command("west").write_text(json.dumps(told), "utf-8")
-        self.command("north").write_text(json.dumps({"slow": slow}), "utf-8")
+        self.command("north").write_text(json.dumps({"held": held}), "utf-8")
+
+    def in_the_middle(self):
+        """Wait until the north is at the round that it holds."""
+        here = self.command("north").with_suffix(".held")
+        self.wait(here.exists, PATIENCE, lambda: self.said("run"), "run")
+
+    def release(self):
+        """Let the north compute it."""
+        self.command("north").with_suffix(".released").touch()
 
     def run(self, *more):
         """A training, in the background."""
         self.begin("run", "flwr", "run", "sites-app", "--stream", *more)
 
-    def end(self, seconds=1200.0):
+    def end(self):
         """Wait for it."""
-        assert self.running["run"].wait(seconds) == 0, self.said("run")
+        assert self.running["run"].wait(PATIENCE) == 0, self.said("run")
         return result_of(last_run(self))
-
-    def in_the_middle(self, rounds=2):
-        """Wait until so many rounds are answered."""
-        before = self.rounds("north")
-        self.wait(
-            lambda: self.rounds("north") >= before + rounds, 1200.0, lambda: self.said("run"), "run"
-        )
 
     def undisturbed(self):
         """The same training on the same files by the serial engine."""

@@ -1,6 +1,7 @@
 """A site whose computation misbehaves on command; on the path of that one site's Python only.
 
-The command is a JSON file: what to do in which round, and how slow to be. Each fault happens once.
+The command is a JSON file: what to do in which round, how slow to be, and which round to hold until
+a file says that it is released. Each fault happens once.
 """
 
 import json
@@ -41,6 +42,8 @@ def spoil(station):
         if message.kind == "bundle":
             command = json.loads(COMMAND.read_text("utf-8"))
             time.sleep(command.get("slow", 0.0))
+            if message.round == command.get("held"):
+                wait_to_be_released()
             fault = command.get("faults", {}).pop(str(message.round), None)
             if fault in BEFORE:
                 COMMAND.write_text(json.dumps(command), "utf-8")
@@ -58,6 +61,13 @@ def spoil(station):
         return reply
 
     station.handle, station.answer = handle, answer
+
+
+def wait_to_be_released():
+    """Tell that the round is here, and compute it when told to."""
+    COMMAND.with_suffix(".held").touch()
+    while not COMMAND.with_suffix(".released").exists():
+        time.sleep(0.05)
 
 
 def raises():

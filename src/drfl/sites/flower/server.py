@@ -29,7 +29,7 @@ from drfl.sites.setup.project import NAME, Project
 LOOK = 0.2
 """Seconds between two looks for replies, all of them at once."""
 
-REPEAT = 30.0
+REPEAT = 20.0
 """Seconds after which a question is sent again: a SuperNode that was killed has taken it along."""
 
 INTRODUCTION = 30.0
