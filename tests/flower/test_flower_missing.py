@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def impatient(tmp_path):
     """A run that waits for minutes, not hours; nobody is started yet but the SuperLink."""
-    made = Faulty(tmp_path, silence=120, rejoin=60)
+    made = Faulty(tmp_path, silence=300, rejoin=120)
     try:
         made.do("drfl", "flower", "init", "sites.toml")
         made.superlink()
@@ -31,7 +31,7 @@ def test_a_site_that_leaves_is_named_and_the_others_go_on(impatient):
     result = impatient.end()
     said = impatient.said("run")
     assert "site 'north' is missing from now on: it gave no sign of life" in said
-    assert "waiting 60 s for 'north' to come back" in said
+    assert "waiting 120 s for 'north' to come back" in said
     (model,) = result["models"]
     assert model["status"]["kind"] == "partial"
     assert "north fell silent" in model["status"]["message"]
