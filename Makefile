@@ -44,8 +44,8 @@ test-torch: .venv-torch/.complete ## the tests of networks, in an environment wi
 .venv-torch/.complete: pyproject.toml constraints.txt
 	$(call environment,.venv-torch,--editable .[torch] --group torch)
 
-test-flower: .venv-flower/.complete ## the tests over Flower; SLOW=1 for those with real SuperNodes, too
-	.venv-flower/bin/pytest -q -n $(WORKERS) --dist worksteal $(if $(SLOW),-m "") tests/flower
+test-flower: .venv-flower/.complete ## the tests over Flower, real SuperNodes among them; SLOW=1 for all faults
+	.venv-flower/bin/pytest -q -n 3 --dist loadfile $(if $(SLOW),-m "") tests/flower
 .venv-flower/.complete: pyproject.toml constraints.txt constraints-flower.txt
 	$(call environment,.venv-flower,--editable .[flower] --group flower,constraints-flower.txt)
 

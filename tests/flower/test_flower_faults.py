@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from drfl.protocols.station import Station
 from drfl.sites.progress import ProgressLog
 from drfl.training.local_files import Files
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import from_values
-from drfl.training.station import Station
 from drfl.training.train import train
 from kit.lossy import ChangingEngine, with_arrays
 from kit.real_flower import PAIR, SETTINGS, last_run, result_of
