@@ -91,6 +91,8 @@ class Guard:
         ledger : Ledger, optional
             One that was begun with the file that the rows come from.
         """
+        if ledger is not None:
+            ledger.require_left(BINDING, meaning_of(rows), self.bindings)
         try:
             require_enough(rows, self.k)
             smallest = require_many(rows.take(slice(None)), rows.y, self.k, rows.names)

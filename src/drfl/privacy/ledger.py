@@ -182,13 +182,22 @@ class Ledger:
     ) -> None:
         """Write down, once, that something was asked which is counted; refused beyond so many."""
         with self.journal.locked():
-            self.refresh()
-            if self.stored(question) is not None:
-                return
-            if self.count(kind) >= most:
-                self.refuse(question)
-                raise SpentError(f"the ledger allows {most} entries of the kind {kind!r}")
-            self.write(kind, question, arrays)
+            if not self._is_known(kind, question, most):
+                self.write(kind, question, arrays)
+
+    def require_left(self, kind: str, question: bytes, most: int) -> None:
+        """Refuse what `note` would refuse, before anything is computed for it."""
+        with self.journal.locked():
+            self._is_known(kind, question, most)
+
+    def _is_known(self, kind: str, question: bytes, most: int) -> bool:
+        self.refresh()
+        if self.stored(question) is not None:
+            return True
+        if self.count(kind) >= most:
+            self.refuse(question)
+            raise SpentError(f"the ledger allows {most} entries of the kind {kind!r}")
+        return False
 
     def read_as(self, column: str, how: str) -> None:
         """Refuse to read a column in another way than before: the two together tell more."""

@@ -74,11 +74,6 @@ def require_answerable(problem: Problem, name: str, rows: Rows) -> None:
             "a guard does not know several classes at once: each would need another ledger of the "
             "same rows; take two classes, or guard=None"
         )
-    if problem.own_intercepts:
-        raise ValueError(
-            "a guard does not know an intercept per client: the best one is made of few rows; take "
-            "intercept='shared', or guard=None"
-        )
     if not isinstance(ball.support, WholeSpace):
         kind = type(ball.support).__name__
         raise ValueError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -93,8 +94,7 @@ def answer(
         assert y is not None
         # Its own intercept never left it.
         model = located(model, client.name, rows.X, y)
-        scores = client_scores(model, client)
-        found = [guarded_metrics(model, client, scores, y) for _ in levels]
+        found = [guarded_metrics(model, client, y) for _ in levels]
     else:
         model = model.at(name)
         found = [scored(model, rows, v, repeats, int(message.arrays["seed"])) for v in levels]
@@ -162,8 +162,10 @@ def evaluate(
     return found
 
 
-def guarded_metrics(model: Model, client: Client, scores: Array, y: Array) -> dict[str, float]:
+def guarded_metrics(model: Model, client: Client, y: Array) -> dict[str, float]:
     """How good predictions are, as counted scalars; NaN if the ledger gives no more.
+
+    Nothing is computed then.
 
     Parameters
     ----------
@@ -171,8 +173,8 @@ def guarded_metrics(model: Model, client: Client, scores: Array, y: Array) -> di
         What has been learned.
     client : Client
         With a guard.
-    scores, y : (N, K), (N,)
-        Scores, and positions of classes or scaled targets.
+    y : (N,)
+        Positions of classes or scaled targets.
     """
     guard, ledger = client.guard, client.ledger
     assert guard is not None
@@ -182,6 +184,10 @@ def guarded_metrics(model: Model, client: Client, scores: Array, y: Array) -> di
     sha.update(text_array(model.problem.to_dict()).tobytes())  # loss, ball, curves
     question = sha.digest()
 
+    @cache
+    def scores() -> Array:
+        return client_scores(model, client)
+
     def told(name: str, per_row: Callable[[], Array], largest: float = 1.0) -> float:
         try:
             most = guard.scalars
@@ -190,13 +196,13 @@ def guarded_metrics(model: Model, client: Client, scores: Array, y: Array) -> di
             return math.nan
 
     if model.target.classes is not None:
-        right = told("accuracy", lambda: (model.positions(scores) == y).astype(float))
+        right = told("accuracy", lambda: (model.positions(scores()) == y).astype(float))
         return {"accuracy": min(right, 1.0)}
     # In scaled units, in which three deviations are the most that a row's error counts.
-    error, scale = scores[:, 0] - y, model.target.scale
+    scale = model.target.scale
     return {
-        "mse": scale**2 * told("mse", lambda: np.square(error), FAR**2),
-        "mae": scale * told("mae", lambda: np.abs(error), FAR),
+        "mse": scale**2 * told("mse", lambda: np.square(scores()[:, 0] - y), FAR**2),
+        "mae": scale * told("mae", lambda: np.abs(scores()[:, 0] - y), FAR),
     }
 
 

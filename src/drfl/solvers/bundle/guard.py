@@ -23,7 +23,7 @@ from drfl.arrays import Array
 from drfl.client import RefusedError, Site
 from drfl.privacy import NO_BOUND, Keeper, SpentError
 from drfl.privacy.keeper import GuardedAnswer
-from drfl.privacy.release.rounding import power_of_two
+from drfl.privacy.release.rounding import dither, grid_above, power_of_two
 from drfl.privacy.release.tilt import best_constant
 from drfl.solvers.base import Status, StatusKind
 from drfl.solvers.bundle.client_half.level_cuts import level
@@ -88,11 +88,13 @@ def _level_answer(keeper: Keeper, w: Array) -> tuple[GuardedAnswer, float]:
 
     Audited cuts at intercepts on either side of the best one, mixed so that their slopes in b
     cancel: a combination of what the ledger holds tells nothing new, and b itself never leaves.
+    Around which intercept is dithered: where a rounded one changes would be the score of one row.
     """
     ledger, told = keeper.ledger, dict[float, GuardedAnswer]()
     # Multiples of what a few rows can move b by.
     step = power_of_two(keeper.target_unit * ledger.k / ledger.n_rows)
-    middle = step * round(own_intercept(keeper.oracle, w).b / step)
+    shift = dither(ledger.secret, keeper.question(w, 0.0), "intercept")
+    middle = grid_above(own_intercept(keeper.oracle, w).b - 0.5 * step, step, shift)
     sides: dict[float, Array] = {}
     for side in (-1.0, 1.0):
         for reach in SIDEWAYS:
