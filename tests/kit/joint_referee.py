@@ -75,8 +75,11 @@ class JointReferee(Referee):
         dual = DUAL[self.problem.norm.name]
         rules = [cp.norm(W[j] - W[k], dual) <= t for j, k in combinations(range(K), 2)]
         totals = []
+        # In other units of x everything is the same; cvxpy needs those in which rows are near 1.
+        unit = max(float(np.abs(X).max(initial=0.0)) for X, _, _ in self.data) or 1.0
         for s, (X, y, p) in enumerate(self.data):
             ball, N = self.problem.ball_of(self.names[s]), len(y)
+            X, radius, cost = X / unit, ball.radius / unit, ball.label_cost / unit
             lam, alpha, z = cp.Variable(nonneg=True), cp.Variable(N), X @ W.T + np.ones((N, 1)) @ b
             rules.append(lam >= t)
             for label in range(K):
@@ -89,8 +92,8 @@ class JointReferee(Referee):
                 if len(own):
                     rules.append(alpha[own] >= value[own])
                 if len(others) and math.isfinite(ball.label_cost) and ball.radius > 0.0:
-                    rules.append(alpha[others] >= value[others] - ball.label_cost * lam)
-            totals.append(ball.radius * lam + p @ alpha)
+                    rules.append(alpha[others] >= value[others] - cost * lam)
+            totals.append(radius * lam + p @ alpha)
         return self._least_mixture(totals, rules)
 
     def _at_zero(self) -> float:
