@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from drfl import DRFLClassifier, DRFLRegressor
+from drfl import DRFLClassifier, DRFLRegressor, load, save
 from drfl.curves import Curves, enough_rows, standard_knots
 
 
@@ -74,6 +74,22 @@ def test_rules_are_kept_by_name():
     assert dose[0] == dose[-1] == 0.0
     assert dose.max() > 0.2
     assert model.score(frame, f) > 0.8
+
+
+def test_three_classes_have_a_curve_each(tmp_path):
+    """One against the rest: a hump in the middle is beyond three lines."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(500, 2))
+    y = np.where(np.abs(X[:, 0]) < 0.6, "middle", np.where(X[:, 1] > 0.0, "up", "down"))
+    models = [
+        _model(additive=additive, tol=1e-4).fit(X, y, clients=np.repeat(["a", "b"], 250))
+        for additive in (None, "all")
+    ]
+    assert models[1].coef_.shape == (3, models[1].curves_.n_slopes)
+    assert models[1].score(X, y) > models[0].score(X, y) + 0.2
+    save(models[1], tmp_path / "model.json")
+    np.testing.assert_array_equal(load(tmp_path / "model.json").predict(X), models[1].predict(X))
+    assert len(models[1].inference()) == 3
 
 
 def test_linf_leaves_columns_out_and_slopes_calm():
