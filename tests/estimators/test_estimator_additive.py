@@ -81,12 +81,13 @@ def test_three_classes_have_a_curve_each(tmp_path):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(500, 2))
     y = np.where(np.abs(X[:, 0]) < 0.6, "middle", np.where(X[:, 1] > 0.0, "up", "down"))
+    y = np.where(rng.random(500) < 0.15, rng.choice(["up", "middle", "down"], 500), y)
     models = [
         _model(additive=additive, tol=1e-4).fit(X, y, clients=np.repeat(["a", "b"], 250))
         for additive in (None, "all")
     ]
     assert models[1].coef_.shape == (3, models[1].curves_.n_slopes)
-    assert models[1].score(X, y) > models[0].score(X, y) + 0.2
+    assert models[1].score(X, y) > models[0].score(X, y) + 0.1
     save(models[1], tmp_path / "model.json")
     np.testing.assert_array_equal(load(tmp_path / "model.json").predict(X), models[1].predict(X))
     assert len(models[1].inference()) == 3
