@@ -4,40 +4,51 @@ Cells are data sets divided into clients, in six situations: rows of the clients
 client that was not, noise in the features of test rows, one client with noisy features, one with
 flipped labels, 20 rows per client. In each the default model is compared with scikit-learn's
 logistic regression (C = 1) on the pooled rows; for numbers with ridge regression, cross-validated.
+On request other settings are compared with the default model in the same cells: the purposes,
+numbers scaled at every client by itself, radii chosen by a rule.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import datasets as sk
 from sklearn.linear_model import LogisticRegression, RidgeCV
 
-from drfl import datasets
+from drfl import datasets, select
 from drfl.arrays import Array
 from drfl.cli.console import Console
 from drfl.cli.main import OK
-from drfl.defaults import crowded
+from drfl.defaults import PURPOSES, THESE_CLIENTS, crowded
 from drfl.estimators import DRFLClassifier, DRFLRegressor, FewRowsWarning
 from drfl.files import write_text
 from drfl.metrics import auc
+from drfl.tables.moments import CONSTANT
 from experiments.hospitals import patients
 
 DESCRIPTION = "Compare the defaults with logistic and ridge regression, cell by cell."
 EXAMPLE = """\
 example:
-  python -m experiments usefulness --repeats 10 --out usefulness.md
+  python -m experiments usefulness --records study.jsonl --out usefulness.md
+  python -m experiments usefulness --more purposes scaling --records study.jsonl
+
+With --records every training is written down as it ends, and one that stands there is not repeated:
+a study that was stopped, or made data set by data set with --data, goes on where it was.
 """
 SITUATIONS = ("seen", "unseen", "test noise", "noisy client", "flipped client", "20 rows")
 CLASSES = ("four hospitals", "heart", "breast cancer", "breast cancer (sklearn)", "wine", "digits")
 NUMBERS = ("abalone", "diabetes")
 FLIPPED, NOISE, TRAINED, TOL = 0.3, 1.0, 0.7, 1e-4
+ROUGH = 1e-3
+"""Of the choice of radii, which sees fewer digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,10 +66,11 @@ class Rows:
 
 @dataclass(frozen=True)
 class Cell:
-    """Differences in favour of the default model, one for every repeat.
+    """Differences in favour of a model, one for every repeat.
 
-    Points of accuracy and hundredths of AUC; for numbers per cent of the squared error. ``warned``:
-    there are so few rows for the columns that a fit warns of it.
+    Points of accuracy and hundredths of AUC; for numbers per cent of the squared error. The default
+    model is compared with scikit-learn's, others with the default. ``warned``: there are so few
+    rows for the columns that a fit warns of it.
     """
 
     data: str
@@ -66,6 +78,7 @@ class Cell:
     gains: tuple[float, ...]
     areas: tuple[float, ...]
     warned: bool = False
+    way: str = "default"
 
     @property
     def mean(self) -> float:
@@ -127,32 +140,148 @@ def situations(
     yield "20 rows", train.take(kept), test
 
 
-def compared(train: Rows, test: Rows, numbers: bool) -> tuple[float, float]:
-    """The gain of the default model in points (per cent of the squared error), and in AUC."""
-    mean, scale = train.X.mean(axis=0), train.X.std(axis=0)
-    scale[scale == 0.0] = 1.0
-    A, B = (train.X - mean) / scale, (test.X - mean) / scale
+Way = Callable[[Rows, Rows], Array]
+"""From training and test rows, classes being -1 and +1, to scores of the test rows."""
+
+
+def _standard(train: Rows, test: Rows) -> tuple[Array, Array]:
+    """Features of mean 0 and deviation 1 over all training rows."""
+    mean, scale = _moments(train.X)
+    return (train.X - mean) / scale, (test.X - mean) / scale
+
+
+def _moments(X: Array) -> tuple[Array, Array]:
+    """Mean and deviation of every column, 1 where it is constant."""
+    mean, scale = X.mean(axis=0), X.std(axis=0)
+    return mean, np.where(scale <= CONSTANT * np.abs(mean), 1.0, scale)
+
+
+def _by_client(train: Rows, test: Rows) -> tuple[Array, Array]:
+    """The same by the moments of every client; one that is new is scaled by its own rows."""
+    A, B = np.empty_like(train.X), np.empty_like(test.X)
+    for client in np.union1d(train.client, test.client):
+        mine, new = train.client == client, test.client == client
+        rows = train.X[mine] if mine.any() else test.X[new]
+        mean, scale = _moments(rows)
+        A[mine], B[new] = (train.X[mine] - mean) / scale, (test.X[new] - mean) / scale
+    return A, B
+
+
+def _is_number(y: Array) -> bool:
+    return len(np.unique(y)) > 2
+
+
+def _units(y: Array) -> tuple[float, float]:
+    """What a target is scaled by; classes stay as they are."""
+    return (float(y.mean()), float(y.std())) if _is_number(y) else (0.0, 1.0)
+
+
+def _model(y: Array, **settings: Any) -> Any:
+    return (DRFLRegressor if _is_number(y) else DRFLClassifier)(**settings)
+
+
+def _scores(model: Any, X: Array) -> Array:
+    score = getattr(model, "decision_function", model.predict)
+    return np.asarray(score(X))
+
+
+def _rival(train: Rows, test: Rows) -> Array:
+    A, B = _standard(train, test)
+    ridge = RidgeCV(alphas=np.logspace(-3, 3, 13))
+    rival = ridge if _is_number(train.y) else LogisticRegression(C=1.0, max_iter=2000)
+    return _scores(rival.fit(A, train.y), B)
+
+
+def _robust(scaling: Callable[..., tuple[Array, Array]] = _standard, **settings: Any) -> Way:
+    def way(train: Rows, test: Rows) -> Array:
+        A, B = scaling(train, test)
+        return _scores(
+            _model(train.y, tol=TOL, **settings).fit(A, train.y, clients=train.client), B
+        )
+
+    return way
+
+
+def _chosen(rule: str, scoring: str | None = None) -> Way:
+    def way(train: Rows, test: Rows) -> Array:
+        A, B = _standard(train, test)
+        wish = None if _is_number(train.y) else scoring
+        found = select(
+            _model(train.y, tol=ROUGH),
+            A,
+            train.y,
+            train.client,
+            rule=rule,
+            scoring=wish,
+            random_state=0,
+            verbose=0,
+        )
+        return _scores(found.estimator, B)
+
+    return way
+
+
+RIVAL, DEFAULT = "scikit-learn", "default"
+MORE: Mapping[str, Mapping[str, Way]] = {
+    "purposes": {p: _robust(purpose=p) for p in PURPOSES if p != THESE_CLIENTS},
+    "scaling": {"per client": _robust(_by_client)},
+    "rules": {"mean": _chosen("mean"), "one_se, accuracy": _chosen("one_se", "accuracy")},
+}
+"""What else is compared, with the default model."""
+WAYS: Mapping[str, Way] = {
+    RIVAL: _rival,
+    DEFAULT: _robust(),
+    **{name: way for ways in MORE.values() for name, way in ways.items()},
+}
+
+Trial = tuple[str, str, int, str]
+"""A data set, a situation, the number of a repeat, and a way."""
+Quality = tuple[float, float]
+"""Points of accuracy and hundredths of AUC; or the squared error, and NaN."""
+
+
+def judged(way: str, train: Rows, test: Rows) -> Quality:
+    """How good the model is that one way leads to."""
+    shift, unit = _units(train.y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewRowsWarning)  # the cell of few rows is meant
-        if numbers:
-            shift, unit = train.y.mean(), train.y.std()
-            y = (train.y - shift) / unit
-            ours = DRFLRegressor(tol=TOL).fit(A, y, clients=train.client)
-            other = RidgeCV(alphas=np.logspace(-3, 3, 13)).fit(A, y)
-            truth = (test.y - shift) / unit
-            mine, theirs = (np.mean((m.predict(B) - truth) ** 2) for m in (ours, other))
-            return 100.0 * float((theirs - mine) / theirs), float("nan")
-        ours = DRFLClassifier(tol=TOL).fit(A, train.y, clients=train.client)
-    other = LogisticRegression(C=1.0, max_iter=2000).fit(A, train.y)
-    z, w = ours.decision_function(B), other.decision_function(B)
-    right = [np.mean(np.where(s > 0.0, 1.0, -1.0) == test.y) for s in (z, w)]
-    area = auc(z, test.y > 0.0) - auc(w, test.y > 0.0)
-    return 100.0 * float(right[0] - right[1]), 100.0 * area
+        z = WAYS[way](Rows(train.X, (train.y - shift) / unit, train.client), test)
+    if _is_number(train.y):
+        return float(np.mean((z - (test.y - shift) / unit) ** 2)), float("nan")
+    right = np.mean(np.where(z > 0.0, 1.0, -1.0) == test.y)
+    return 100.0 * float(right), 100.0 * auc(z, test.y > 0.0)
 
 
-def study(names: Sequence[str], repeats: int, seed: int, console: Console) -> list[Cell]:
+class Records:
+    """What is known of the study: in memory, and in a file if one is given."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self.known: dict[Trial, Quality] = {}
+        if path is not None and path.exists():
+            for line in path.read_text().splitlines():
+                trial, (main, area) = json.loads(line)
+                self.known[tuple(trial)] = main, float("nan") if area is None else area
+
+    def add(self, trial: Trial, quality: Quality) -> None:
+        """Write one down."""
+        self.known[trial] = quality
+        if self.path is not None:
+            area = None if np.isnan(quality[1]) else quality[1]
+            with self.path.open("a") as file:
+                file.write(json.dumps([trial, [quality[0], area]]) + "\n")
+
+
+def study(
+    names: Sequence[str],
+    repeats: int,
+    seed: int,
+    console: Console,
+    ways: Sequence[str] = (RIVAL, DEFAULT),
+    records: Records | None = None,
+) -> list[Cell]:
     """Every cell."""
-    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    records = Records() if records is None else records
     warned: set[tuple[str, str]] = set()
     for name in names:
         for repeat in range(repeats):
@@ -162,45 +291,108 @@ def study(names: Sequence[str], repeats: int, seed: int, console: Console) -> li
             for situation, train, test in situations(rows, name in NUMBERS, rng):
                 if name not in NUMBERS and min(len(set(train.y)), len(set(test.y))) < 2:
                     continue  # a client of one class has no AUC, and trains nothing
-                gain = compared(train, test, name in NUMBERS)
-                found.setdefault((name, situation), []).append(gain)
                 if crowded(train.X.shape[1], len(train.y)) is not None:
                     warned.add((name, situation))
+                for way in ways:
+                    trial = (name, situation, repeat, way)
+                    if trial not in records.known:
+                        records.add(trial, judged(way, train, test))
     console.clear()
-    return [
-        Cell(*place, tuple(g for g, _ in gains), tuple(a for _, a in gains), place in warned)
-        for place, gains in found.items()
+    found = [
+        _cell(name, situation, way, records, (name, situation) in warned)
+        for name in names
+        for situation in SITUATIONS
+        for way in ways
+        if way != RIVAL
     ]
+    return [cell for cell in found if cell.gains]
+
+
+def _cell(name: str, situation: str, way: str, records: Records, warned: bool) -> Cell:
+    other = RIVAL if way == DEFAULT else DEFAULT
+    gains, areas = [], []
+    for trial, (main, area) in records.known.items():
+        rival = records.known.get((*trial[:3], other))
+        if (*trial[:2], trial[3]) == (name, situation, way) and rival is not None:
+            lost = 100.0 * (rival[0] - main) / rival[0]
+            gains.append(lost if name in NUMBERS else main - rival[0])
+            areas.append(area - rival[1])
+    return Cell(name, situation, tuple(gains), tuple(areas), warned, way)
+
+
+INTRODUCTION = """\
+`{command}`. Gains of the default model, standard errors over the repeats.
+Data that are bundled or come with scikit-learn, divided into clients (the hospitals; otherwise five groups that differ in a feature),
+in six situations: rows of clients that were there, a client that was not, noise of one deviation in the features of test rows,
+noise at one training client, 30 % flipped labels at one, 20 rows per client. "warned": there are more columns than a quarter of
+the rows, where a fit warns that the default radius can be too small.
+"""  # noqa: E501  (lines of a page)
 
 
 def page(cells: Sequence[Cell], command: str) -> list[str]:
-    """The cells as a table, after what they come to."""
-    lines = [f"`{command}`. Gains of the default model, standard errors over the repeats.", ""]
+    """The cells as tables, after what they come to."""
+    lines = [*INTRODUCTION.format(command=command).splitlines(), ""]
+    first = [cell for cell in cells if cell.way == DEFAULT]
     for title, names, unit in (
         ("Classes, against LogisticRegression(C=1)", CLASSES, "points of accuracy"),
         ("Numbers, against RidgeCV", NUMBERS, "per cent of the squared error"),
     ):
-        some = [cell for cell in cells if cell.data in names]
-        if not some:
-            continue
-        means = [cell.mean for cell in some]
-        limit = 1.0 if names is CLASSES else 2.0
-        beyond = sum(mean < -limit for mean in means)
-        lines += [f"## {title}", ""]
-        lines += [
-            f"{len(some)} cells, {unit}: mean {np.mean(means):+.2f}, worst {min(means):+.2f}, "
-            f"{beyond} worse by more than {limit:g}.",
-            "",
-            "| data | situation | gain | AUC, hundredths |",
-            "|---|---|---|---|",
-        ]
-        for cell in some:
-            area = np.mean(cell.areas)
-            shown = "" if np.isnan(area) else f"{area:+.2f}"
-            gain = f"{cell.mean:+.2f} ± {cell.error:.2f}"
-            mark = " (warned)" if cell.warned else ""
-            lines.append(f"| {cell.data} | {cell.situation}{mark} | {gain} | {shown} |")
-        lines.append("")
+        some = [cell for cell in first if cell.data in names]
+        if some:
+            lines += [f"## {title}", "", f"{_summary(some, unit)}.", "", *_table(some), ""]
+    for group, ways in MORE.items():
+        others = [cell for cell in cells if cell.way in ways]
+        if others:
+            lines += [f"## {TITLES[group]}", "", *_compared(others, tuple(ways)), ""]
+    return lines
+
+
+TITLES = {
+    "purposes": "Purposes, against the default",
+    "scaling": "Numbers scaled at every client by itself, against the default",
+    "rules": "Radii chosen by a rule, against the default",
+}
+
+
+def _summary(cells: Sequence[Cell], unit: str) -> str:
+    means = [cell.mean for cell in cells]
+    limit = 2.0 if cells[0].data in NUMBERS else 1.0
+    sure = [cell.mean / cell.error if cell.error > 0.0 else 0.0 for cell in cells]
+    return (
+        f"{len(cells)} cells, {unit}: mean {np.mean(means):+.2f}, worst {min(means):+.2f}, "
+        f"{sum(m < -limit for m in means)} worse by more than {limit:g}; at two standard errors "
+        f"{sum(z > 2.0 for z in sure)} better and {sum(z < -2.0 for z in sure)} worse"
+    )
+
+
+def _table(cells: Sequence[Cell]) -> list[str]:
+    lines = ["| data | situation | gain | AUC, hundredths |", "|---|---|---|---|"]
+    for cell in cells:
+        area = np.mean(cell.areas)
+        shown = "" if np.isnan(area) else f"{area:+.2f}"
+        mark = " (warned)" if cell.warned else ""
+        gain = f"{cell.mean:+.2f} ± {cell.error:.2f}"
+        lines.append(f"| {cell.data} | {cell.situation}{mark} | {gain} | {shown} |")
+    return lines
+
+
+def _compared(cells: Sequence[Cell], ways: Sequence[str]) -> list[str]:
+    """What other settings come to, in every situation, and for every data set."""
+    lines = []
+    for way in ways:
+        some = [cell for cell in cells if cell.way == way and cell.data in CLASSES]
+        numbers = [cell for cell in cells if cell.way == way and cell.data in NUMBERS]
+        lines += [f"- **{way}**: {_summary(some, 'points of accuracy')}."] if some else []
+        if numbers:
+            lines += [f"  {_summary(numbers, 'per cent of the squared error')}."]
+    seen = [s for s in SITUATIONS if any(c.situation == s for c in cells)]
+    lines += ["", "Points of accuracy (per cent of the squared error of abalone and diabetes):", ""]
+    lines += [f"| data | setting | {' | '.join(seen)} |", "|---" * (2 + len(seen)) + "|"]
+    for name in dict.fromkeys(cell.data for cell in cells):
+        for way in ways:
+            row = {c.situation: c.mean for c in cells if c.data == name and c.way == way}
+            shown = [f"{row[s]:+.2f}" if s in row else "" for s in seen]
+            lines += [f"| {name} | {way} | {' | '.join(shown)} |"] if row else []
     return lines
 
 
@@ -210,6 +402,9 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="FILE", help="a Markdown file to write to")
     parser.add_argument("--repeats", type=int, default=10, help="splits (10)")
     parser.add_argument("--seed", type=int, default=0, help="of the splits (0)")
+    parser.add_argument("--data", nargs="+", choices=[*CLASSES, *NUMBERS], help="some data sets")
+    parser.add_argument("--more", nargs="+", choices=list(MORE), default=[], help="what else")
+    parser.add_argument("--records", type=Path, metavar="FILE", help="to go on with")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -217,8 +412,12 @@ def run(options: argparse.Namespace) -> int:
     if options.repeats < 1:
         raise ValueError(f"--repeats must be at least 1, got {options.repeats}")
     console = Console()
-    cells = study([*CLASSES, *NUMBERS], options.repeats, options.seed, console)
-    command = f"python -m experiments usefulness --repeats {options.repeats}"
+    ways = [RIVAL, DEFAULT, *(way for group in options.more for way in MORE[group])]
+    records = Records(options.records)
+    data = options.data or [*CLASSES, *NUMBERS]
+    cells = study(data, options.repeats, options.seed, console, ways, records)
+    more = f" --more {' '.join(options.more)}" if options.more else ""
+    command = f"python -m experiments usefulness --repeats {options.repeats}{more}"
     lines = page(cells, command)
     console.say(*lines)
     if options.out is not None:
