@@ -6,6 +6,8 @@ import io
 import numpy as np
 import pytest
 
+import drfl as drfl_package
+from drfl.estimators import DataWarning
 from kit.program import drfl, write_csv
 
 TOWNS = ("rome", "bern", "oslo")
@@ -75,6 +77,32 @@ def test_a_value_that_was_not_trained_is_other_and_said(folder, tmp_path):
     assert drfl("predict", "FED/model.json", same, cwd=folder) == drfl(
         "predict", "FED/model.json", "b.csv", cwd=folder
     )
+
+
+def test_without_rare_values_other_is_the_mean_over_those_that_were_trained(folder, tmp_path):
+    common = ("--target", "ill", "--exclude", "patient", "--tol", "1e-3", "--out", tmp_path / "R")
+    drfl("train", "--client", "b.csv", *common, cwd=folder)
+    head, first, *_ = (folder / "b.csv").read_text().splitlines()
+    rows = [first.replace("rome", town) for town in (*TOWNS, "Paris")]
+    new = tmp_path / "new.csv"
+    new.write_text("\n".join([head, *rows]))
+    model = tmp_path / "R" / "model.json"
+    said = drfl("predict", model, new, cwd=folder)
+    assert (
+        "1 row holds a value of 'town' that was not trained: it is 'other', here the mean over"
+        in said.err
+    )
+    *known, paris = (float(row["score"]) for row in table(said.out))
+    assert len(set(known)) == 3  # none of them, also not the reference
+    assert paris == pytest.approx(np.mean(known), rel=1e-9)  # b.csv has 20 rows of each
+    new.write_text("\n".join([head, *rows[:1]]))
+    assert "not trained" not in drfl("predict", model, new, cwd=folder).err
+    new.write_text("\n".join([head, *rows]))
+    assert "1 row holds a value of 'town'" in drfl("evaluate", model, new, cwd=folder).err
+    loaded = drfl_package.load(model)
+    frame = {"age": [50.0], "dose": [3.0], "town": ["Paris"]}
+    with pytest.warns(DataWarning, match="1 row holds a value of 'town' that was not trained"):
+        loaded.predict(frame)
 
 
 def test_ids_probabilities_and_files_that_are_there(folder, tmp_path):

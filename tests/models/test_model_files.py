@@ -49,7 +49,8 @@ def columns(draw):
         reference, *levels = draw(st.lists(words, min_size=2, max_size=4, unique=True))
         other = draw(st.booleans())
         levels = [*levels, OTHER] if other else levels
-        found.append(Category(name, reference, tuple(levels), other))
+        shares = [] if other or draw(st.booleans()) else [draw(st.floats(0.0, 0.3)) for _ in levels]
+        found.append(Category(name, reference, tuple(levels), other, tuple(shares)))
     return tuple(found)
 
 

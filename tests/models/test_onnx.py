@@ -47,6 +47,16 @@ def test_two_classes(trained, tmp_path):
     same_predictions(model, trained / "b.csv", tmp_path / "m.onnx")
 
 
+def test_an_unknown_value_without_an_other(tmp_path):
+    pytest.importorskip("onnx")
+    rows = [[k % 7, "fm"[k % 3 > 0], "ny"[k % 3 > 0 and k % 7 > 2]] for k in range(60)]
+    file = write_csv(tmp_path / "a.csv", ["x", "sex", "ill"], rows)
+    drfl("train", "--client", file.name, "--target", "ill", "--out", "R", cwd=tmp_path)
+    model = read_model(tmp_path / "R" / "model.json")
+    new = write_csv(tmp_path / "new.csv", ["x", "sex"], [[3, "f"], [3, "m"], [3, "?!"]])
+    same_predictions(model, new, tmp_path / "m.onnx")
+
+
 @pytest.mark.parametrize("missing", ["mean", "indicator"])
 def test_numbers_filled_and_scaled(tmp_path, missing):
     pytest.importorskip("onnx")

@@ -45,7 +45,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate."""
-    from drfl.cli.main import OK
+    from drfl.cli.main import OK, say
     from drfl.models import read_model
     from drfl.models.file_rows import read_rows
     from drfl.problem import to_json
@@ -65,6 +65,8 @@ def run(options: argparse.Namespace) -> int:
     for name, path, reading in sources(options, {str(p): p for p in options.files}):
         rows = read_rows(model, path, target=True, reading=reading)
         here = model.at(name if name in model.calibrations else path.stem)
+        for sentence in rows.unseen(model):
+            say(f"warning: {name}: {sentence}")
         if probable:
             parts.append(_Part(name, here, rows, [(c, read_column(path, c)) for c, _ in by]))
         for level in levels:

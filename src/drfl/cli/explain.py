@@ -36,7 +36,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Explain."""
     from drfl.cli.evaluate import sources
-    from drfl.cli.main import OK
+    from drfl.cli.main import OK, say
     from drfl.models import read_model
     from drfl.models.adversary import changed_rows, worst_weights
     from drfl.models.file_rows import read_rows
@@ -48,6 +48,9 @@ def run(options: argparse.Namespace) -> int:
     files = sources(options, named_files(options.files))
     _require_known(model, [name for name, _, _ in files])
     read = {name: read_rows(model, path, target=True, reading=how) for name, path, how in files}
+    for name, rows in read.items():
+        for sentence in rows.unseen(model):
+            say(f"warning: {name}: {sentence}")
     for k in range(len(model.coef)):
         found = {name: attack(model, k, name, rows) for name, rows in read.items()}
         attacks = {name: facts for name, (facts, _, _) in found.items()}

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     from drfl.files import replacing
     from drfl.models import read_model
     from drfl.models.file_rows import read_rows
-    from drfl.tables.encode import strange_rows, unseen
+    from drfl.tables.encode import strange_rows
     from drfl.tables.read import read_column
 
     if options.out is not None and options.out.exists() and not options.force:
@@ -69,10 +69,10 @@ def run(options: argparse.Namespace) -> int:
     if strange.any():
         say(
             f"warning: {int(strange.sum())} rows hold a category that was not trained, in a column "
-            "without an 'other', and are not predicted"
+            "for which the model has no 'other', and are not predicted"
         )
-    for name, count in unseen(rows.table, model.columns).items():
-        say(f"warning: {count} rows hold a value of {name!r} that was not trained: it is 'other'")
+    for sentence in rows.unseen(model):
+        say(f"warning: {sentence}")
     beside = None if options.id is None else (options.id, read_column(options.file, options.id))
     if options.out is None:
         _write(sys.stdout, model, rows.keep, scores, beside)

@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.models import Model
 from drfl.tables import Number, Reading, Table, TableError, encoded, read_table
-from drfl.tables.encode import missing_rows, refuse_missing, require_columns, strange_rows
+from drfl.tables.encode import (
+    missing_rows,
+    refuse_missing,
+    require_columns,
+    strange_rows,
+    unseen_sentences,
+)
 from drfl.tables.encoding import target_values
 from drfl.tables.errors import shown
 
@@ -38,6 +44,10 @@ class FileRows:
     X: Any
     keep: NDArray[np.bool_]
     y: Array | None
+
+    def unseen(self, model: Model) -> list[str]:
+        """Sentences about rows with categories that were not trained."""
+        return [] if self.table.sparse else unseen_sentences(self.table, model.columns)
 
     def lines(self, rows: Sequence[int]) -> Sequence[int]:
         """Where some of these rows are in the file."""

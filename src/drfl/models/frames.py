@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from drfl.arrays import Array
+from drfl.estimators.data_warnings import DataWarning
 from drfl.models.document import Model
 from drfl.tables import Column, Number, Table, TableError, encoded
-from drfl.tables.encode import missing_rows, refuse_missing
+from drfl.tables.encode import missing_rows, refuse_missing, unseen_sentences
 from drfl.tables.table import MISSING
 
 HERE = Path("X")
@@ -30,6 +32,8 @@ def features_of(X: Any, model: Model) -> Any:
         for column in model.columns:
             if not column.knows_gaps:
                 refuse_missing(table, column.name, "fill it or drop the row")
+    for sentence in unseen_sentences(table, model.columns):
+        warnings.warn(sentence, DataWarning, stacklevel=4)  # the line that predicts
     return encoded(table, model.columns)
 
 

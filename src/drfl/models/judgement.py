@@ -121,7 +121,7 @@ def told(groups: Mapping[str, NDArray[np.bool_]]) -> tuple[dict[str, NDArray[np.
 
 def lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """For a reader."""
-    width = max(len("decisions"), *(len(name) for name in found))
+    width = max(map(len, ["decisions", *found]))
     text = [
         f"{'rows of':{width}} {'rows':>7} {'positive':>8} {'AUC (95 %)':>21} {'Brier':>7} "
         f"{'of share':>8} {'accuracy':>8} {'majority':>8} {'slope':>6} {'in the large':>12}"

@@ -20,8 +20,9 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
     """Write the whole pipeline: categories, filling, scaling, scores, prediction.
 
     The graph has an input of shape (N, 1) for every column, double or string, named like the
-    column, and the outputs ``prediction`` and ``scores``. A graph cannot refuse anything: a text
-    that the model does not know counts as the reference, and NaN stays NaN.
+    column, and the outputs ``prediction`` and ``scores``. A graph cannot refuse or say anything: a
+    text that the model does not know counts as in a prediction (and as the reference only where
+    the model would refuse it), and NaN stays NaN.
 
     Parameters
     ----------
@@ -108,10 +109,14 @@ class _Graph:
     def _category(self, column: Any) -> list[str]:
         named = [level for level in column.levels if level != OTHER or not column.other]
         equal = [self._equals(column.name, level) for level in named]
-        if not column.other:
+        if not column.knows_others:
             return equal
         known = self.node("Sum", *equal, self._equals(column.name, column.reference))
-        return [*equal, self.node("Sub", self.constant(np.array(1.0)), known)]
+        strange = self.node("Sub", self.constant(np.array(1.0)), known)
+        if column.other:
+            return [*equal, strange]
+        shares = [self.node("Mul", strange, self.scalar(share)) for share in column.shares]
+        return [self.node("Add", *pair) for pair in zip(equal, shares, strict=True)]
 
     def _equals(self, name: str, level: str) -> str:
         same = self.node("Equal", name, self.constant(np.array([level], dtype=object)))

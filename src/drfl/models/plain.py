@@ -256,7 +256,8 @@ def _column_to_plain(column: Column) -> Json:
         numbers = {"shift": column.shift, "scale": column.scale, "fill": column.fill}
         return {"name": column.name, "kind": "number", **numbers, "indicator": column.indicator}
     levels = {"reference": column.reference, "levels": list(column.levels), "other": column.other}
-    return {"name": column.name, "kind": "category", **levels}
+    shares = {"shares": list(column.shares)}
+    return {"name": column.name, "kind": "category", **levels, **shares}
 
 
 def _column(k: int, data: Any) -> Column:
@@ -272,13 +273,19 @@ def _column(k: int, data: Any) -> Column:
         return Number(text("name", data["name"]), shift, scale, fill, data["indicator"])
     if kind != "category":
         raise ModelError(f"the kind of {what} must be 'number' or 'category'")
-    keys(what, data, ("name", "kind", "reference", "levels", "other"))
+    data = {"shares": [], **data}  # models of before an unknown value had a meaning
+    keys(what, data, ("name", "kind", "reference", "levels", "other", "shares"))
     levels = [text("a level", level) for level in list_of("levels", data["levels"])]
     reference, other = text("reference", data["reference"]), data["other"]
     distinct("levels", [reference, *levels])
     if not isinstance(other, bool) or not levels or other != (levels[-1] == OTHER):
         raise ModelError(f"'other' of {what} must say whether its last level is {OTHER!r}")
-    return Category(text("name", data["name"]), reference, tuple(levels), other)
+    shares = tuple(finite("shares", share) for share in list_of("shares", data["shares"]))
+    if shares and (other or len(shares) != len(levels)):
+        raise ModelError(f"'shares' of {what} must be one for each level, and none with 'other'")
+    if min(shares, default=0.0) < 0.0 or sum(shares) > 1.0 + 1e-9:
+        raise ModelError(f"'shares' of {what} must be at least 0, and at most 1 together")
+    return Category(text("name", data["name"]), reference, tuple(levels), other, shares)
 
 
 def _linear(data: Any, expected: int, width: int) -> tuple[Any, Any]:

@@ -351,7 +351,10 @@ def _category(name: str, answers: Mapping[str, DataReply]) -> Category | None:
         )
     order = sorted(totals, key=lambda value: (-totals[value], value))
     levels = [*sorted(order[1:]), *([OTHER] if other else [])]
-    return Category(name, order[0], tuple(levels), other) if order and levels else None
+    if not order or not levels:
+        return None
+    shares = [] if other else [totals[level] / sum(totals.values()) for level in levels]
+    return Category(name, order[0], tuple(levels), other, tuple(shares))
 
 
 def _target(request: DataRequest, answers: Mapping[str, DataReply]) -> Target:

@@ -71,12 +71,17 @@ class Category:
         The values with a feature of their own.
     other : bool
         Whether values that are none of these count as the last level, `OTHER`.
+    shares : tuple of float
+        The shares of the levels in the training. Without a level `OTHER` a value that is none of
+        these counts as the mean over all of them, which has these numbers as features, and is
+        neither the reference nor another level. Empty: nobody knows, and it is refused.
     """
 
     name: str
     reference: str
     levels: tuple[str, ...]
     other: bool = False
+    shares: tuple[float, ...] = ()
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -88,6 +93,11 @@ class Category:
         ('sex=f',)
         """
         return tuple(f"{self.name}={level}" for level in self.levels)
+
+    @property
+    def knows_others(self) -> bool:
+        """Whether a value that is none of the levels has a meaning."""
+        return self.other or bool(self.shares)
 
     @property
     def knows_gaps(self) -> bool:

@@ -90,10 +90,10 @@ def missing_rows(table: Table, columns: Sequence[Column]) -> Mask:
 
 
 def strange_rows(table: Table, columns: Sequence[Column]) -> Mask:
-    """Which rows (N,) hold a text that a column does not know, and has no `OTHER` for."""
+    """Which rows (N,) hold a text that a column does not know, and that has no meaning there."""
     strange = np.zeros(table.n_rows, dtype=bool)
     for column in columns:
-        if not isinstance(column, Number) and not column.other:
+        if not isinstance(column, Number) and not column.knows_others:
             strange |= _places(table, column, ())[table.text(column.name)] == STRANGE
     return strange
 
@@ -128,13 +128,24 @@ def unseen(table: Table, columns: Sequence[Column]) -> dict[str, int]:
     """How many rows hold a value that a column of categories takes for `OTHER`, by column."""
     found: dict[str, int] = {}
     for column in columns:
-        if isinstance(column, Number) or not column.other:
+        if isinstance(column, Number) or not column.knows_others:
             continue
         known = {folded(level) for level in (column.reference, *column.levels)}
         strange = [folded(value) not in known for value in table.levels[column.name]]
         counts = np.append(strange, False)[table.text(column.name)]
         found |= {column.name: int(counts.sum())} if counts.any() else {}
     return found
+
+
+def unseen_sentences(table: Table, columns: Sequence[Column]) -> list[str]:
+    """What is to be said of such rows."""
+    mean = {c.name: not c.other for c in columns if isinstance(c, Category)}
+    return [
+        f"{count} row{'s hold' if count > 1 else ' holds'} a value of {name!r} that was not "
+        f"trained: it is {OTHER!r}"
+        + (", here the mean over the values that were trained" if mean[name] else "")
+        for name, count in unseen(table, columns).items()
+    ]
 
 
 def require_columns(table: Table, columns: Sequence[Column]) -> None:
@@ -171,7 +182,10 @@ class _ColumnEncoder:
         else:
             self.at = list(table.levels).index(name)
             self.column = column
-            self.place = _places(table, column, withheld.rare.get(name, ()))
+            places = _places(table, column, withheld.rare.get(name, ()))
+            self.rows = np.asarray(places[:, None] == np.arange(len(column.levels)), np.float64)
+            if column.shares:
+                self.rows[places == STRANGE] = column.shares
 
     def features(self, block: slice) -> Array:
         if isinstance(self.column, Number):
@@ -181,8 +195,7 @@ class _ColumnEncoder:
                 values[gaps] = self.column.fill
             marks = [gaps * float(self.marked)] if self.column.indicator else []
             return np.column_stack([values, *marks])
-        places = self.place[self.table.codes[block, self.at]]
-        return np.asarray(places[:, None] == np.arange(len(self.column.levels)), dtype=np.float64)
+        return np.asarray(self.rows[self.table.codes[block, self.at]])
 
 
 def _places(table: Table, column: Category, rare: Collection[str]) -> NDArray[np.intp]:
