@@ -48,8 +48,8 @@ def run(options: argparse.Namespace) -> int:
     files = sources(options, named_files(options.files))
     _require_known(model, [name for name, _, _ in files])
     read = {name: read_rows(model, path, target=True, reading=how) for name, path, how in files}
-    for name, rows in read.items():
-        for sentence in rows.unseen(model):
+    for name, file in read.items():
+        for sentence in file.unseen(model):
             say(f"warning: {name}: {sentence}")
     for k in range(len(model.coef)):
         found = {name: attack(model, k, name, rows) for name, rows in read.items()}
