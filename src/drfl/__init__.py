@@ -8,7 +8,14 @@ if TYPE_CHECKING:
     from drfl import baselines, datasets
     from drfl.ball import Ball
     from drfl.client import Client, Policy
-    from drfl.estimators import DRFLClassifier, DRFLRegressor, ScaleWarning
+    from drfl.estimators import (
+        DataWarning,
+        DRFLClassifier,
+        DRFLRegressor,
+        ScaleWarning,
+        inspect,
+        merge_labels,
+    )
     from drfl.mixture import Mixture
     from drfl.models import calibrate, load, save
     from drfl.problem import Problem
@@ -29,6 +36,7 @@ __all__ = [
     "DRFLClassifierCV",
     "DRFLRegressor",
     "DRFLRegressorCV",
+    "DataWarning",
     "Mixture",
     "Policy",
     "Polyhedron",
@@ -40,7 +48,9 @@ __all__ = [
     "baselines",
     "calibrate",
     "datasets",
+    "inspect",
     "load",
+    "merge_labels",
     "report",
     "save",
     "select",
@@ -58,6 +68,7 @@ _LATER = {
     "DRFLClassifierCV": "drfl.selection",
     "DRFLRegressor": "drfl.estimators",
     "DRFLRegressorCV": "drfl.selection",
+    "DataWarning": "drfl.estimators",
     "Mixture": "drfl.mixture",
     "Policy": "drfl.client",
     "Polyhedron": "drfl.supports",
@@ -66,7 +77,9 @@ _LATER = {
     "ScaleWarning": "drfl.estimators",
     "Selection": "drfl.selection",
     "calibrate": "drfl.models",
+    "inspect": "drfl.estimators",
     "load": "drfl.models",
+    "merge_labels": "drfl.estimators",
     "save": "drfl.models",
     "select": "drfl.selection",
     "solve": "drfl.run",

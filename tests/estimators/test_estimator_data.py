@@ -1,12 +1,16 @@
 """Data that would have passed in silence: names, labels, huge numbers, clients of one row."""
 
+import re
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.preprocessing import StandardScaler
 
 import drfl
 from drfl.estimators import DataWarning
+from drfl.inspection import row_sentences
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(40, 2))
@@ -42,11 +46,123 @@ def test_numbers_that_cannot_be_squared_are_named(value):
         drfl.Client("a", both, X[:, 0])
 
 
-def test_labels_spelt_in_two_ways_are_warned_of():
+def test_labels_spelt_in_two_ways_are_refused_or_merged():
     y = Y.copy().astype(object)
     y[:8] = [label.capitalize() for label in y[:8]]
-    with pytest.warns(DataWarning, match="the classes 'No' and 'no', 'Yes' and 'yes': if they are"):
-        drfl.DRFLClassifier(**SOON).fit(X, y.astype(str))
+    words = r"'No' and 'no', 'Yes' and 'yes': if they are the same, take drfl.merge_labels\(y\)"
+    for refusing in (drfl.DRFLClassifier(**SOON).fit, drfl.inspect):
+        with pytest.raises(ValueError, match=words):
+            refusing(X, y.astype(str))
+    merged = drfl.merge_labels(y)
+    assert merged.tolist() == Y.tolist()
+    assert drfl.DRFLClassifier(**SOON).fit(X, merged).classes_.tolist() == ["no", "yes"]
+
+
+N = 400
+HOME = np.repeat(list("abcd"), N // 4)
+
+
+def patients():
+    """Age, cholesterol, a scale, and whether ill, at four clients that are alike."""
+    draw = np.random.default_rng(3)
+    age, chol = draw.normal(54.0, 9.0, N).round(1), draw.normal(240.0, 50.0, N).round()
+    grade = draw.integers(4, size=N).astype(float)
+    return (
+        np.column_stack([age, chol, grade]),
+        np.where(age + draw.normal(0.0, 9.0, N) > 54.0, "yes", "no"),
+    )
+
+
+def spoiled(kind):
+    """Rows with something wrong in them, and the words that tell of it."""
+    rows, y = patients()
+    age, chol, grade = rows.T
+    at_d, some = HOME == "d", np.arange(N) % 9 == 0
+    wild = np.where(np.arange(N) == 7, 1e15, age)
+    number = np.arange(N) % 100.0
+    changed, words = {
+        "units": ([np.where(at_d, 12 * age, age), chol, grade], "column 0 has mean .* at 'd'"),
+        "codes": ([age, np.where(some, -999.0, chol), grade], "column 1 is .* in 45 rows, apart"),
+        "zeros": ([age, np.where(at_d, 0.0, chol), grade], "column 1 has mean .* at 'd'"),
+        "outlier": ([wild, chol, grade], "column 0 has a value that is 1e13 times as far"),
+        "id": ([age, chol, grade, number], "column 3 is a whole number that differs in every row"),
+        "copy": ([age, chol, grade, 1.0 * (y == "yes")], "column 3 alone tells the target"),
+        "constant": ([age, chol, grade, np.full(N, 3.0)], "column 3 is the same in every row"),
+    }[kind]
+    return np.column_stack(changed), y, words
+
+
+KINDS = ("units", "codes", "zeros", "outlier", "id", "copy", "constant")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_looks_wrong_in_rows_is_told_by_a_fit_scaled_or_not(kind):
+    rows, y, words = spoiled(kind)
+    for form in (rows, StandardScaler().fit_transform(rows)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            drfl.DRFLClassifier(**SOON).fit(form, y, clients=HOME)
+        told = [warning for warning in caught if warning.category is DataWarning]
+        assert any(re.match(words, str(warning.message)) for warning in told)
+        assert {warning.filename for warning in told} == {__file__}
+    good, y = patients()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", drfl.ScaleWarning)
+        drfl.DRFLClassifier(**SOON).fit(good, y, clients=HOME)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_table_one_of_rows_tells_the_same_in_their_own_units(kind):
+    rows, y, words = spoiled(kind)
+    table = drfl.inspect(rows, y, HOME)
+    name, told = words.split(" ", 2)[1], words.split(" ", 2)[2]
+    told = told.replace("in 45 rows", "in 1[12] rows of '.'").replace("a value that", "a value at")
+    told = told.replace("a value at is 1e13 times", "a value at 'a' that is 1e13 times")
+    assert any(re.search(f"column 'x{int(name) + 1}' {told}", text) for text in table.warnings)
+    assert drfl.inspect(*patients(), HOME).warnings == ()
+    if kind == "units":
+        assert "years and months" in str(table)
+
+
+def test_table_one_of_a_frame():
+    rows, y = patients()
+    frame = pd.DataFrame(rows, columns=["age", "chol", "grade"]).assign(sex=["f", "m"] * (N // 2))
+    frame.loc[:49, "age"] = np.nan
+    frame.loc[100:102, "chol"] = -999.0
+    frame.loc[200:209, "grade"] = -9.0
+    table = drfl.inspect(frame, pd.Series(y, name="ill"), HOME)
+    cells = {(cell.column, cell.client): cell for cell in table.cells}
+    assert cells["age", "a"].missing == pytest.approx(0.5)
+    assert cells["age", "b"].mean == pytest.approx(frame["age"][100:200].mean())
+    assert cells["sex", "c"].shares == pytest.approx({"f": 0.5, "m": 0.5})
+    assert cells["ill", "d"].shares["yes"] == pytest.approx((y[300:] == "yes").mean())
+    assert table.warnings == (
+        "column 'chol' is -999 in fewer than 5 rows of 'b', apart from all other values: if that "
+        "means missing, make it NaN, and fill it or leave the row out",
+        "column 'grade' is -9 in 10 rows of 'c', apart from all other values: if that means "
+        "missing, make it NaN, and fill it or leave the row out",
+    )
+    comma = frame.assign(dose=[f"{k / 10:.1f}".replace(".", ",") for k in range(N)])
+    with pytest.raises(ValueError, match="'dose' holds numbers with a comma, like '0,0': read"):
+        drfl.inspect(comma, y, HOME)
+    with pytest.raises(ValueError, match="X holds the target, 'sex': leave it out"):
+        drfl.inspect(frame, frame["sex"], HOME)
+
+
+def test_many_rows_are_looked_at_in_a_sample_but_for_the_largest_values():
+    draw = np.random.default_rng(0)
+    rows = draw.normal(size=(50_000, 2))
+    y = (rows[:, 0] + draw.normal(size=50_000) > 0.0).astype(float)
+    member = np.zeros(50_000, dtype=np.intp)
+    assert row_sentences(rows, y, ["all"], member, ["a", "b"]) == []
+    rows[4_321, 1] = 1e9
+    (told,) = row_sentences(rows, y, ["all"], member, ["a", "b"])
+    assert "column 'b' has a value that is 1e8 times as far" in told
+    almost = y.copy()
+    almost[1] = 1.0 - almost[1]  # in a row that the sample leaves out
+    rows = np.column_stack([rows[:, 0], almost, y])
+    (told,) = row_sentences(rows, y, ["all"], member, ["a", "b", "c"])
+    assert "column 'c' alone tells the target without an error" in told
 
 
 def test_clients_of_hardly_any_rows_are_warned_of_where_they_weigh_as_much_as_others():

@@ -9,12 +9,12 @@ from scipy import sparse
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from drfl.estimators import DRFLClassifier, DRFLRegressor, ScaleWarning
+from drfl.estimators import DataWarning, DRFLClassifier, DRFLRegressor, ScaleWarning
 from drfl.estimators.data_warnings import column_deviation, warn_of_scale
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
-y = (X[:, 0] > 0).astype(int)
+y = (X[:, 0] + 0.5 * X[:, 1] > 0).astype(int)
 
 
 def scaled(*factors):
@@ -52,12 +52,14 @@ def test_it_is_silent_on_sound_columns(data):
 
 def test_following_the_advice_silences_it():
     data = np.column_stack([scaled(100, 1e-3, 1), np.ones(60)])
-    make_pipeline(StandardScaler(), DRFLClassifier()).fit(data, y)
+    with pytest.warns(DataWarning, match="column 3 is the same in every row") as caught:
+        make_pipeline(StandardScaler(), DRFLClassifier()).fit(data, y)
+    assert len(caught) == 1
 
 
 def test_rows_without_weight_do_not_count():
     data, weight = np.vstack([X, [[1e3, 0, 0]]]), np.append(np.ones(60), 0.0)
-    DRFLRegressor().fit(data, np.append(X[:, 0], 0.0), sample_weight=weight)
+    DRFLRegressor().fit(data, np.append(X[:, 0] + 0.5 * X[:, 1], 0.0), sample_weight=weight)
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])

@@ -1,7 +1,13 @@
 """scikit-learn estimators: a fit with a proof of how good it is."""
 
 from drfl.estimators.classifier import DRFLClassifier, NothingLearnedWarning
-from drfl.estimators.data_warnings import DataWarning, FewRowsWarning, ScaleWarning
+from drfl.estimators.data_warnings import (
+    DataWarning,
+    FewRowsWarning,
+    ScaleWarning,
+    inspect,
+    merge_labels,
+)
 from drfl.estimators.regressor import DRFLRegressor
 
 __all__ = [
@@ -11,4 +17,6 @@ __all__ = [
     "FewRowsWarning",
     "NothingLearnedWarning",
     "ScaleWarning",
+    "inspect",
+    "merge_labels",
 ]

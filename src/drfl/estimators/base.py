@@ -17,7 +17,12 @@ from drfl.arrays import Array
 from drfl.curves import Curves
 from drfl.estimators.choices import Choices
 from drfl.estimators.client_table import ALL, ClientTable
-from drfl.estimators.data_warnings import warn_of_few_rows, warn_of_scale, warn_of_small_clients
+from drfl.estimators.data_warnings import (
+    warn_of_data,
+    warn_of_few_rows,
+    warn_of_scale,
+    warn_of_small_clients,
+)
 from drfl.estimators.fitting import find_model, make_solver, solver_name, warn_unless_optimal
 from drfl.estimators.intervals import CONFIDENCE, estimate_of, with_confidence
 from drfl.estimators.shared import client_losses, solvable
@@ -150,6 +155,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
             choices = with_confidence(choices, table, targets, solver)
         stated = choices.problem(table.names.tolist(), table.totals, table.X.shape[1], curves)
         problem = solvable(stated, len(table.names), solver)
+        warn_of_data(table, names)
         warn_of_scale(table.X, table.weight, names)
         if isinstance(choices.radius, str):
             columns = stated.coefficients(table.X.shape[1])

@@ -22,7 +22,7 @@ from drfl.arrays import Array
 from drfl.engines import Engine
 from drfl.estimators.base import RobustModel
 from drfl.estimators.client_table import ClientTable
-from drfl.estimators.data_warnings import warn_of_variants
+from drfl.estimators.data_warnings import refuse_variants
 from drfl.losses import Logistic, Loss, Task
 from drfl.norms import Norm
 from drfl.one_vs_rest import decided, is_nothing, margin_target, positives, probabilities
@@ -70,7 +70,7 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         if len(self.classes_) < 2:
             only = self.classes_.tolist()[0]
             raise ValueError(f"y has one class only, {only!r}: two are needed at least")
-        warn_of_variants(self.classes_)
+        refuse_variants(self.classes_)
         self.class_weight_ = _class_weights(self.class_weight, self.classes_, codes, table.weight)
         return table.coded(codes.astype(np.float64), self.class_weight_[codes])
 

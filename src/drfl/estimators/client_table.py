@@ -128,9 +128,7 @@ class ClientTable:
     @classmethod
     def of(cls, X: Any, y: NDArray[Any], clients: Any, sample_weight: Any) -> ClientTable:
         """The rows of X and y, which are validated already."""
-        names, member = np.array([ALL]), np.zeros(X.shape[0], dtype=np.intp)
-        if clients is not None:
-            names, member = _named(clients, X)
+        names, member = named_clients(clients, X)
         return cls(_summed(X), y, _weights(sample_weight, X), member, names)
 
     @property
@@ -181,8 +179,10 @@ class ClientTable:
             yield Client(label, self.X[rows], target[rows], sample_weight=None if ones else weight)
 
 
-def _named(clients: Any, X: Any) -> tuple[NDArray[Any], Index]:
-    """The different names, sorted, and the number of each row's name."""
+def named_clients(clients: Any, X: Any) -> tuple[NDArray[Any], Index]:
+    """The different names, sorted, and the number of each row's name; `ALL` without clients."""
+    if clients is None:
+        return np.array([ALL]), np.zeros(X.shape[0], dtype=np.intp)
     _refuse_alike(clients)
     given = column_or_1d(clients)
     check_consistent_length(X, given)

@@ -12,7 +12,8 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from drfl.arrays import Array
 from drfl.defaults import crowded
-from drfl.estimators.client_table import BLOCK, ClientTable, is_sparse
+from drfl.estimators.client_table import BLOCK, ClientTable, is_sparse, named_clients
+from drfl.inspection import TableOne, array_table, row_sentences
 from drfl.mixture import Mixture
 from drfl.tables.table import folded
 
@@ -26,19 +27,74 @@ class DataWarning(UserWarning):
     """The data look as if something were wrong with them; a certificate does not see it."""
 
 
-def warn_of_variants(classes: NDArray[Any]) -> None:
-    """Issue a `DataWarning` if two classes differ in case or blanks alone."""
+def inspect(X: Any, y: Any, clients: Any = None) -> TableOne:
+    """Table 1 of rows in memory: what ``drfl inspect`` tells of files.
+
+    Parameters
+    ----------
+    X : DataFrame, mapping of columns, or array of shape (N, n)
+        The rows in their own units, best before anything is scaled or filled: gaps are None or NaN,
+        columns may be text.
+    y : array of shape (N,)
+        Classes or numbers.
+    clients : array of shape (N,), optional
+        The name of each row's client.
+
+    Returns
+    -------
+    drfl.inspection.TableOne
+        Print it; ``warnings`` are sentences about what looks wrong.
+
+    Examples
+    --------
+    >>> rows = {"age": [41.0, None, 57.0], "sex": ["f", "m", "f"]}
+    >>> print(inspect(rows, ["no", "no", "yes"], ["a", "a", "b"]))
+    Table 1: mean (standard deviation) of numbers, shares of categories
+              a                    b
+      age     41 (0), 50% missing  57 (0)
+      sex     f 50%, m 50%         f 100%
+      target  no 100%              yes 100%
+    """
+    refuse_variants(np.unique([label for label in np.asarray(y).tolist() if _is_word(label)]))
+    names, member = named_clients(clients, np.zeros((len(np.asarray(y)), 1)))
+    return array_table(X, y, [str(name) for name in names], member)
+
+
+def merge_labels(y: Any) -> NDArray[Any]:
+    """Labels of text without what does not matter in them: case, and blanks.
+
+    Examples
+    --------
+    >>> merge_labels(["yes", "Yes ", "no"]).tolist()
+    ['yes', 'yes', 'no']
+    """
+    return np.array([folded(v) if _is_word(v) else v for v in np.asarray(y).tolist()])
+
+
+def _is_word(label: Any) -> bool:
+    return isinstance(label, str)
+
+
+def refuse_variants(classes: NDArray[Any]) -> None:
+    """Refuse classes that differ in case or blanks alone: they are one, spelt in two ways."""
     known: dict[str, list[str]] = {}
     for label in classes.tolist():
-        if isinstance(label, str):
+        if _is_word(label):
             known.setdefault(folded(label), []).append(label)
     twice = [" and ".join(map(repr, labels)) for labels in known.values() if len(labels) > 1]
     if twice:
-        warnings.warn(
-            f"y has the classes {', '.join(twice)}: if they are the same, write them in one way",
-            DataWarning,
-            stacklevel=4,  # the line that calls fit
+        raise ValueError(
+            f"y has the classes {', '.join(twice)}: if they are the same, take drfl.merge_labels(y)"
+            ", or write them in one way"
         )
+
+
+def warn_of_data(table: ClientTable, names: Sequence[str] | None) -> None:
+    """Issue a `DataWarning` for everything that looks wrong in the rows; not of sparse ones."""
+    if is_sparse(table.X):
+        return
+    for sentence in row_sentences(table.X, table.y, table.labels, table.member, names):
+        warnings.warn(sentence, DataWarning, stacklevel=4)  # the line that calls fit
 
 
 def warn_of_small_clients(table: ClientTable, mixture: Mixture) -> None:

@@ -18,8 +18,8 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from drfl.models.frames import as_text
 from drfl.tables import Category, Column, Number
+from drfl.tables.memory import as_text
 
 NONE = "(none of these)"
 """The reference of a category that has a feature for each of its values."""

@@ -21,7 +21,7 @@ from drfl.estimators.choices import Choices
 from drfl.estimators.classifier import RobustClassifier
 from drfl.estimators.client_table import ClientTable
 from drfl.estimators.constructor import constructor
-from drfl.estimators.data_warnings import warn_of_scale
+from drfl.estimators.data_warnings import warn_of_data, warn_of_scale
 from drfl.estimators.fitting import find_model
 from drfl.estimators.regressor import RobustRegressor
 from drfl.named_problems import NAMED_PROBLEMS
@@ -75,6 +75,7 @@ class NativeModel:
     ) -> None:
         solver = self._solver(choices.seed)
         problem = choices.problem(table.names.tolist(), table.totals, table.X.shape[1])
+        warn_of_data(table, getattr(self, "feature_names_in_", None))
         warn_of_scale(table.X, table.weight, getattr(self, "feature_names_in_", None))
         table = table.canonical()
         results = [

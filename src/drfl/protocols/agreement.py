@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from drfl._registry import listed, nearest
+from drfl.inspection.cells import TableOne
 from drfl.protocols.column_sizes import column_sizes
 from drfl.protocols.data_request import NAMING, DataReply, DataRequest
-from drfl.protocols.table_one import TableOne, table_one
+from drfl.protocols.table_one import table_one
 from drfl.tables import OTHER, Category, Column, Number
 from drfl.tables.columns import GAP
 from drfl.tables.encoding import FILLED, Encoding, Label, Target

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.client import RefusedError
+from drfl.inspection.suspicion import NOTHING, hints
 from drfl.privacy import merge_categories
 from drfl.privacy.columns import deviations, require_many, ruled
 from drfl.privacy.refusals import require_columns, require_counts, require_two
 from drfl.protocols.data_request import NAMING, DataRequest
-from drfl.protocols.suspicion import NOTHING, hints
 from drfl.tables import OTHER, Category, Number, Reading, TableError, encoded, read_table
 from drfl.tables.encode import Withheld, refuse_missing
 from drfl.tables.encoding import FILLED, Encoding, Target, few_values, target_values

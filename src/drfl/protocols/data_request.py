@@ -167,7 +167,7 @@ class DataReply:
         (those of numbers), ``texts`` (the others, with ``values`` and their counts, and whether
         there are ``other`` ones), ``target`` (its ``kind``, ``values`` with counts or None,
         ``moments`` of numbers), ``unknown`` (names in the request that the file does not have),
-        ``hints`` (what looks wrong, see `drfl.protocols.suspicion`).
+        ``hints`` (what looks wrong, see `drfl.inspection.suspicion`).
     moments : Moments
         Of the columns of numbers, in their order.
     """

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from drfl.client import RefusedError
+from drfl.inspection.suspicion import NOTHING
 from drfl.protocols.client_file import ClientFile
 from drfl.protocols.data_request import DataRequest
-from drfl.protocols.suspicion import NOTHING
 from drfl.tables import Number, TableError
 from drfl.tables.encoding import Encoding
 from drfl.tables.moments import Moments

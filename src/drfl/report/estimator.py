@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from numbers import Integral
 from typing import Any
@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from drfl.estimators.base import RobustModel
 from drfl.estimators.client_table import ALL, ClientTable
+from drfl.estimators.data_warnings import inspect
 from drfl.estimators.parameters import seed_of
 from drfl.models import Model
 from drfl.models.estimator import LoadedModel, input_names, model_of
@@ -30,6 +31,9 @@ from drfl.report.run import units_of
 from drfl.result import Record, Result
 from drfl.selection import Selection
 from drfl.training.run_folder import message_facts
+
+RARE = 5
+"""What fewer rows of a client hold is not named."""
 
 
 def records_of(estimator: Any, X: Any, y: Any, clients: Any, plan: Plan) -> list[Json]:
@@ -50,7 +54,7 @@ def records_of(estimator: Any, X: Any, y: Any, clients: Any, plan: Plan) -> list
     records = [
         _start(fitted),
         _settings(fitted, selection),
-        _preflight(model, getattr(y, "name", None), data),
+        _preflight(model, getattr(y, "name", None), data) | _table_one(X, y, clients),
     ]
     records += [{"kind": "problem", **model.problem.to_dict()}, *units_of(model)]
     records += [] if selection is None else [_selection(selection)]
@@ -140,6 +144,19 @@ def _preflight(model: Model, target: Any, data: Mapping[str, ClientSample]) -> J
     codes = range(len(classes))
     counts = {name: [int((s.y == k).sum()) for k in codes] for name, s in data.items()}
     return found | {"classes": list(classes), "class_counts": counts}
+
+
+def _table_one(X: Any, y: Any, clients: Any) -> Json:
+    """Table 1 of the rows as they were given; without what fewer than 5 rows hold."""
+    if X is None or hasattr(X, "tocsr"):
+        return {}
+    found = inspect(X, y, clients)
+    told = []
+    for cell in found.cells:
+        named = {k: v for k, v in (cell.shares or {}).items() if v * cell.rows > RARE - 0.5}
+        shares = None if cell.shares is None else named
+        told += [asdict(replace(cell, shares=shares))] if cell.rows >= RARE else []
+    return {"table": told, "warnings": list(found.warnings)}
 
 
 def _selection(selection: Selection) -> Json:

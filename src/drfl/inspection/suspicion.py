@@ -1,4 +1,4 @@
-"""What looks wrong in a file at a client, and may be told: codes for missing values, outliers, ids.
+"""What looks wrong in rows, and may be told of them: codes for missing values, outliers, ids.
 
 A certificate proves that the optimisation is right, not that the data are. None of this is told
 under a guard, whose promise it would break.
@@ -6,6 +6,7 @@ under a guard, whose promise it would break.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,15 +21,17 @@ FEW = 5
 """Of what fewer rows hold nothing is told."""
 DISTINCT = 10
 """A column with fewer different values is a scale, where any number can be usual."""
+CODED = frozenset(float(digit * (10**k - 1) // 9) for digit in (7, 8, 9) for k in range(1, 6))
+"""9, 99, 999 and the like: what people write for a missing value, often with a minus sign."""
 ENOUGH = 50
 """In fewer rows different whole numbers, or one column that divides the classes, are chance."""
 FAR = 1e3
 """A value that is so many times farther from the middle than the usual ones is told of."""
 
+DENSE = 3.0
+"""A numbering has at most so many times as many places as rows."""
 TAILS = [0.25, 0.1, 0.05, 0.02]
 """Where a column is mostly the same, what is usual is seen farther out."""
-
-NOTHING: dict[str, Any] = {"codes": {}, "far": {}, "ids": [], "perfect": [], "scale": 0}
 
 
 def hints(
@@ -40,28 +43,65 @@ def hints(
     -------
     dict
         ``codes``: pairs of a number that looks like a code for "missing", and how many rows hold
-        it; ``far``: the power of ten by which the farthest value is farther from the middle than
-        the usual ones; ``ids``: columns of whole numbers that differ in every row; ``perfect``:
-        columns that alone tell the target; ``scale``: how many different whole numbers the target
-        has where these are few enough to be classes or grades, else 0.
+        it, 0 for fewer than 5; ``far``: the power of ten by which the farthest value is farther
+        from the middle than the usual ones; ``ids``: columns of whole numbers that differ in every
+        row; ``perfect``: columns that alone tell the target; ``scale``: how many different whole
+        numbers the target has where these are few enough to be classes or grades, else 0.
     """
     if table.sparse:
         return NOTHING
-    found: dict[str, Any] = {"codes": {}, "far": {}, "ids": [], "perfect": [], "scale": 0}
+    found = nothing()
     y = _positions(table, target, keep)
     found["scale"] = 0 if table.is_text(target) else _grades(y)
     for name in names:
         x = _positions(table, name, keep)
         present = ~np.isnan(x)
-        if not table.is_text(name) and present.any():
-            values = x[present]
-            found["codes"] |= {name: codes} if (codes := _codes(values)) else {}
-            found["far"] |= {name: power} if (power := _far(values)) else {}
-            if len(values) >= ENOUGH and _is_id(values):
-                found["ids"].append(name)
-        if _tells(x[present], y[present], text=table.is_text(name)):
-            found["perfect"].append(name)
+        look(found, name, x[present], y[present], text=table.is_text(name))
+        if not table.is_text(name) and is_id(x[present]):
+            found["ids"].append(name)
     return found
+
+
+def nothing() -> dict[str, Any]:
+    """Nothing is found yet."""
+    return {"codes": {}, "far": {}, "ids": [], "perfect": [], "scale": 0}
+
+
+NOTHING = nothing()
+
+
+def look(
+    found: dict[str, Any],
+    name: Any,
+    x: Array,
+    y: Array,
+    *,
+    text: bool,
+    ends: Sequence[float] = (),
+) -> None:
+    """Look at the values of one column, and write down what is found.
+
+    Parameters
+    ----------
+    found : dict
+        What is known, as `hints` returns it.
+    name : str or int
+        Of the column.
+    x, y : arrays of shape (N,)
+        Its values, or the codes of its texts, and the target beside; of all rows or of a sample.
+    text : bool
+        Whether they are codes of texts.
+    ends : sequence of float
+        The least and the largest value of all rows, beside a sample.
+    """
+    if not text and len(x):
+        codes = _codes(x)
+        codes += _usual_codes(x[~np.isin(x, [code for code, _ in codes])])
+        found["codes"] |= {name: codes} if codes else {}
+        far = _far(np.append(x, ends))
+        found["far"] |= {name: far} if far else {}
+    if tells(x, y, text=text):
+        found["perfect"].append(name)
 
 
 def _positions(table: Table, name: str, keep: NDArray[np.bool_] | None) -> Array:
@@ -95,6 +135,39 @@ def _spikes(x: Array) -> list[list[float]]:
     return []
 
 
+def _usual_codes(x: Array) -> list[list[float]]:
+    """Codes that everybody uses, held by few rows or in a scale of few values.
+
+    A code such as -999 tells nobody's value, so it is named; how many rows hold it is not told if
+    they are few.
+    """
+    found: list[list[float]] = []
+    while (code := _usual_code(x)) is not None:
+        count = int((x == code).sum())
+        found.append([code, count if count >= FEW else 0])
+        x = x[x != code]
+    return found
+
+
+def _usual_code(x: Array) -> float | None:
+    """The least or the largest value, if it is a code and apart from all others.
+
+    By more than these spread; in a scale, where 0 is as usual as 1 and 2, by more than all of it.
+    """
+    for code in (float(x.min()), float(x.max())) if len(x) else ():
+        if code not in (0.0, -1.0) and abs(code) not in CODED:
+            continue
+        rest = x[x != code]
+        values = np.unique(rest)
+        scale = len(values) < DISTINCT
+        if len(values) < 2 or len(rest) < FEW or (scale and abs(code) not in CODED):
+            continue
+        spread = float(values[-1] - values[0]) if scale else float(rest.std())
+        if float(np.abs(rest - code).min()) > spread:
+            return code
+    return None
+
+
 def _far(x: Array) -> int:
     """The power of ten by which the farthest value is farther from the middle than is usual."""
     low, high = np.quantile(x, [TAILS, 1.0 - np.array(TAILS)])
@@ -110,11 +183,23 @@ def _grades(y: Array) -> int:
     return len(values) if whole and 2 < len(values) < DISTINCT and len(y) >= ENOUGH else 0
 
 
-def _is_id(x: Array) -> bool:
-    return bool((x == np.round(x)).all()) and len(np.unique(x)) == len(x)
+def is_id(x: Array) -> bool:
+    """Whether whole numbers differ in every row."""
+    return len(x) >= ENOUGH and bool((x == np.round(x)).all()) and len(np.unique(x)) == len(x)
 
 
-def _tells(x: Array, y: Array, *, text: bool) -> bool:
+def is_numbering(x: Array) -> bool:
+    """Whether numbers differ in every row and are one step apart: a numbering, scaled or not."""
+    if len(x) < ENOUGH:
+        return False
+    steps = np.diff(np.sort(x))
+    least = float(steps.min())
+    if least <= 0.0 or float(steps.sum()) > DENSE * len(x) * least:
+        return False
+    return bool((np.abs(steps / least - np.round(steps / least)) <= 1e-3).all())
+
+
+def tells(x: Array, y: Array, *, text: bool) -> bool:
     """Whether a column alone tells the target: by its levels, a threshold, or a line."""
     if len(x) < ENOUGH or np.isnan(y).any():
         return False

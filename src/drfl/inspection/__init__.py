@@ -1,0 +1,9 @@
+"""Table 1: what every client's columns look like, and what looks wrong in them.
+
+A certificate proves that the optimisation is right, not that the data are.
+"""
+
+from drfl.inspection.arrays import array_table, row_sentences
+from drfl.inspection.cells import Cell, TableOne
+
+__all__ = ["Cell", "TableOne", "array_table", "row_sentences"]

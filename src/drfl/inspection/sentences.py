@@ -1,0 +1,163 @@
+"""What looks wrong in Table 1, in sentences that say what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from drfl._registry import listed
+from drfl.inspection.cells import Cell
+from drfl.inspection.suspicion import FEW
+
+UNITS = {
+    10.0: "a power of ten",
+    12.0: "years and months",
+    100.0: "a share and per cent, or m and cm",
+    1000.0: "a power of a thousand",
+    2.54: "inches and cm",
+    2.2046: "kg and pounds",
+    38.67: "mg/dL and mmol/L of cholesterol",
+    88.57: "mg/dL and mmol/L of triglycerides",
+    88.42: "mg/dL and µmol/L of creatinine",
+    18.02: "mg/dL and mmol/L of glucose",
+    365.25: "years and days",
+}
+"""Factors between the units in which the same thing is measured."""
+NEAR = 0.12
+"""A ratio this near to a factor, relatively, looks like it."""
+ENOUGH = 20
+"""The mean of fewer values says little."""
+MOST = 50
+"""Of more clients those with the most rows are compared."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """What to do, in the language of the program or of Python.
+
+    Attributes
+    ----------
+    exclude : str
+        How ``{name}`` is left out.
+    gap : str
+        What a value that means "missing" should be.
+    """
+
+    exclude: str
+    gap: str
+
+
+PROGRAM = Words("leave it out with --exclude {name}", "leave it empty there")
+PYTHON = Words("leave it out", "make it NaN, and fill it or leave the row out")
+
+
+def units(names: Sequence[str], cells: Sequence[Cell]) -> Iterator[str]:
+    """Numbers whose clients differ by more than they spread, or by a factor as between units."""
+    for name in names:
+        mine = [cell for cell in cells if cell.column == name and cell.rows >= ENOUGH]
+        mine = sorted((cell for cell in mine if cell.mean is not None), key=lambda c: -c.rows)
+        centred = _centred(mine)
+        for cell, other in _strange(mine[:MOST]):
+            mean, usual = cell.mean or 0.0, other.mean or 0.0
+            where = f"column {name!r} has mean {mean:.4g} at {cell.client!r} and {usual:.4g}"
+            known = "" if centred else _between(cell, other)
+            if known:
+                what = f"they look like {known}: give it in the same units everywhere"
+            elif 0.0 in (mean, usual) and not (cell.deviation and other.deviation):
+                what = "0 may stand for a missing value: leave it empty, or the column out"
+            else:
+                what = "check that it is the same thing in the same units everywhere"
+            yield f"{where} at {other.client!r}, farther apart than it spreads: {what}"
+
+
+def _centred(cells: Sequence[Cell]) -> bool:
+    """Whether the mean over all clients is 0: such numbers were scaled, and have no units."""
+    total = sum(cell.rows * (cell.mean or 0.0) for cell in cells)
+    size = sum(cell.rows * (abs(cell.mean or 0.0) + (cell.deviation or 0.0)) for cell in cells)
+    return abs(total) <= 1e-6 * size
+
+
+def _strange(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
+    """Clients that are not like the one that most are like, which is given beside."""
+    if len(cells) < 2:
+        return
+    alike = {one.client: [_alike(one, other) for other in cells] for one in cells}
+    usual = max(cells, key=lambda cell: (sum(alike[cell.client]), cell.rows))
+    for cell, near in zip(cells, alike[usual.client], strict=True):
+        if not near:
+            yield cell, usual
+
+
+def _alike(one: Cell, other: Cell) -> bool:
+    """Whether two means differ by no more than the values spread, and by no known factor."""
+    spread = max(one.deviation or 0.0, other.deviation or 0.0)
+    near = abs((one.mean or 0.0) - (other.mean or 0.0)) <= spread
+    return near and not (_factor(one.mean, other.mean) and _same_shape(one, other))
+
+
+def _same_shape(one: Cell, other: Cell) -> bool:
+    """Whether values are as spread for their size, as numbers in two units are."""
+    if not one.mean or not other.mean or not one.deviation or not other.deviation:
+        return False
+    ratio = (one.deviation / one.mean) / (other.deviation / other.mean)
+    return abs(ratio - 1.0) <= NEAR
+
+
+def _between(one: Cell, other: Cell) -> str:
+    """Which units two clients seem to have; empty if none."""
+    low, high = sorted([one, other], key=lambda cell: cell.mean or 0.0)
+    cold, hot = low.mean or 0.0, high.mean or 0.0
+    if 30.0 < cold < 45.0 and abs(hot - (32.0 + 1.8 * cold)) <= 2.0:
+        return "degrees Celsius and Fahrenheit"
+    return _factor(one.mean, other.mean)
+
+
+def _factor(one: float | None, other: float | None) -> str:
+    if not one or not other or one * other < 0.0:
+        return ""
+    ratio = max(one / other, other / one)
+    near = [f for f in UNITS if abs(ratio / f - 1.0) <= NEAR]
+    return UNITS[min(near, key=lambda f: abs(ratio / f - 1.0))] if near else ""
+
+
+def hinted(told: Mapping[str, Mapping[str, Any]], words: Words) -> Iterator[str]:
+    """What was found suspicious in the rows of every client, see `drfl.inspection.suspicion`.
+
+    A client without a name stands for all rows.
+    """
+    for client, hints in told.items():
+        of, at = (f" of {client!r}", f" at {client!r}") if client else ("", "")
+        for name, codes in hints["codes"].items():
+            for code, count in codes:
+                rows = f"{count} rows" if count else f"fewer than {FEW} rows"
+                yield (
+                    f"column {name!r} is {code:g} in {rows}{of}, apart from all other values: if "
+                    f"that means missing, {words.gap}"
+                )
+        for name, power in hints["far"].items():
+            yield (
+                f"column {name!r} has a value{at} that is 1e{power} times as far from the middle "
+                "as is usual there: correct it, or leave the row out"
+            )
+    for name, clients in _named_in(told, "ids").items():
+        if 2 * len(clients) > len(told):
+            yield (
+                f"column {name!r} is a whole number that differs in every row: if it is an id, "
+                f"{words.exclude.format(name=name)}"
+            )
+    for name, clients in _named_in(told, "perfect").items():
+        where = f" at {listed(clients)}" if any(clients) else ""
+        yield (
+            f"column {name!r} alone tells the target without an error{where}: if it is a copy or "
+            f"came after it, {words.exclude.format(name=name)}"
+        )
+
+
+def _named_in(told: Mapping[str, Mapping[str, Any]], kind: str) -> dict[Any, list[str]]:
+    """Which clients name a column, by column."""
+    found: dict[Any, list[str]] = {}
+    for client, hints in told.items():
+        for name in hints[kind]:
+            found.setdefault(name, []).append(client)
+    return found
