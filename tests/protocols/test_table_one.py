@@ -76,6 +76,17 @@ def test_labels_spelt_in_two_ways_are_refused_or_merged(tmp_path):
     assert {sex.reference, *sex.levels} == {"f", "m"}
 
 
+def test_a_category_of_numbers_is_the_same_where_a_gap_made_them_decimal(tmp_path):
+    pain = np.arange(N) % 4
+    files = three(chol=[f"{k}.0" for k in pain])
+    for name in ("north", "west"):
+        files[name]["chol"] = pain
+    agreement = looked(tmp_path, files, categorical=("chol",))
+    (column,) = [c for c in agreement.columns if c.name == "chol"]
+    assert {column.reference, *column.levels} == {"0", "1", "2", "3"}
+    assert column.shares == pytest.approx([0.25] * 3)
+
+
 def test_decimal_commas_are_refused_or_read(tmp_path):
     comma = {"age": lambda c: [str(v).replace(".", ",") for v in c["age"]]}
     with pytest.raises(ValueError, match=r"'age' holds numbers with a comma.*--decimal ,"):
@@ -148,6 +159,24 @@ def test_an_outlier_is_told_in_a_column_that_is_mostly_the_same(tmp_path):
     assert looked(tmp_path, three(chol=chol + 240)).warnings == ()
     chol[0] = 1e15
     assert any("has a value at 'south'" in w for w in looked(tmp_path, three(chol=chol)).warnings)
+
+
+@pytest.mark.parametrize("code", [-9.0, -999.0, 999.0, 0.0])
+def test_codes_that_few_rows_hold_are_told_without_how_many(tmp_path, code):
+    chol = np.where(np.arange(N) < 3, code, patients(2)["chol"])
+    (warning,) = looked(tmp_path, three(chol=chol)).warnings
+    assert f"column 'chol' is {code:g} in fewer than 5 rows of 'south', apart" in warning
+    chol[:3] = 117.0  # a value of somebody
+    assert looked(tmp_path, three(chol=chol)).warnings == ()
+
+
+def test_codes_in_a_scale_are_told_and_its_values_are_not(tmp_path):
+    scale = np.arange(N) % 4.0
+    warnings = looked(tmp_path, three(chol=scale - 1.0)).warnings
+    assert not any("apart from all other values" in text for text in warnings)
+    scale[::10] = -9.0
+    warnings = looked(tmp_path, three(chol=scale)).warnings
+    assert any("column 'chol' is -9 in 12 rows of 'south'" in text for text in warnings)
 
 
 @pytest.mark.parametrize("code", [-9.0, -999.0, 999.0, 0.0])

@@ -142,30 +142,32 @@ def _usual_codes(x: Array) -> list[list[float]]:
     they are few.
     """
     found: list[list[float]] = []
-    while (code := _usual_code(x)) is not None:
-        count = int((x == code).sum())
-        found.append([code, count if count >= FEW else 0])
-        x = x[x != code]
+    while codes := _usual_run(x):
+        counts = [int((x == code).sum()) for code in codes]
+        found += [[c, n if n >= FEW else 0] for c, n in zip(codes, counts, strict=True)]
+        x = x[~np.isin(x, codes)]
     return found
 
 
-def _usual_code(x: Array) -> float | None:
-    """The least or the largest value, if it is a code and apart from all others.
+def _usual_run(x: Array) -> list[float]:
+    """The least or the largest values, if they are codes and apart from all others.
 
     By more than these spread; in a scale, where 0 is as usual as 1 and 2, by more than all of it.
     """
-    for code in (float(x.min()), float(x.max())) if len(x) else ():
-        if code not in (0.0, -1.0) and abs(code) not in CODED:
-            continue
-        rest = x[x != code]
-        values = np.unique(rest)
-        scale = len(values) < DISTINCT
-        if len(values) < 2 or len(rest) < FEW or (scale and abs(code) not in CODED):
-            continue
-        spread = float(values[-1] - values[0]) if scale else float(rest.std())
-        if float(np.abs(rest - code).min()) > spread:
-            return code
-    return None
+    values = np.unique(x)
+    for ordered in (values, values[::-1]):
+        scale = len(values) <= DISTINCT
+        usual = [abs(v) in CODED or (not scale and v in (0.0, -1.0)) for v in ordered[:CODES]]
+        run = usual.index(False) if False in usual else len(usual)
+        for m in range(min(run, len(values) - 1), 0, -1):
+            rest = x[np.isin(x, ordered[m:])]
+            # Of two values the larger one may be anything.
+            if len(rest) < FEW or (len(values) == m + 1 and ordered[m - 1] > ordered[m]):
+                continue
+            spread = np.ptp(rest) if scale else rest.std()
+            if abs(ordered[m] - ordered[m - 1]) > spread:
+                return [float(code) for code in ordered[:m]]
+    return []
 
 
 def _far(x: Array) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.tables.errors import TableError
-from drfl.tables.table import MISSING, Table
+from drfl.tables.table import MISSING, Table, plain_whole
 
 HERE = Path("X")
 
@@ -61,4 +61,4 @@ def _coded(values: Any) -> tuple[Any, list[str]]:
 def as_text(value: Any) -> str:
     """As the value would stand in a file: whole numbers without a point."""
     whole = isinstance(value, float) and value.is_integer()
-    return str(int(value)) if whole else str(value).strip()
+    return str(int(value)) if whole else plain_whole(str(value).strip())

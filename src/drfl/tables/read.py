@@ -75,6 +75,7 @@ def read_table(path: str | Path, reading: Reading = Reading()) -> Table:  # noqa
         raise TableError(f"{path} may not be read: check its permissions") from None
     except OSError as error:
         raise TableError(f"{path} cannot be read: {error.strerror or error}") from None
+    table = table.with_plain_wholes()
     return table.renamed({new: old for new, old in reading.names.items() if reading.wanted(new)})
 
 

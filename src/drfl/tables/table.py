@@ -32,6 +32,19 @@ def folded(label: str) -> str:
     return " ".join(label.casefold().split())
 
 
+def plain_whole(text: str) -> str:
+    """A whole number without decimals, as files without gaps have it; other texts as they are.
+
+    Examples
+    --------
+    >>> plain_whole("2.0"), plain_whole("2.5"), plain_whole("02")
+    ('2', '2.5', '02')
+    """
+    whole, point, decimals = text.partition(".")
+    digits = whole.lstrip("-").isdigit() and decimals.strip("0") == ""
+    return whole if point and digits else text
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """The rows of a file, in memory or in a temporary file that is mapped into it.
@@ -105,10 +118,20 @@ class Table:
 
     def merged_labels(self) -> Table:
         """The same with texts that differ in case and blanks alone made one, in lower case."""
+        return self._respelt(folded)
+
+    def with_plain_wholes(self) -> Table:
+        """The same with 2.0 as 2 in columns of text: a gap in a file makes its numbers decimal."""
+        changed = any(plain_whole(v) != v for values in self.levels.values() for v in values)
+        return self._respelt(plain_whole) if changed else self
+
+    def _respelt(self, spelling: Callable[[str], str]) -> Table:
+        """The same with other texts, and those that are then equal made one."""
         levels, codes = {}, np.array(self.codes)
         for k, (name, values) in enumerate(self.levels.items()):
             known: dict[str, int] = {}
-            places = np.array([known.setdefault(folded(v), len(known)) for v in values] + [MISSING])
+            new = [known.setdefault(spelling(value), len(known)) for value in values]
+            places = np.array([*new, MISSING])
             codes[:, k] = places[self.codes[:, k]]
             levels[name] = list(known)
         return replace(self, codes=codes, levels=levels)
