@@ -28,7 +28,7 @@ from drfl.arrays import Array
 from drfl.cli.console import Console
 from drfl.cli.main import OK
 from drfl.defaults import PURPOSES, THESE_CLIENTS, crowded
-from drfl.estimators import DRFLClassifier, DRFLRegressor, FewRowsWarning
+from drfl.estimators import DataWarning, DRFLClassifier, DRFLRegressor, FewRowsWarning
 from drfl.files import write_text
 from drfl.metrics import auc
 from drfl.tables.moments import CONSTANT
@@ -156,7 +156,7 @@ def _moments(X: Array) -> tuple[Array, Array]:
     return mean, np.where(scale <= CONSTANT * np.abs(mean), 1.0, scale)
 
 
-def _by_client(train: Rows, test: Rows) -> tuple[Array, Array]:
+def by_client(train: Rows, test: Rows) -> tuple[Array, Array]:
     """The same by the moments of every client; one that is new is scaled by its own rows."""
     A, B = np.empty_like(train.X), np.empty_like(test.X)
     for client in np.union1d(train.client, test.client):
@@ -224,7 +224,7 @@ def _chosen(rule: str, scoring: str | None = None) -> Way:
 RIVAL, DEFAULT = "scikit-learn", "default"
 MORE: Mapping[str, Mapping[str, Way]] = {
     "purposes": {p: _robust(purpose=p) for p in PURPOSES if p != THESE_CLIENTS},
-    "scaling": {"per client": _robust(_by_client)},
+    "scaling": {"per client": _robust(by_client)},
     "rules": {"mean": _chosen("mean"), "one_se, accuracy": _chosen("one_se", "accuracy")},
 }
 """What else is compared, with the default model."""
@@ -244,7 +244,9 @@ def judged(way: str, train: Rows, test: Rows) -> Quality:
     """How good the model is that one way leads to."""
     shift, unit = _units(train.y)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FewRowsWarning)  # the cell of few rows is meant
+        # Few rows, clients that differ and a code for noise are what the cells are made of.
+        warnings.simplefilter("ignore", FewRowsWarning)
+        warnings.simplefilter("ignore", DataWarning)
         z = WAYS[way](Rows(train.X, (train.y - shift) / unit, train.client), test)
     if _is_number(train.y):
         return float(np.mean((z - (test.y - shift) / unit) ** 2)), float("nan")
