@@ -118,7 +118,6 @@ def test_a_score_of_0_is_the_first_class():
     assert model.predict([[0.0]]).tolist() == ["a"]
 
 
-@pytest.mark.filterwarnings("ignore:column 2 alone tells the target")  # setosa, by its petals
 def test_more_classes_have_a_model_and_a_certificate_each(flowers, garden):
     X, y, clients = flowers
     assert garden.coef_.shape == (3, 4)
@@ -137,7 +136,6 @@ def test_more_classes_have_a_model_and_a_certificate_each(flowers, garden):
     assert garden.score(X, y) > 0.8
 
 
-@pytest.mark.filterwarnings("ignore:column 2 alone tells the target")  # setosa, by its petals
 def test_probabilities(flowers, garden):
     X, y, clients = flowers
     odds = 1.0 / (1.0 + np.exp(-garden.decision_function(X)))

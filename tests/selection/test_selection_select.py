@@ -17,8 +17,6 @@ from drfl.selection.cross_validation import folds_of_everyone, one_client_out
 from kit.paper import classifier, regressor
 
 RADII = {"radius": [0.01, 0.1]}
-# Where the right answer is known, one column is the answer.
-pytestmark = pytest.mark.filterwarnings("ignore:column 0 alone tells the target")
 
 
 def quiet(*args, folds=3, **kwargs):
