@@ -235,3 +235,42 @@ def test_the_radius_of_confidence_is_a_quantile(norm):
     assert one.problem_.ball.radius == pytest.approx(1.959964 * deviation / 2.0, rel=0.02)
     both = DRFLRegressor(Huber(2.0), radius="confidence", norm=norm).fit(X, y)
     assert both.problem_.ball.radius > one.problem_.ball.radius
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_own_intercepts_are_a_column_for_every_client(kind):
+    X, y, _, member = drawn(clients=21, N=900, seed=3)
+    model = drfl.DRFLClassifier(radius=0.05, intercept="per_client").fit(X, y, clients=member)
+    found = model.inference(kind=kind)
+    assert found.names == ("x1", "x2", "x3")
+    A = np.hstack([X, (member[:, None] == np.arange(21)).astype(float)])
+    logit = sm.Logit((y == "yes") * 1.0, A).fit(disp=0, tol=1e-12, **ways(kind, member))
+    np.testing.assert_allclose(found.coef, logit.params[:3], **CLOSE)
+    np.testing.assert_allclose(found.covariance, logit.cov_params()[:3, :3], rtol=1e-5, atol=1e-9)
+    assert found.log_likelihood == pytest.approx(logit.llf, rel=1e-9)
+
+
+def test_huber_is_rlm_with_the_scale_it_found(rows):
+    X, _, y, member = rows
+    A = sm.add_constant(X, prepend=False)
+    norm = sm.robust.norms.HuberT(t=1.345)
+    rlm = sm.RLM(y, A, M=norm).fit(tol=1e-13, maxiter=1000, cov="H2")
+    model = DRFLRegressor("huber", epsilon=1.345 * rlm.scale, radius=0.0)
+    model = model.fit(X, y, clients=member)
+    found = model.inference(kind="model")
+    np.testing.assert_allclose(found.coef, rlm.params, rtol=1e-6, atol=1e-7)
+    # RLM multiplies with Huber's factors for few rows.
+    N, d = A.shape
+    bend = norm.psi_deriv(rlm.sresid)
+    factor = (1.0 + d / N * bend.var() / bend.mean() ** 2) * N / (N - d)
+    np.testing.assert_allclose(factor * found.covariance, rlm.bcov_scaled, rtol=1e-5)
+    # RLM has neither HC0 nor clusters: both from its own slopes.
+    score = norm.psi(rlm.sresid)[:, None] * A * rlm.scale
+    bread = np.linalg.inv((A * bend[:, None]).T @ A)
+    hc0 = bread @ score.T @ score @ bread
+    robust = model.inference(kind="robust").covariance
+    np.testing.assert_allclose(robust, hc0, rtol=1e-5)
+    sums = np.array([score[member == s].sum(axis=0) for s in np.unique(member)])
+    S = len(sums)
+    clustered = S / (S - 1) * (N - 1) / (N - d) * bread @ sums.T @ sums @ bread
+    np.testing.assert_allclose(model.inference(kind="clustered").covariance, clustered, rtol=1e-5)

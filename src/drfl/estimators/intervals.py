@@ -41,7 +41,9 @@ def estimate_of(
     x = np.append(result.coef, result.intercept)[: len(result.coef) + problem.shared_intercept]
     engine = "serial" if choices.engine is None else choices.engine
     with Inquiry(problem, list(table.clients(target)), engine) as inquiry:
-        return corrected(inquiry.ask, problem.loss, x, result.weights)
+        return corrected(
+            inquiry.ask, problem.loss, x, result.weights, own_intercepts=problem.own_intercepts
+        )
 
 
 def with_confidence(

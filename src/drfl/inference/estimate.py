@@ -125,7 +125,13 @@ def require_curved(loss: Loss) -> None:
 
 
 def corrected(
-    ask: Ask, loss: Loss, x: Array, weights: Mapping[str, float], *, names: list[str] | None = None
+    ask: Ask,
+    loss: Loss,
+    x: Array,
+    weights: Mapping[str, float],
+    *,
+    names: list[str] | None = None,
+    own_intercepts: bool = False,
 ) -> Estimate:
     """Go from a robust model to the unpenalised one, and sum up what clients tell there.
 
@@ -141,6 +147,8 @@ def corrected(
         q by client.
     names : list of str, optional
         Of the coefficients, for sentences.
+    own_intercepts : bool
+        Whether every client has fitted one more coefficient, its intercept.
     """
     require_curved(loss)
     robust, steps = x.copy(), 0
@@ -157,7 +165,7 @@ def corrected(
         step, size = _step(H, g, names)
         scale = sum(w * w * piece.squares for w, piece in zip(q, found.values(), strict=True))
         if float(np.max(np.abs(step) / np.sqrt(size * scale), initial=0.0)) <= SMALL:
-            return _summed(ask(x, True), loss, robust, x, weights, steps)
+            return _summed(ask(x, True), loss, robust, x, weights, steps, own_intercepts)
         x, last, steps = x - step, value, steps + 1
     raise InferenceError(
         "no standard errors: without the radius no minimum of the loss was found, as where columns "
@@ -220,6 +228,7 @@ def _summed(
     x: Array,
     weights: Mapping[str, float],
     steps: int,
+    own_intercepts: bool,
 ) -> Estimate:
     q, pieces = _weights(weights, found), list(found.values())
     H = _mixed(q, [piece.hessian for piece in pieces])
@@ -240,6 +249,7 @@ def _summed(
         refusals["model"] = f"the loss {loss.name!r} is no likelihood: take kind='robust'"
     used = _used(H)
     rows, d, S = sum(piece.total for piece in pieces), int(used.sum()), len(pieces)
+    d += S if own_intercepts else 0
     if S < 2:
         refusals["clustered"] = "clustered errors need clients, and there is one: take 'robust'"
     else:

@@ -5,6 +5,10 @@ At a point :math:`x=(w,b)`, with :math:`a_i=(x_i,1)` and the masses :math:`p_i` 
 .. math:: g_s=\sum_ip_iL'_ia_i,\qquad H_s=\sum_ip_iL''_ia_ia_i^T,\qquad
           J_s=\sum_ip_i^2L_i'^2a_ia_i^T
 
+Where every client has an intercept of its own, x is w alone: b is the client's best one at w, and
+:math:`a_i=x_i-\sum_jp_jL''_jx_j/\sum_jp_jL''_j`, which is what the best b leaves of a column. So H
+and J are those of a regression with a column for every client, without these columns.
+
 J is asked for once, at the end. Both matrices tell more of rows than cuts do: a client with a guard
 or with differential privacy does not answer, nor does one whose policy allows no curvature.
 """
@@ -26,6 +30,7 @@ from drfl.engines import Engine, make_engine
 from drfl.inference.estimate import InferenceError, ModelPieces
 from drfl.problem import Problem
 from drfl.wire import Failure, Field, Message, Tally, WireError, reply_kind, validate
+from drfl.worst_case.own_intercept import middle_intercept
 
 KIND = "inference"
 REQUEST = {"x": Field("float64", ("d",)), "outer": Field("int64")}
@@ -51,24 +56,39 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     if site.network is not None:
         raise RefusedError("a network has no such matrices")
     rows, loss, d = site.rows, site.oracle.loss, site.dimension
-    x = message.arrays["x"]
-    z = rows.scores(x[: site.n_features], float(x[-1]) if site.shared_intercept else 0.0)
+    x, own = message.arrays["x"], site.problem.own_intercepts
+    b = float(x[-1]) if site.shared_intercept else 0.0
+    if own:
+        b = middle_intercept(site.oracle, x)
+    z = rows.scores(x[: site.n_features], b)
     margin = loss.task == "classification"
     at = rows.y * z if margin else z - rows.y
     value, slope = loss.value_and_slope(at)
     bend, p = loss.curvature(at), np.broadcast_to(np.asarray(rows.mass()), z.shape)
     g, gb = rows.combine(p * (rows.y * slope if margin else slope))
+    H = rows.gram(p * bend)
+    taken = _following(H, site.n_features, own=own)
     reply = {
         "total": np.array(float(rows.total)),
         "squares": np.array(float(np.square(p).sum())),
         "loss": np.array(rows.mean(value)),
         "moments": np.array([rows.mean(np.square(slope)), rows.mean(bend)]),
         "gradient": np.append(g, gb)[:d],
-        "hessian": packed(rows.gram(p * bend)[:d, :d]),
+        "hessian": packed((taken @ H @ taken.T)[:d, :d]),
     }
     if int(message.arrays["outer"]):
-        reply["outer"] = packed(rows.gram(np.square(p * slope))[:d, :d])
+        J = rows.gram(np.square(p * slope))
+        reply["outer"] = packed((taken @ J @ taken.T)[:d, :d])
     return reply
+
+
+def _following(H: Array, n: int, *, own: bool) -> Array:
+    """What rows (x, 1) are multiplied by, so that an own intercept follows the coefficients."""
+    if not own:
+        return np.eye(n + 1)
+    if not H[n, n] > 0.0:
+        raise RefusedError("no row counts at the model")
+    return np.hstack([np.eye(n), -H[:n, n:] / H[n, n]])
 
 
 HANDLERS = {KIND: Checked(answer, REQUEST, REPLY)}

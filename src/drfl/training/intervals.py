@@ -78,7 +78,14 @@ def _estimate(training: Training, inquiry: Inquiry, result: Result) -> Estimate:
     names, problem = training.agreement.features, training.problem
     names = names if problem.curves is None else problem.curves.names(names)
     x = np.append(result.coef, result.intercept)[: len(names) + problem.shared_intercept]
-    return corrected(inquiry.ask, problem.loss, x, result.weights, names=names)
+    return corrected(
+        inquiry.ask,
+        problem.loss,
+        x,
+        result.weights,
+        names=names,
+        own_intercepts=problem.own_intercepts,
+    )
 
 
 def _require_possible(training: Training) -> None:

@@ -129,7 +129,9 @@ def _estimated(model: Model, k: int, data: Mapping[str, ClientSample]) -> Estima
     weights = {part.name: part.weights[k] for part in model.clients}
     try:
         with Inquiry(problem, clients_of(model, k, data)) as inquiry:
-            found = corrected(inquiry.ask, problem.loss, x, weights)
+            found = corrected(
+                inquiry.ask, problem.loss, x, weights, own_intercepts=problem.own_intercepts
+            )
     except InferenceError:
         return None
     return found.point[:n], found.covariances["robust"][:n, :n]
