@@ -144,7 +144,7 @@ class Model:
         raise ModelError(
             f"every client of this model has an intercept of its own, and {whose}: name one of "
             f"{listed(self.calibrations)} (--client, or clients=), or give a new one its own with "
-            "`drfl calibrate MODEL FILE --client NAME`"
+            "`drfl calibrate MODEL NAME=FILE`"
         )
 
     @property
