@@ -153,6 +153,8 @@ def one(cell: Cell, rng: np.random.Generator) -> tuple[Array, Array] | None:
     except (InferenceError, ValueError):
         return None
     truth, (low, high) = np.array(target(cell.design)), found.interval
+    if len(low) < len(truth):
+        return None  # no row of the draw is on a piece of the curve
     half = 0.5 * (high - low)
     return (low <= truth) & (truth <= high), np.abs(found.robust - truth) <= half
 

@@ -26,6 +26,7 @@ from drfl.probability_metrics import Decisions, area, brier, combined_auc, recal
 
 LEVELS = np.linspace(0.05, 0.95, 19)
 SMALLEST = 5
+ALL_CLIENTS = "all clients"
 NUMBERS = ("auc", "auc_variance", "brier", "calibration_intercept", "calibration_slope")
 
 

@@ -90,7 +90,11 @@ def test_a_run_is_that_of_the_files_at_hand(trained, here):
 def test_evaluate(sites, trained):
     noise = ("--noise", "0.5", "--json")
     lines = drfl_sites("evaluate", "RUN/model.json", *noise, cwd=sites.folder).stdout
-    there = [json.loads(line) for line in lines.splitlines()]
+    said = [json.loads(line) for line in lines.splitlines()]
+    there = [entry for entry in said if "site" in entry]
+    judged = {entry["rows_of"]: entry for entry in said if "rows_of" in entry}
+    assert set(judged) == {"all clients", *sites.sites}
+    assert all(entry["rows"] == 90 for name, entry in judged.items() if name in sites.sites)
     files = [f"{name}.csv" for name in sites.sites]
     lines = drfl(sites.folder, "evaluate", "RUN/model.json", *files, *noise)
     for found, entry in zip(there, map(json.loads, lines.splitlines()), strict=True):

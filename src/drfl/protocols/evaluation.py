@@ -19,6 +19,16 @@ from drfl.models.calibration import located
 from drfl.models.file_rows import FileRows
 from drfl.models.plain import from_plain, to_plain
 from drfl.privacy import SpentError, meaning_of, release_metric
+from drfl.probability_counts import (
+    ALL_CLIENTS,
+    LEVELS,
+    NUMBERS,
+    Told,
+    added,
+    coarsened,
+    facts_of,
+    told,
+)
 from drfl.protocols.data_request import array_text, text_array
 from drfl.protocols.federation import Federation
 from drfl.tables.columns import units_of
@@ -39,6 +49,10 @@ REPLY = {
         name: Field("float64", ("L",), finite=False, optional=True)
         for name in sum(METRICS.values(), ())
     },
+    # Of two classes with probabilities: counts without small cells, and a few numbers.
+    "bins": Field("float64", (len(LEVELS) + 1, 3), optional=True),
+    "known": Field("uint8", (len(LEVELS),), optional=True),
+    "numbers": Field("float64", (len(NUMBERS),), finite=False, optional=True),
 }
 
 
@@ -99,7 +113,17 @@ def answer(
         model = model.at(name)
         found = [scored(model, rows, v, repeats, int(message.arrays["seed"])) for v in levels]
     values = {name: np.array([entry[name] for entry in found]) for name in found[0]}
-    return {"rows": np.array(int(rows.keep.sum())), **values}
+    more = {} if client is not None and client.guard is not None else _probabilities(model, rows)
+    return {"rows": np.array(int(rows.keep.sum())), **values, **more}
+
+
+def _probabilities(model: Model, rows: FileRows) -> Mapping[str, NDArray[Any]]:
+    """What is told of probabilities, if the model has any; a guard lets nothing of it out."""
+    if not model.probabilistic or len(model.coef) > 1 or rows.y is None:
+        return {}
+    found = coarsened(told(model.scores(rows.X, rows.X)[:, 0], rows.y == 1.0))
+    known = found.known.astype(np.uint8)
+    return {"bins": found.bins, "known": known, "numbers": found.numbers}
 
 
 def client_scores(model: Model, client: Client) -> NDArray[np.float64]:
@@ -160,6 +184,27 @@ def evaluate(
             {key: float(values[k]) for key, values in told.items()} for k in range(len(noise))
         ]
     return found
+
+
+def probabilities(federation: Federation, model: Model) -> dict[str, dict[str, Any]]:
+    """What a model's probabilities are worth at every client, and at all; see `facts_of`.
+
+    Empty for models without probabilities, and of clients whose guard lets nothing of it out.
+    """
+    message = evaluate_message(model, [0.0], 1, 0)
+    replies = federation.ask(dict.fromkeys(federation.names, message), partial=True)
+    found = {}
+    for name, reply in replies.items():
+        validate(reply, reply_kind(EVALUATE), 0, REPLY, {"L": 1})
+        if "bins" in reply.arrays:
+            bins, known = np.array(reply.arrays["bins"]), reply.arrays["known"] == 1
+            if (bins < 0.0).any():
+                raise WireError(f"client {name!r} told counts that are none")
+            found[name] = Told(bins, known, np.array(reply.arrays["numbers"]))
+    if not found:
+        return {}
+    everyone = {ALL_CLIENTS: added(list(found.values()))} if len(found) > 1 else {}
+    return {name: facts_of(each) for name, each in {**everyone, **found}.items()}
 
 
 def guarded_metrics(model: Model, client: Client, y: Array) -> dict[str, float]:

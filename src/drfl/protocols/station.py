@@ -38,7 +38,7 @@ from drfl.protocols.data_request import DataRequest, text_array
 from drfl.protocols.pieces import PIECES, asked_pieces, told_pieces
 from drfl.protocols.public_file import PublicFile
 from drfl.rows import Rows
-from drfl.selection import alone, scores
+from drfl.selection import alone, held_out_probabilities, scores
 from drfl.selection.folds import PART, on_parts
 from drfl.solvers import SOLVERS, solver_class
 from drfl.tables import Reading, TableError
@@ -340,4 +340,5 @@ def _whole() -> dict[str, Handler]:
 
 @cache
 def _on_parts() -> dict[str, Handler]:
-    return {**on_parts(_whole()), **scores.HANDLERS, **alone.HANDLERS}
+    halves = {**on_parts(_whole()), **scores.HANDLERS, **alone.HANDLERS}
+    return {**halves, **held_out_probabilities.HANDLERS}

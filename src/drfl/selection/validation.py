@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,10 @@ from drfl.estimators.fitting import LOCAL, find_model, make_solver, solver_name
 from drfl.estimators.parameters import seed_of
 from drfl.estimators.shared import solvable
 from drfl.named_problems import restated
+from drfl.probability_counts import ALL_CLIENTS, Told, added, coarsened, facts_of
 from drfl.problem import Problem
 from drfl.result import Result
-from drfl.selection import alone, scores
+from drfl.selection import alone, held_out_probabilities, scores
 from drfl.selection.clients import SelectionClients, sorted_table
 from drfl.selection.cross_validation import Split, folds_of_everyone, one_client_out
 from drfl.selection.folds import FoldEngine, Part, on_parts
@@ -90,12 +91,16 @@ class Validation:
         The mean radius of the model.
     rounds : int
         What all of it cost.
+    probabilities : dict
+        What the model's probabilities are worth on held-out rows, of all clients together and of
+        each (`drfl.probability_counts.facts_of`); empty where there are none.
     """
 
     measures: dict[str, dict[str, dict[str, Measured]]]
     radii: dict[str, float]
     radius: float
     rounds: int
+    probabilities: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
         """For records."""
@@ -184,11 +189,13 @@ def validate_clients(
         here = solver_name(choices, named=clients.named) == LOCAL
         solver = make_solver(LOCAL, choices) if here else _bundle(choices)
         handlers = {**on_parts(solver.handlers), **scores.HANDLERS, **alone.HANDLERS}
+        handlers |= held_out_probabilities.HANDLERS
         engine.start([c for group in clients.groups for c in group], point.shell, handlers)
         work = _Work(clients, point.problem, choices, solver, engine)
         measures = {name: work.answer(splits) for name, splits in questions.items()}
         radii = work.needed_radii(questions.get(NEW_CLIENT, []))
-    return Validation(measures, radii, point.radius, work.rounds)
+        probabilities = work.probabilities(questions.get(NEW_ROWS, []))
+    return Validation(measures, radii, point.radius, work.rounds, probabilities)
 
 
 def _bundle(choices: Any) -> WarmBundle:
@@ -248,6 +255,32 @@ class _Work:
             label = self.clients.labels[out]
             found[label] = max(0.0, excess / price) if price > 0.0 else math.inf
         return found
+
+    def probabilities(self, splits: Sequence[Split]) -> dict[str, dict[str, Any]]:
+        """What the model's probabilities are worth on the rows that splits hold out."""
+        logistic = scores.score_of(None, self.problem.loss) == "log_loss"
+        if not splits or len(self.clients.groups) > 1 or not logistic:
+            return {}
+        (group,) = self.clients.groups
+        parts: dict[str, list[Told]] = {label: [] for label in self.clients.labels}
+        for split in splits:
+            (result,) = self._fit(MODEL, split)
+            messages = {
+                group[s].name: held_out_probabilities.request(
+                    split.parts[s],
+                    result.coef,
+                    float(scores.intercepts_of([[result]], group[s].name)[0, 0]),
+                )
+                for s in split.scored
+            }
+            answers = self.engine.map(messages, None)
+            _require(answers)
+            for s in split.scored:
+                found = held_out_probabilities.read(answers.replies[group[s].name])
+                parts[self.clients.labels[s]].append(found)
+        of_clients = {label: added(found) for label, found in parts.items() if found}
+        everyone = {ALL_CLIENTS: added([t for found in parts.values() for t in found])}
+        return {name: facts_of(coarsened(t)) for name, t in {**everyone, **of_clients}.items()}
 
     def _told(self, split: Split) -> Array:
         """Measures (methods, M, S) on what a split holds out, NaN for clients that hold nothing."""

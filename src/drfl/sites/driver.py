@@ -19,7 +19,7 @@ from drfl.models.plain import from_plain
 from drfl.problem import to_json
 from drfl.protocols.agreement import preflight
 from drfl.protocols.data_request import array_text
-from drfl.protocols.evaluation import evaluate
+from drfl.protocols.evaluation import evaluate, probabilities
 from drfl.protocols.explanation import explain, explained_facts
 from drfl.protocols.federation import Remote
 from drfl.sites.carrier import Carrier
@@ -228,7 +228,8 @@ class Work:
 
     def _evaluate(self) -> dict[str, Any]:
         model = from_plain(self.order.model)
-        return self._found(evaluate(self.sites, model, partial=True, **self.order.options))
+        found = evaluate(self.sites, model, partial=True, **self.order.options)
+        return self._found({"metrics": found, "probabilities": probabilities(self.sites, model)})
 
     def _explain(self) -> dict[str, Any]:
         model = from_plain(self.order.model)

@@ -20,11 +20,50 @@ def evaluate(options: argparse.Namespace) -> int:
     result, code = _answers("evaluate", options, asked)
     found = [
         {"site": site, "noise": level} | values
-        for site, entries in (result or {}).items()
+        for site, entries in (result or {"metrics": {}})["metrics"].items()
         for level, values in zip(levels, entries, strict=True)
     ]
     _print(found, options.json, table)
+    judged = [{"rows_of": n, **f} for n, f in (result or {}).get("probabilities", {}).items()]
+    _print(judged, options.json, _judged)
     return code
+
+
+def _judged(found: list[dict[str, Any]]) -> list[str]:
+    """How good the probabilities are; of sites with a guard nothing is told."""
+    shown = [f for f in found if f["rows"]]
+    width = max(len("decisions"), *(len(f["rows_of"]) for f in found))
+    lines = [
+        "",
+        f"{'rows of':{width}} {'rows':>7} {'positive':>8} {'AUC (95 %)':>21} {'Brier':>7} "
+        f"{'of share':>8} {'majority':>8} {'slope':>6} {'intercept':>9}",
+    ]
+    for f in shown:
+        auc, low, high = (float(f[key]) for key in ("auc", "auc_low", "auc_high"))
+        slope, shift = float(f["calibration_slope"]), float(f["calibration_intercept"])
+        lines.append(
+            f"{f['rows_of']:{width}} {f['rows']:>7} {f['positive']:>8} "
+            f"{f'{auc:.3f} ({low:.3f}-{high:.3f})':>21} {float(f['brier']):>7.4f} "
+            f"{f['brier_of_share']:>8.4f} {f['majority']:>8.4f} {slope:>6.2f} {shift:>+9.2f}"
+        )
+    decided = [(f["rows_of"], d) for f in shown for d in f["decisions"]]
+    if decided:
+        lines += [
+            "",
+            f"{'decisions':{width}} {'threshold':>9} {'sens':>6} {'spec':>6} {'PPV':>6} "
+            f"{'NPV':>6} {'net benefit':>11} {'of all':>7}",
+        ]
+    for name, d in decided:
+        sens, spec, ppv, npv = (
+            float(d[key])
+            for key in ("sensitivity", "specificity", "positive_value", "negative_value")
+        )
+        lines.append(
+            f"{name:{width}} {d['threshold']:>9g} {sens:>6.3f} {spec:>6.3f} {ppv:>6.3f} "
+            f"{npv:>6.3f} {d['net_benefit']:>11.4f} {d['benefit_of_all']:>7.4f}"
+        )
+    few = [f["rows_of"] for f in found if not f["rows"]]
+    return [*lines, f"fewer than 5 rows of a class, not told: {', '.join(few)}"] if few else lines
 
 
 def explain(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from drfl.report.blocks import Block, Mark, Marks, Section, TableBlock, Text
 from drfl.report.evidence import Evidence, Json, name, names, number, objects_of, sentence
 from drfl.report.figures import ABSENT, metric, plain, title
+from drfl.report.questions.probability_curves import probabilities
 from drfl.report.suppression import Groups
 
 QUESTION = "How good is it on rows and at clients it has not seen?"
@@ -34,6 +35,7 @@ def section(evidence: Evidence, groups: Groups) -> Section:
     blocks: list[Block] = []
     for question, methods in measures.items():
         blocks += _question(name(question), objects_of(methods), groups)
+    blocks += probabilities(objects_of(record.get("probabilities")), groups)
     blocks += _radii(record, groups)
     blocks += [Text(remark, "note") for remark in names(record.get("remarks"))]
     return Section("unseen", QUESTION, _answer(measures), blocks)
