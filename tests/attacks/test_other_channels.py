@@ -12,9 +12,9 @@ from drfl.privacy import Keeper
 from drfl.protocols.station import handlers_of
 from drfl.selection.folds import PART
 from drfl.solvers.bundle import Bundle
-from drfl.solvers.bundle.client_half.curvature import unpack_triangle
 from drfl.solvers.bundle.messages import Dual, Request
 from drfl.wire import Failure, Message
+from drfl.wire.triangle import unpack_triangle
 
 N, n, K = 150, 13, 5
 

@@ -11,6 +11,7 @@ MOVES = {
 }
 PROVE = {
     "bundle": "cutting planes with a proof, the default",
+    "first_order": "gradients with a proof, for thousands of columns and more",
     "ad_lpmm": "Algorithm 1 of the paper",
     "admm": "consensus ADMM",
     "local": "all rows at hand, without a support",

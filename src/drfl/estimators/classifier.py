@@ -225,7 +225,7 @@ class DRFLClassifier(RobustClassifier):
     intercept : {"shared", "per_client", "none"}
         Whose intercept b there is: one for all, one of every client, as where prevalence differs,
         or none. With an intercept of every client, `predict` and its like take ``clients``.
-    solver : {"auto", "bundle", "ad_lpmm", "admm", "local"}
+    solver : {"auto", "bundle", "first_order", "ad_lpmm", "admm", "local"}
         "auto" is "local" if neither clients, nor an engine, nor a support, nor a `max_weight` are
         named, otherwise "bundle".
     curvature : {"auto", "never"}

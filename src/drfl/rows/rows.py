@@ -88,6 +88,27 @@ class Rows(Operator):
             H += B.T @ B
         return H if seen == self.n_rows else H * (self.n_rows / seen)
 
+    def gram_of(self, columns: NDArray[np.int64], d: Array) -> Array:
+        """`gram` of some columns alone, (k + 1, k + 1): nothing of columns times columns else."""
+        k = len(columns)
+        H, first = np.zeros((k, k)), np.zeros(k)
+        for block, part in zip(self.blocks(), self._parts, strict=True):
+            some, weights = part[:, columns], d[block]
+            if is_sparse(some):
+                B = some.multiply(np.sqrt(weights)[:, None]).tocsr().astype(np.float64)
+                H += (B.T @ B).toarray()
+            else:
+                B = some * np.sqrt(weights)[:, None]
+                H += B.T @ B
+            first += some.T @ weights
+        shift = np.zeros(k) if self.shift is None else self.shift[columns]
+        scale = np.ones(k) if self.scale is None else self.scale[columns]
+        total = float(d.sum())
+        cross = np.outer(shift, first)
+        H += total * np.outer(shift, shift) - cross - cross.T
+        border = (first - total * shift) / scale
+        return np.block([[H / np.outer(scale, scale), border[:, None]], [border, total]])
+
     def take(self, rows: NDArray[np.intp] | slice) -> Array:
         """A few rows as a dense float64 array, scaled."""
         picked = self._parts.clip(self.X[rows])

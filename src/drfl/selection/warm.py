@@ -32,6 +32,7 @@ from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.bundle.state import State, Task, ask_again, begin, use
 from drfl.solvers.bundle.steps import Metric
 from drfl.solvers.certificate.server import ServerProblem, server_problem
+from drfl.solvers.first_order import takes_over
 from drfl.supports import WholeSpace
 
 MU = 0.01  # the proximal weight at the start, as a multiple of a cold start's
@@ -64,6 +65,8 @@ class WarmBundle(Solver):
         tol: float,
         max_rounds: int,
     ) -> Session:
+        if takes_over(problem, names, n_features):  # it begins anew: its rounds are cheap
+            return self.settings.start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
         task = Task(self.settings, problem, tuple(names), n_features, tol, max_rounds)
         state = begin(task, task.names)
         if self._last is not None:

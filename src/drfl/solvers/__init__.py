@@ -19,6 +19,7 @@ __all__ = [
 
 SOLVERS: dict[str, str] = {
     "bundle": "drfl.solvers.bundle:Bundle",
+    "first_order": "drfl.solvers.first_order:FirstOrder",
     "ad_lpmm": "drfl.solvers.admm:AdLpmm",
     "admm": "drfl.solvers.admm:Admm",
     "local": "drfl.solvers.local:Local",

@@ -253,13 +253,13 @@ class Session(ABC):
 MOST_COLUMNS = 8000  # matrices of columns x columns then have half a gigabyte each
 
 
-def require_few_columns(name: str, n_features: int) -> None:
+def require_few_columns(name: str, n_features: int, advice: str = "") -> None:
     """Refuse, before any work, what would end in a lack of memory."""
     if n_features > MOST_COLUMNS:
         size = 8.0 * n_features**2 / 1e9
         raise ValueError(
             f"{n_features} columns are too many for solver={name!r}: it keeps matrices of columns "
-            f"times columns, {size:.1f} GB each; give at most {MOST_COLUMNS} columns, "
+            f"times columns, {size:.1f} GB each; {advice}give at most {MOST_COLUMNS} columns, "
             "for example those that most rows have"
         )
 

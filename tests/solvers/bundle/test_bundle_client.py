@@ -15,13 +15,12 @@ from drfl.solvers.bundle.client_half.curvature import (
     density,
     hessian,
     pack_factor,
-    pack_triangle,
     sketch,
     unpack_factor,
     unpack_sketch,
-    unpack_triangle,
 )
 from drfl.solvers.bundle.client_half.evaluation import make_evaluator
+from drfl.wire.triangle import pack_triangle, unpack_triangle
 from drfl.worst_case import make_oracle
 from kit.cases import uniform_case
 

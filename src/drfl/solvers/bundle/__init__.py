@@ -8,17 +8,21 @@ from typing import ClassVar
 
 from drfl.client import Checked, Handler, intercept_message
 from drfl.problem import Problem
-from drfl.solvers.base import Session, Solver, require_few_columns
+from drfl.solvers.base import Session, Solver
 from drfl.solvers.bundle import client_cache, guard, messages
 from drfl.solvers.bundle.client_half.answers import answer
 from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.bundle.settings import BundleSettings
 from drfl.solvers.bundle.state import Task, begin
+from drfl.solvers.first_order import FirstOrder, takes_over
 
 
 @dataclass(frozen=True)
 class Bundle(BundleSettings, Solver):
-    """The default solver; see `BundleSettings` for what can be chosen."""
+    """The default solver; see `BundleSettings` for what can be chosen.
+
+    More than 2000 columns are left to the first-order method, where it knows the problem.
+    """
 
     name: ClassVar[str] = "bundle"
     shared_ball: ClassVar[bool] = True
@@ -31,6 +35,7 @@ class Bundle(BundleSettings, Solver):
         guard.KIND: Checked(guard.constants, guard.REQUEST, guard.REPLY, guarded=True),
         intercept_message.KIND: intercept_message.HANDLER,
         client_cache.KIND: Checked(client_cache.recall, client_cache.REQUEST, {}, guarded=True),
+        **FirstOrder.handlers,
     }
 
     def start(
@@ -42,6 +47,8 @@ class Bundle(BundleSettings, Solver):
         tol: float,
         max_rounds: int,
     ) -> Session:
-        require_few_columns(self.name, n_features)
+        if takes_over(problem, names, n_features):
+            other = FirstOrder()
+            return other.start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
         task = Task(self, problem, tuple(names), n_features, tol, max_rounds)
         return BundleSession(begin(task, task.names))

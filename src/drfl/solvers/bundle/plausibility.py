@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.norms import NORMS
 from drfl.problem import Problem
-from drfl.solvers.bundle.client_half.curvature import unpack_factor, unpack_sketch, unpack_triangle
+from drfl.solvers.bundle.client_half.curvature import unpack_factor, unpack_sketch
 from drfl.solvers.bundle.client_half.joint import of_pairs, packed_length, unpack_pairs
 from drfl.solvers.bundle.messages import KIND, REPLY, PathModel, Reply, Request
 from drfl.solvers.bundle.points import Points
@@ -24,13 +24,13 @@ from drfl.solvers.certificate.anchors import AnchorBox
 from drfl.solvers.certificate.server import ServerProblem
 from drfl.supports import WholeSpace
 from drfl.wire import Message, WireError, reply_kind, validate
+from drfl.wire.triangle import require_semidefinite, unpack_triangle
 
 SLACK = 1e-7  # rounding, relatively
 DIGITS = 1e-11  # rounding of a sum, relative to its largest term
 COARSE = 1e-2  # what the rounding of a guard may add to a slope, relative to the largest
 LARGEST = 1e100  # a number beyond has no business here
 ROUNDING = 1e-9  # of shares, which add up to 1
-INDEFINITE = 1e-4  # relative: what float32 may do to a positive semidefinite matrix
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -172,7 +172,7 @@ def _unpacked(arrays: Arrays, d: int) -> Iterator[Array]:
             yield unpack_factor(factor, scale)
     for triangle in (*arrays.get("hess", ()), *arrays.get("bend", ())):
         H = unpack_triangle(triangle, d)
-        _require_semidefinite(H)
+        require_semidefinite(H)
         yield H
     for sketch in arrays.get("sketch", ()):
         yield unpack_sketch(sketch)
@@ -182,17 +182,8 @@ def _of_classes(arrays: Arrays, d: int, classes: int, intercepts: int) -> Iterat
     for packed in arrays.get("hess", ()):
         matrices = unpack_pairs(packed, classes, d)
         for A in matrices:
-            _require_semidefinite(A)
+            require_semidefinite(A)
         yield of_pairs(matrices, classes, d - intercepts)
-
-
-def _require_semidefinite(H: Array) -> None:
-    """Anything semidefinite is a valid metric; anything else would lead the steps uphill."""
-    largest = float(np.diag(H).max(initial=0.0))
-    try:
-        np.linalg.cholesky(H + (INDEFINITE * largest + 1e-300) * np.eye(len(H)))
-    except np.linalg.LinAlgError:
-        raise WireError("its curvature is not positive semidefinite") from None
 
 
 def require_facts(facts: Array | None, box: AnchorBox | None) -> None:

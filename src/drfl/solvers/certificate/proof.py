@@ -20,6 +20,7 @@ Inaccurate multipliers only lower the bound.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -208,9 +209,43 @@ def payable_slopes(server: ServerProblem, q: Array, slopes: Array) -> Array:
 
 def bound_of_constants(server: ServerProblem, q: Array, slopes: Array, constants: Array) -> float:
     """What one minorant of every client proves, with payable slopes (S, d) and constants (S,)."""
+    total = add_up(server, q, float(q @ constants), q @ slopes)
+    return pay_by_gauge(server, replace(total, gb=np.zeros(0)))
+
+
+# ---------------------------------------------------------------------------- a minorant at once
+def add_up(server: ServerProblem, q: Array, constant: float, slope: Array) -> Aggregate:
+    r"""Step 5 of one minorant of every client: :math:`\sum q_sc_s` and :math:`\sum q_sg_s` (d,)."""
     B = q * server.rho
-    constant = float(q @ constants) + float(B @ server.floor)
-    return pay_by_gauge(server, Aggregate(constant, (q @ slopes)[: server.n], np.zeros(0), B, q))
+    gb = slope[server.n : server.n + server.intercepts]
+    return Aggregate(constant + float(B @ server.floor), slope[: server.n], gb, B, q)
+
+
+def level(total: Aggregate, others: Sequence[Aggregate]) -> list[Aggregate]:
+    r"""Step 4 of minorants of f: mixed with those that lean the other way, so that b cancels.
+
+    A convex combination of minorants of f is one. For models with one score.
+    """
+    lean = float(total.gb.sum())
+    if lean == 0.0:
+        return [total]
+    slopes = [(other, float(other.gb.sum())) for other in others]
+    return [
+        _mixed(total, other, abs(lean) / (abs(lean) + abs(against)))
+        for other, against in slopes
+        if against * lean < 0.0
+    ]
+
+
+def _mixed(one: Aggregate, other: Aggregate, t: float) -> Aggregate:
+    """(1 - t) of one and t of the other, with slopes in b that cancel."""
+    return Aggregate(
+        (1.0 - t) * one.constant + t * other.constant,
+        (1.0 - t) * one.g + t * other.g,
+        np.zeros(len(one.gb)),
+        (1.0 - t) * one.B + t * other.B,
+        (1.0 - t) * one.q + t * other.q,
+    )
 
 
 @dataclass(frozen=True)
@@ -267,6 +302,10 @@ class Certificate:
         assert region is not None
         slope = np.append(total.g, total.gb)[: self.server.dimension - self.server.is_shared]
         return region.least(total.constant, slope)
+
+    def bound_of(self, total: Aggregate) -> float:
+        """What a minorant of f without slope in b proves, alone or with earlier ones."""
+        return self._pay(total, None)
 
     def _mixed(self, total: Aggregate) -> float:
         """What it proves together with earlier proofs; floors and one multiplier for all aside."""

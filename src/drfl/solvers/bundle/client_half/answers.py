@@ -32,7 +32,6 @@ from drfl.solvers.bundle.client_half.curvature import (
     hessian,
     may_curve,
     pack_factor,
-    pack_triangle,
     sketch,
 )
 from drfl.solvers.bundle.client_half.evaluation import Evaluation, Evaluator
@@ -51,6 +50,7 @@ from drfl.solvers.bundle.settings import BundleSettings
 from drfl.solvers.bundle.state import Task, begin
 from drfl.solvers.certificate.anchors import AnchorBox, class_facts
 from drfl.wire import Message
+from drfl.wire.triangle import pack_triangle
 from drfl.worst_case.whole_space import WholeSpaceOracle
 
 SKETCH_ABOVE = 500  # coefficients: curvature of a loss with kinks is sent as a sketch

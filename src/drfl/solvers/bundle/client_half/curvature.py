@@ -150,18 +150,6 @@ def unpack_factor(factor: NDArray[np.float16], scale: NDArray[np.float32]) -> Ar
     return R @ R.T
 
 
-def pack_triangle(H: Array) -> NDArray[np.float32]:
-    """The lower triangle in float32: accurate enough for Newton steps."""
-    return H[np.tril_indices(len(H))].astype(np.float32)
-
-
-def unpack_triangle(triangle: NDArray[np.floating], dimension: int) -> Array:
-    """H from its triangle."""
-    H = np.zeros((dimension, dimension))
-    H[np.tril_indices(dimension)] = triangle
-    return H + np.tril(H, -1).T
-
-
 def _rms(oracle: Oracle, move: Array) -> float:
     """The root mean square of what is known of a sample, by the masses of its rows."""
     step = _stride(oracle.rows.n_rows)

@@ -24,11 +24,10 @@ from drfl.losses.joint import CrammerSinger, gain, less_own, softmax, turn
 from drfl.solvers.bundle.client_half.curvature import (
     LEAST_SHARE,
     WINDOW,
-    pack_triangle,
     sampled,
-    unpack_triangle,
 )
 from drfl.solvers.bundle.client_half.evaluation import Evaluation, Evaluator
+from drfl.wire.triangle import pack_triangle, unpack_triangle
 from drfl.worst_case.joint import JointOracle
 from drfl.worst_case.whole_space import Flips
 

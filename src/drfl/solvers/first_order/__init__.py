@@ -1,0 +1,101 @@
+"""The first-order method: many columns, no matrix of columns times columns, a certificate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from drfl import checks
+from drfl.client import Checked, Handler
+from drfl.losses import Loss
+from drfl.problem import Problem
+from drfl.solvers.base import Session, Solver, require_few_columns
+from drfl.solvers.first_order import questions
+from drfl.solvers.first_order.gradients import answer
+from drfl.solvers.first_order.penalized import PENALTIES
+from drfl.solvers.first_order.rounds import FirstOrderSession, Task
+from drfl.supports import WholeSpace
+
+
+@dataclass(frozen=True)
+class FirstOrder(Solver):
+    """Gradients and a few vectors, for thousands to millions of columns; smooth losses.
+
+    Attributes
+    ----------
+    newton : int
+        Up to so many columns at work (linf: those that are not 0, or about to be) clients are
+        asked for the second derivatives of these; 0: never.
+    memory : int
+        How many steps are remembered, two vectors each.
+    """
+
+    newton: int = 1500
+    memory: int = 20
+    name: ClassVar[str] = "first_order"
+    handlers: ClassVar[Mapping[str, Handler]] = {
+        questions.KIND: Checked(answer, questions.REQUEST, questions.REPLY)
+    }
+
+    def __post_init__(self) -> None:
+        checks.whole("newton", self.newton, least=0)
+        checks.whole("memory", self.memory, least=1)
+
+    def start(
+        self,
+        problem: Problem,
+        names: Sequence[str],
+        n_features: int,
+        *,
+        tol: float,
+        max_rounds: int,
+    ) -> Session:
+        reason = objection(problem, names)
+        if reason is not None:
+            raise ValueError(f"the solver 'first_order' {reason}")
+        task = Task(problem, tuple(names), n_features, tol, max_rounds, self.newton, self.memory)
+        return FirstOrderSession(task)
+
+
+MANY_COLUMNS = 2000  # clients send no curvature of more, and masters get slow
+
+
+def takes_over(problem: Problem, names: Sequence[str], n_features: int) -> bool:
+    """The one rule: whether a problem is left to this method by the bundle method.
+
+    It is, with more than 2000 columns, if this method knows it. Where it does not, the bundle
+    method goes up to 8000; beyond, its matrices would end in a lack of memory, and that is said
+    before any work.
+    """
+    if n_features <= MANY_COLUMNS:
+        return False
+    reason = objection(problem, names)
+    if reason is not None:
+        require_few_columns("bundle", n_features, f"solver='first_order' {reason}, or ")
+    return reason is None
+
+
+def objection(problem: Problem, names: Sequence[str]) -> str | None:
+    """Why this method does not solve a problem, and what to do; None if it does."""
+    balls = [problem.ball_of(name) for name in names]
+    loss = problem.loss
+    if problem.support_kind is not WholeSpace:
+        return "knows the whole space only: leave out the support"
+    if loss.kinks or type(loss).curvature is Loss.curvature:
+        smooth = "huber" if loss.task == "regression" else "logistic or smooth_hinge"
+        return f"knows smooth losses only: take {smooth} instead of {loss.name}"
+    if type(problem.norm) not in PENALTIES:
+        return f"knows the norms l2 and linf: take one of them instead of {problem.norm.name}"
+    if any(math.isfinite(ball.label_cost) for ball in balls if ball.radius > 0.0):
+        return "knows labels that never move: take label_cost=inf"
+    if not any(ball.radius > 0.0 for ball in balls):
+        return "needs a positive radius, without which nothing bounds the coefficients"
+    if problem.shared_ball or problem.curves is not None or problem.own_intercepts:
+        return "knows lines with a ball and no intercept per client: leave out what differs"
+    if problem.classes is not None:
+        return "knows two classes: take one model against the rest for every class"
+    if problem.mixture.is_capped:
+        return "knows no max_weight: leave it out"
+    return None

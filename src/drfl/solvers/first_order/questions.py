@@ -1,0 +1,178 @@
+"""What the server asks and a client answers, their form, and what cannot be true."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.arrays import Array
+from drfl.wire import Field, Message, WireError, reply_kind, validate
+from drfl.wire.triangle import require_semidefinite, unpack_triangle
+
+KIND = "first_order"
+
+# All slopes of a client are also told lowered by these factors: what they prove then, by one
+# number each. Between two of them the proof mixes.
+FACTORS = 1.0 - np.array([0.0, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3])
+
+REQUEST = {
+    "x": Field("float64", (None,), optional=True),  # the point, or some of its entries; none: 0
+    "at": Field("int64", (None,), optional=True),  # which entries; the others are 0
+    "plan": Field("uint8", (1,)),  # 1: introduce yourself
+    "columns": Field("int64", ("k",), optional=True),  # curvature of these is wanted
+}
+REPLY = {
+    "value": Field("float64"),  # the mean loss
+    "slope": Field("float64", ("d",)),  # its gradient
+    "fan": Field("float64", (len(FACTORS),)),  # constants of the cuts with slope * FACTORS
+    "diagonal": Field("float32", ("d",), optional=True),  # of the second derivative
+    "hess": Field("float32", (None,), optional=True),  # of the columns and the intercept, packed
+    "halves": Field("float64", (2, None), optional=True),  # see `Reply`
+    "total": Field("float64", optional=True),  # the weight of the rows
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A point to evaluate.
+
+    Attributes
+    ----------
+    x : (d,)
+        The point.
+    columns : (k,) or None
+        The columns whose second derivatives are wanted.
+    introduction : bool
+        Whether the client is to tell the weight of its rows, the diagonal of the second
+        derivative, and the two halves of its slope.
+    """
+
+    x: Array
+    columns: NDArray[np.int64] | None = None
+    introduction: bool = False
+
+    def message(self, round: int) -> Message:
+        """The message; a point with few entries names them."""
+        arrays: dict[str, NDArray[Any]] = {"plan": np.array([self.introduction], dtype=np.uint8)}
+        at = np.flatnonzero(self.x)
+        if 0 < 2 * len(at) < len(self.x):
+            arrays |= {"at": at.astype(np.int64), "x": self.x[at]}
+        elif len(at):
+            arrays["x"] = self.x
+        if self.columns is not None:
+            arrays["columns"] = self.columns
+        return Message(KIND, round, arrays)
+
+    @classmethod
+    def read(cls, message: Message, dimension: int, n_features: int) -> Request:
+        """What a message asks for; its form has been validated."""
+        arrays, x = message.arrays, np.zeros(dimension)
+        values = arrays.get("x", x)
+        if "at" in arrays:
+            x[_places("at", arrays["at"], dimension, len(values))] = values
+        elif len(values) != dimension:
+            raise WireError(f"a point of {len(values)} numbers does not fit {dimension}")
+        else:
+            x = np.array(values)
+        columns = arrays.get("columns")
+        if columns is not None:
+            columns = _places("columns", columns, n_features, len(columns))
+        return cls(x, columns, bool(arrays["plan"][0]))
+
+
+@dataclass(frozen=True)
+class Reply:
+    r"""A validated reply.
+
+    Attributes
+    ----------
+    value, slope : float, (d,)
+        The mean loss and its gradient.
+    fan : (K,)
+        c_k: for all x the mean loss is at least :math:`c_k+\phi_k\,\mathrm{slope}^\top x`.
+    diagonal : (d,) or None
+        Of the second derivative.
+    hess : (k + 1, k + 1) or None
+        Second derivatives of the columns asked for, then of the intercept if there is one.
+    halves : (2, 1 + d) or None
+        Constants and slopes of two minorants: of the rows whose slope leans to one side, and of
+        the others. Their slopes in b have different signs.
+    total : float
+        The weight of the rows; 0: not told.
+    """
+
+    value: float
+    slope: Array
+    fan: Array
+    diagonal: Array | None = None
+    hess: Array | None = None
+    halves: Array | None = None
+    total: float = 0.0
+
+
+def read_reply(
+    message: Message, round: int, asked: Request, *, intercept: bool, lipschitz: float
+) -> Reply:
+    """The reply, or the reason why it cannot be true."""
+    d = len(asked.x)
+    validate(message, reply_kind(KIND), round, REPLY, {"d": d})
+    arrays = message.arrays
+    wanted = {"columns": asked.columns is not None, "introduction": asked.introduction}
+    for name, why in {"hess": "columns", "halves": "introduction", "total": "introduction"}.items():
+        if name in arrays and not wanted[why]:
+            raise WireError(f"array {name!r} was not asked for")
+    value, slope, fan = float(arrays["value"]), arrays["slope"], arrays["fan"]
+    _require_possible(value, slope, fan, asked.x, lipschitz if intercept else np.inf)
+    halves, total = arrays.get("halves"), float(arrays.get("total", np.zeros(())))
+    if asked.introduction:
+        if not total > 0.0:
+            raise WireError("it does not say how many rows it has")
+        if halves is not None:
+            _require_halves(halves, value, d)
+    diagonal = arrays.get("diagonal")
+    if diagonal is not None:
+        diagonal = diagonal.astype(np.float64)
+        if (diagonal < 0.0).any() or (diagonal > LARGEST).any():
+            raise WireError("its curvature is not positive semidefinite")
+    hess = arrays.get("hess")
+    if hess is not None:
+        assert asked.columns is not None
+        size = len(asked.columns) + intercept
+        if len(hess) != size * (size + 1) // 2:
+            raise WireError(f"curvature of {len(hess)} numbers does not fit {size} columns")
+        hess = unpack_triangle(hess, size)
+        require_semidefinite(hess)
+    return Reply(value, slope, fan, diagonal, hess, halves, total)
+
+
+LARGEST = 1e100  # numbers beyond are no features
+TOUCH, TINY = 1e-9, 1e-12  # how much above a value a cut may be, by rounding
+
+
+def _require_possible(value: float, slope: Array, fan: Array, x: Array, steepest: float) -> None:
+    """Refuse what no rows could give: a loss is nonnegative, and its cuts are not above it."""
+    if not 0.0 <= value <= LARGEST or (np.abs(slope) > LARGEST).any():
+        raise WireError("a value or a slope that cannot be")
+    if abs(float(slope[-1])) > steepest * (1 + TOUCH):
+        raise WireError("a slope in the intercept that is steeper than the loss")
+    along = float(slope @ x)
+    if (fan + FACTORS * along > value + TOUCH * (value + abs(along)) + TINY).any():
+        raise WireError("a cut above its own value")
+
+
+def _require_halves(halves: Array, value: float, dimension: int) -> None:
+    if halves.shape[1] != dimension + 1 or (np.abs(halves) > LARGEST).any():
+        raise WireError("halves of a slope that cannot be")
+    if (halves[:, 0] > value * (1 + TOUCH) + TINY).any():
+        raise WireError("a half of its slope is above its value")
+
+
+def _places(name: str, places: NDArray[np.int64], size: int, count: int) -> NDArray[np.int64]:
+    """Ascending places within so many."""
+    inside = len(places) == count and (places >= 0).all() and (places < size).all()
+    if not inside or (np.diff(places) <= 0).any():
+        raise WireError(f"array {name!r} does not name places in ascending order")
+    return places

@@ -1,0 +1,352 @@
+"""The server's half: a point per round, a proof from its slopes, a step to the next one.
+
+A point counts once every client has evaluated it; who has not is asked again. Clients keep nothing,
+so that a lost answer or a resumed run needs no more than that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drfl.arrays import Array
+from drfl.problem import Problem
+from drfl.solvers.base import Session, Status, relative_gap
+from drfl.solvers.certificate import Certificate, ServerProblem, server_problem
+from drfl.solvers.certificate.proof import Aggregate, add_up, level
+from drfl.solvers.first_order.curved_model import CurvedModel
+from drfl.solvers.first_order.penalized import PENALTIES, Penalty
+from drfl.solvers.first_order.questions import FACTORS, Reply, Request, read_reply
+from drfl.solvers.first_order.saddle import Evaluated, weighted_step
+from drfl.wire import Message, WireError
+
+PATIENCE = 8  # misses in a row after which nobody waits for a client
+STALL_AFTER = 40  # rounds without better bounds
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the run is about, and when it ends."""
+
+    problem: Problem
+    names: tuple[str, ...]
+    n: int
+    tol: float
+    max_rounds: int
+    newton: int
+    memory: int
+
+    @property
+    def dimension(self) -> int:
+        """Coefficients and intercept."""
+        return self.problem.dimension(self.n)
+
+
+@dataclass
+class Known:
+    """What the clients' introductions made known.
+
+    Attributes
+    ----------
+    server : ServerProblem
+        The problem with the clients' weights.
+    certificate : Certificate
+        What turns slopes into bounds.
+    penalty : Penalty
+        The price of the norm.
+    model : CurvedModel
+        The second derivative.
+    leaning : list of Aggregate
+        Minorants of f that lean to one side and to the other in b: the halves of the first slope.
+    newest : dict of bool to Aggregate
+        The newest minorants of f that lean down and up.
+    centre : Evaluated
+        The best point so far.
+    q : (S,)
+        The weights of the last step.
+    """
+
+    server: ServerProblem
+    certificate: Certificate
+    penalty: Penalty
+    model: CurvedModel
+    leaning: list[Aggregate]
+    centre: Evaluated
+    q: Array
+    newest: dict[bool, Aggregate] = field(default_factory=dict)
+
+
+@dataclass
+class Progress:
+    """The state of a run.
+
+    Attributes
+    ----------
+    asked : Request
+        The point of this round.
+    heard : dict of int to Reply
+        Who has evaluated it.
+    misses : (S,)
+        Misses in a row.
+    upper, lower, at_zero : float
+        The bounds, and the objective at w = 0.
+    better : int
+        The round in which a bound got better last.
+    """
+
+    asked: Request
+    misses: NDArray[np.int_]
+    heard: dict[int, Reply] = field(default_factory=dict)
+    rejected: dict[str, str] = field(default_factory=dict)
+    known: Known | None = None
+    round: int = 0
+    upper: float = math.inf
+    lower: float = -math.inf
+    at_zero: float = math.inf
+    better: int = 0
+    stuck: bool = False
+    status: Status | None = None
+
+
+@final
+class FirstOrderSession(Session):
+    """A run: its state, what a round does to it, and what everyone reads of it."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        first = Request(np.zeros(task.dimension), introduction=True)
+        self.progress = Progress(first, np.zeros(len(task.names), np.int_))
+
+    def propose(self) -> dict[str, Message]:
+        now = self.progress
+        message = now.asked.message(now.round)
+        missing = (s for s in range(len(self.task.names)) if s not in now.heard)
+        return {self.task.names[s]: message for s in missing}
+
+    def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
+        now, task = self.progress, self.task
+        hear(task, now, replies)
+        if len(now.heard) == len(task.names):
+            advance(task, now)
+        now.round += 1
+        now.status = judge(task, now)
+
+    @property
+    def status(self) -> Status | None:
+        return self.progress.status
+
+    @property
+    def coef(self) -> Array:
+        known = self.progress.known
+        return np.zeros(self.task.n) if known is None else known.centre.x[: self.task.n]
+
+    @property
+    def intercept(self) -> float:
+        known = self.progress.known
+        shared = known is not None and self.task.problem.shared_intercept
+        return float(known.centre.x[-1]) if known is not None and shared else 0.0
+
+    @property
+    def objective(self) -> float:
+        return self.progress.upper
+
+    @property
+    def lower_bound(self) -> float:
+        return self.progress.lower
+
+    @property
+    def at_zero(self) -> float:
+        return self.progress.at_zero
+
+    @property
+    def weights(self) -> Array:
+        known = self.progress.known
+        if known is None:
+            return self._unknown
+        return known.server.mixture.worst_weights(known.centre.values(known.server))
+
+    @property
+    def client_losses(self) -> Array:
+        known = self.progress.known
+        return self._unknown if known is None else known.centre.values(known.server)
+
+    @property
+    def client_multipliers(self) -> Array:
+        known = self.progress.known
+        if known is None:
+            return self._unknown
+        size = known.server.gauge.value(known.centre.x) * self.task.problem.loss.lipschitz
+        return np.full(len(self.task.names), size)
+
+    @property
+    def rejected(self) -> Mapping[str, str]:
+        return self.progress.rejected
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        known, columns = self.progress.known, self.progress.asked.columns
+        used = 0 if known is None else int(np.count_nonzero(known.centre.x[: self.task.n]))
+        return {"columns_used": used, "curved_columns": 0 if columns is None else len(columns)}
+
+    @property
+    def _unknown(self) -> Array:
+        return np.full(len(self.task.names), np.nan)
+
+
+def hear(task: Task, now: Progress, replies: Mapping[str, Message]) -> None:
+    """The answers that can be used; a bad one counts as missing, with its reason."""
+    now.rejected = {}
+    loss, intercept = task.problem.loss, task.problem.shared_intercept
+    for s, name in enumerate(task.names):
+        if s in now.heard:
+            continue
+        try:
+            if name in replies:
+                now.heard[s] = read_reply(
+                    replies[name],
+                    now.round,
+                    now.asked,
+                    intercept=intercept,
+                    lipschitz=loss.lipschitz,
+                )
+        except WireError as error:
+            now.rejected[name] = str(error)
+        now.misses[s] = 0 if s in now.heard else now.misses[s] + 1
+
+
+def advance(task: Task, now: Progress) -> None:
+    """Everyone has evaluated the point: learn, prove, move, and ask for the next one."""
+    replies = [now.heard[s] for s in range(len(task.names))]
+    at = Evaluated(
+        now.asked.x,
+        np.array([reply.value for reply in replies]),
+        np.array([reply.slope for reply in replies]),
+    )
+    if now.known is None:
+        now.known = introduce(task, at, replies)
+        now.lower = now.known.server.least
+        value = now.at_zero = now.known.server.mixture.support(at.values(now.known.server))
+        paid = True
+    else:
+        value = now.known.server.mixture.support(at.values(now.known.server))
+        paid = value < now.upper
+    known = now.known
+    proved = prove(known, at, replies)
+    if proved > now.lower:
+        now.lower, now.better = proved, now.round
+    if value < now.upper:
+        now.upper, now.better = value, now.round
+    move(now, at, replies, paid=paid)
+    plan(task, now)
+
+
+def introduce(task: Task, at: Evaluated, replies: Sequence[Reply]) -> Known:
+    """What follows once every client has said what it is."""
+    sizes = np.array([reply.total for reply in replies])
+    server = server_problem(task.problem, task.names, task.dimension, sizes)
+    q = server.mixture.weights
+    told = [(q[s], reply.diagonal) for s, reply in enumerate(replies) if reply.diagonal is not None]
+    slope = q @ at.slopes
+    if told:
+        share = sum(weight for weight, _ in told)
+        diagonal = sum((w * D for w, D in told), np.zeros(task.dimension)) / max(share, 1e-300)
+    else:  # nobody tells: a step along the gradient that would halve the loss
+        diagonal = np.full(task.dimension, float(slope @ slope) / max(float(q @ at.losses), 1e-12))
+    halves = [reply.halves for reply in replies if reply.halves is not None]
+    leaning = []
+    if len(halves) == len(replies):
+        both = np.tensordot(q, np.array(halves), axes=1)
+        leaning = [add_up(server, q, float(half[0]), half[1:]) for half in both]
+    penalty = PENALTIES[type(task.problem.norm)](task.n, task.dimension)
+    certificate = Certificate(server, None)
+    return Known(
+        server, certificate, penalty, CurvedModel.of(diagonal, task.memory), leaning, at, q
+    )
+
+
+def prove(known: Known, at: Evaluated, replies: Sequence[Reply]) -> float:
+    """The best bound of the slopes at this point, lowered or not."""
+    server, best = known.server, 0.0
+    fans = np.array([reply.fan for reply in replies])
+    trials = [known.q]
+    if not server.certain:
+        trials.append(server.mixture.worst_weights(at.values(server)))
+    for q in trials:
+        slope = q @ at.slopes
+        for k, factor in enumerate(FACTORS):
+            total = add_up(server, q, float(q @ fans[:, k]), factor * slope)
+            for flat in level(total, [*known.leaning, *known.newest.values()]):
+                best = max(best, known.certificate.bound_of(flat))
+        own = add_up(server, q, float(q @ fans[:, 0]), slope)
+        known.newest[bool(own.gb.sum() > 0.0)] = own
+    return best
+
+
+def move(now: Progress, at: Evaluated, replies: Sequence[Reply], *, paid: bool) -> None:
+    """A better point becomes the centre; a worse one still tells how the slope changes."""
+    known = now.known
+    assert known is not None
+    centre, model = known.centre, known.model
+    if at is not centre and (at.x != centre.x).any():
+        mean = 0.5 * (known.q + known.server.mixture.weights)
+        model.observe(at.x - centre.x, mean @ (at.slopes - centre.slopes))
+    if paid:
+        known.centre = at
+        model.damping = max(1.0, 0.25 * model.damping)
+        model.forget_matrix()
+    elif (at.x != centre.x).any():
+        model.damping *= 4.0 if model.matrix is not None else 1.5
+    hessians = [reply.hess for reply in replies]
+    if (at.x == known.centre.x).all() and all(H is not None for H in hessians):
+        told = np.array([H for H in hessians if H is not None])
+        assert now.asked.columns is not None
+        extra = np.arange(known.server.n, known.server.dimension)
+        model.columns = np.append(now.asked.columns, extra)
+        # Weights may move by a step: none of the clients' curvature is left out.
+        model.matrix = np.tensordot(0.5 * (known.q + known.server.mixture.weights), told, axes=1)
+
+
+def plan(task: Task, now: Progress) -> None:
+    """The next point, and of which columns curvature is wanted there."""
+    known = now.known
+    assert known is not None
+    now.heard = {}
+    centre, price = known.centre, float(known.q @ known.server.rho)
+    working = known.penalty.at_work(centre.x, known.q @ centre.slopes, price)
+    newton = task.newton if known.penalty.selects else 0
+    if now.asked.introduction and len(working) <= newton:
+        # Newton's step from 0 saves several of the others: ask for the curvature there first.
+        now.asked = Request(centre.x, columns=working[working < task.n])
+        return
+    x, known.q = weighted_step(known.server, known.penalty, known.model, centre, known.q)
+    now.stuck = bool((x == now.asked.x).all()) and bool((x == centre.x).all())
+    used = np.union1d(working, np.flatnonzero(x[: task.n]))
+    wanted = used[used < task.n]
+    now.asked = Request(x, columns=wanted if len(wanted) <= newton else None)
+
+
+def judge(task: Task, now: Progress) -> Status | None:
+    """Why the run ends here; None if it goes on."""
+    gone = [name for s, name in enumerate(task.names) if now.misses[s] >= PATIENCE]
+    gap = relative_gap(now.upper, now.lower, now.at_zero)
+    if gap <= task.tol:
+        return Status.certified(gap)
+    if gone and now.known is None:
+        reasons = "; ".join(f"{name}: {now.rejected.get(name, 'no answer')}" for name in gone)
+        return Status.failed(f"no usable first answer from {reasons}")
+    if gone:
+        return Status.partial(
+            f"{', '.join(gone)} fell silent: bounds and model are those of the last point that "
+            "everyone evaluated",
+            gap,
+        )
+    if now.round >= task.max_rounds:
+        return Status.max_rounds(gap, task.tol)
+    if now.stuck or now.round - now.better > STALL_AFTER:
+        return Status.stalled(gap, task.tol)
+    return None
