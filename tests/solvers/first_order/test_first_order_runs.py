@@ -208,6 +208,11 @@ def test_settings_are_checked():
 
 
 def test_a_guard_is_refused_before_any_work():
-    made = clients(guard=Guard(5))
+    rng = np.random.default_rng(0)
+    X = sparse.hstack(
+        [sparse.csr_matrix(rng.normal(size=(200, 3))), sparse.csr_matrix((200, 2497))]
+    )
+    y = np.where(rng.random(200) < 0.5, 1.0, -1.0)
+    client = drfl.Client("a", X.tocsr(), y, guard=Guard(5))
     with pytest.raises(ValueError, match="a guard, which knows at most 2000 columns"):
-        drfl.solve(problem(), made)
+        drfl.solve(problem("l2"), [client])
