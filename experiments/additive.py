@@ -191,7 +191,12 @@ def _bent(A: Array, y: Array, curves: Any, rho: float, mu: float, loss: Any) -> 
 
 def page(found: Sequence[Score], command: str) -> list[str]:
     """The tables."""
-    lines = [f"`{command}`. Accuracy or R², means over the splits ± standard errors.", ""]
+    lines = [
+        f"`{command}` (and again with `--bends`). Accuracy or R², means over the splits ± standard "
+        "errors; curves have 4 knots, 12 on California. Noise is of 0.3 standard deviations in "
+        "every column of the test rows. *Curves taken*: how often `select_curves` takes them.",
+        "",
+    ]
     lines += [
         "| data | test rows | linear | additive | boosting | additive − linear | curves taken |",
         "|---|---|---|---|---|---|---|",
@@ -264,10 +269,12 @@ def run(options: argparse.Namespace) -> int:
             found += new
             _write(options.records, new)
             console.say(f"{name}: split {split + 1} of {options.repeats}")
-    lines = page(found, f"python -m experiments additive --repeats {options.repeats}")
+    command = f"python -m experiments additive --repeats {options.repeats}"
+    command += f" --housing {options.housing.name}" if options.housing is not None else ""
+    lines = page(found, command)
     console.say(*lines)
     if options.out is not None:
-        write_text(options.out, "\n".join(["# Do curves pay?", "", *lines]))
+        write_text(options.out, "\n".join(["# Do curves pay?", "", *lines, ""]))
     return OK
 
 

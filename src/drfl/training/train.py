@@ -357,8 +357,11 @@ class Training:
         asked, estimates = standard_errors(self, results)
         for sent in message_facts(results, asked):
             self.record("messages", **sent)
-        drawn = self._drawn(model, estimates)
+        lines, beside = self._lines()
+        drawn = self._drawn(model, estimates, lines)
         self.record("result", **outcome, **result_facts(model, results), **drawn)
+        if beside:
+            self.record("comparison", **beside)
         write_model(model, self.folder.model, mode=PRIVATE)
         rounds = [
             {"kind": "round", "model": k, **round_facts(record)}
@@ -370,20 +373,25 @@ class Training:
         self.records.rewrite([*others[:at], *rounds, *others[at:]])
         return model
 
-    def _drawn(self, model: Model, estimates: Mapping[int, Estimate]) -> dict[str, Any]:
+    def _drawn(
+        self, model: Model, estimates: Mapping[int, Estimate], lines: Array | None
+    ) -> dict[str, Any]:
         """The curves with their bands, the rows under them and lines beside, for the records."""
         curves = model.problem.curves
         if curves is None:
             return {}
-        n, lines = curves.n_slopes, self._lines()
+        n = curves.n_slopes
         bands = {k: (e.point[:n], e.covariances["robust"][:n, :n]) for k, e in estimates.items()}
         rows = np.sum(list(self.pieces.values()), axis=0).tolist()
         return {"curves": curve_facts(model, estimates=bands, lines=lines, rows=rows)}
 
-    def _lines(self) -> Array | None:
-        """Linear models beside an additive one (K, n); under a guard they would cost answers."""
-        if any(self.agreement.guards.values()):
-            return None
+    def _lines(self) -> tuple[Array | None, dict[str, Any]]:
+        """Linear models beside an additive one (K, n), and how good they are.
+
+        None without curves, nor under a guard, where they would cost answers.
+        """
+        if self.problem.curves is None or any(self.agreement.guards.values()):
+            return None, {}
         problem = make_problem(self.settings, self.agreement)
         results = [
             solve(
@@ -396,10 +404,10 @@ class Training:
             )
             for positive in self.targets
         ]
-        failed = any(result.status.kind is StatusKind.FAILED for result in results)
-        if not failed:
-            self.record("comparison", **self.outcome(LINES, results, problem))
-        return None if failed else np.array([result.coef for result in results])
+        if any(result.status.kind is StatusKind.FAILED for result in results):
+            return None, {}
+        outcome = self.outcome(LINES, results, problem)
+        return np.array([result.coef for result in results]), outcome
 
     def _intervals(self, model: Model) -> None:
         """Ask every client between which bounds its worst case lies, and write it down."""
