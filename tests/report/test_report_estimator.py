@@ -52,7 +52,8 @@ def test_with_its_rows_it_tells_everything(tmp_path):
     pipeline = make_pipeline(StandardScaler(), robust)
     pipeline.fit(frame, y, drflclassifier__clients=who)
     found = made(pipeline, tmp_path / "page.html", frame, y, who, plan=FEW)
-    assert found.sections == ORDER
+    assert found.sections == [*ORDER[:2], "table", *ORDER[2:]]
+    assert "Table 1" in found.words
     titles = [chart["title"] for chart in found.charts]
     for wanted in ("by method", "per unit of the file", "against noise", "against the radius"):
         assert any(wanted in title for title in titles)
@@ -71,7 +72,7 @@ def test_rows_come_with_a_warning(fitted, tmp_path):
     X = (X - X.mean(0)) / X.std(0)
     plan = Plan(bootstrap=0, noise=(), radii=False, methods=(), validation=False, rows=2)
     found = made(fitted, tmp_path / "page.html", X, y, who, plan=plan)
-    assert found.sections == [*ORDER, "rows"]
+    assert found.sections == [*ORDER[:2], "table", *ORDER[2:], "rows"]
     assert "must stay where the data lie" in found.words
 
 

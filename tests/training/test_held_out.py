@@ -105,4 +105,4 @@ class Heard(Silent):
 def test_settings_that_have_served_badly_are_named(tmp_path):
     write_hospitals(tmp_path)
     said = drfl("train", *THREE, "--scale", "per-client", "--out", "RUN", cwd=tmp_path)
-    assert "worse in 8 of 12 data sets" in said.err
+    assert "worse in all 8 data sets of our study" in said.err
