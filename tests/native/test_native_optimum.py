@@ -5,6 +5,8 @@ with kinks steps must fade, and 2e-2 is the tolerance. AFL, DRFA and SCAFF-PD ar
 average: within 1e-2 for smooth losses (DRFA, whose draws are noise, 5e-2), else 5e-2.
 """
 
+import math
+
 import numpy as np
 import pytest
 from native_kit import KINKED, SIMPLEX, SMOOTH, Plain, exact, model_of, run
@@ -77,9 +79,15 @@ def test_afl_by_its_average(loss):
     assert gap(AFL(), loss, 200) <= (1e-2 if loss in SMOOTH else 5e-2)
 
 
-@pytest.mark.parametrize("loss", SMOOTH)
+@pytest.mark.parametrize("loss", ALL)
 def test_dual_admm_with_the_worst_weights(loss):
     assert gap(DualADMM(), loss, 200, SIMPLEX) <= 1e-2
+
+
+@pytest.mark.parametrize("radius", [0.0, 0.3, math.inf])
+def test_dual_admm_with_kinks_and_worst_weights_goes_on_to_the_optimum(radius):
+    mixture = drfl.Mixture("uniform", radius)
+    assert gap(DualADMM(), "hinge", 400, mixture) <= 1e-3
 
 
 @pytest.mark.parametrize("loss", ALL)

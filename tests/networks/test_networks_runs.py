@@ -176,6 +176,29 @@ def test_the_dual_first_scheme_needs_fewer_rounds():
     assert first <= 0.6 * runs[0].rounds
 
 
+@pytest.mark.parametrize(("radius", "share"), [(0.0, 0.05), (0.3, 0.2)])
+def test_the_dual_first_scheme_ends_where_no_direction_helps(radius, share):
+    """Not convex: the least gradient among the mixtures that are worst there nearly vanishes."""
+    mixture = drfl.Mixture("uniform", radius)
+    problem = drfl.Problem(Model("mlp"), drfl.Ball(), mixture)
+    method = DualADMM(local_steps=5, step_size=0.2)
+    run = drfl.solve(problem, clients(), solver=method, max_rounds=400)
+    before, after = (steepness(problem, x) for x in (problem.network.start(0), run.coef))
+    assert after <= share * before
+    assert run.objective < 0.5 * run.history[0].objective
+
+
+def steepness(problem, x):
+    """The least norm of sum_s q_s grad F_s(x), over q in Q whose loss is the largest within 1 %."""
+    parts = [problem.network.at(c.rows, drfl.Ball(), c.name) for c in clients()]
+    F, G = (np.array(v) for v in zip(*(p.value_and_gradient(x) for p in parts), strict=True))
+    mix = problem.mixture.resolve([part.n_rows for part in parts])
+    steps = np.linspace(0.0, 1.0, 41)
+    q = np.array([mix.project(np.array([a, b, 1.0 - a - b])) for a in steps for b in steps])
+    worst = q @ F >= 0.99 * (q @ F).max()
+    return np.linalg.norm(q[worst] @ G, axis=1).min()
+
+
 def test_what_comes_from_the_network_is_validated():
     """A site refuses a vector of another length or with a NaN, the server such an answer."""
     site = Site(clients()[0], PROBLEM)
