@@ -101,7 +101,7 @@ def test_pieces_count_as_preflights(ages, tmp_path):
     station = Station("a", tmp_path / "a.csv", guard)
     found = Files([station])
     agreement = preflight(DataRequest(target="ill"), found.names, found.ask)
-    with pytest.raises(SpentError, match="answered its 1 preflights"):
+    with pytest.raises(SpentError, match="its 1 preflights"):
         agreed_pieces(found, agreement, WANTED)
 
 
