@@ -36,6 +36,8 @@ class Case:
         What the bundle method is asked to do differently.
     strict
         Clients refuse curvature, groups and dual cuts.
+    lost
+        The share of the answers that are lost on their way.
     reference
         Whether the true gap is measured, which needs a solve to 1e-8 beside.
     products
@@ -44,6 +46,8 @@ class Case:
         The number of clients whose server time, over the same first rounds, is the unit of growth.
     knots
         How many every column with more than two values has, at its quantiles: an additive model.
+    local
+        Whether the processor time is compared with that of the local solver.
     rivals
         Whether Algorithm 1 (with the best step size of a grid), its tight version and consensus
         ADMM are run as well.
@@ -65,9 +69,11 @@ class Case:
     targets: Mapping[str, float] = field(default_factory=dict)
     solver: Mapping[str, Any] = field(default_factory=dict)
     strict: bool = False
+    lost: float = 0.0
     reference: bool = True
     products: bool = False
     against: int | None = None
+    local: bool = False
     rivals: bool = False
     knots: int | None = None
 
@@ -79,6 +85,7 @@ class Case:
             "box" if self.box else "",
             f"rho={self.radius:g}" if self.box or self.radius != 0.01 else "",
             "strict" if self.strict else "",
+            f"{self.lost:.0%} lost" if self.lost else "",
             " ".join(f"{name}={value}" for name, value in self.solver.items()),
             "" if self.tol == 1e-6 else f"tol={self.tol:g}",
             "" if self.knots is None else f"{self.knots} knots",
@@ -186,16 +193,26 @@ DIMENSION = [
             ("hinge", 0.01, 21),
         )
     ),
-    Case(
-        (5000, 1000),
-        3,
-        loss="logistic",
-        label_cost=math.inf,
-        intercept=True,
-        tol=1e-4,
-        reference=False,
-        max_rounds=30,
-        targets=goal(15),
+    *(
+        Case(
+            shape,
+            clients,
+            loss=loss,
+            label_cost=math.inf,
+            intercept=True,
+            tol=1e-4,
+            reference=False,
+            max_rounds=30,
+            local=True,
+            targets=goal(15) | {"bundle / local": 3.0},
+        )
+        for shape, clients, loss in (
+            ((5000, 1000), 1, "hinge"),
+            ((5000, 1000), 3, "hinge"),
+            ((5000, 1000), 3, "logistic"),
+            ((20_000, 2000), 3, "hinge"),
+            ((20_000, 2000), 3, "logistic"),
+        )
     ),
 ]
 # Rounds to a proved 1e-6 with 0, 4 and 8 knots in every column.
@@ -238,7 +255,15 @@ ROUNDS = [
     Case("heart", 10, norm="linf", reference=False),
     Case("heart", 10, label_cost=1.0, radius=0.1, intercept=True, box=True, reference=False),
     Case("heart", 3, strict=True, reference=False),
-    Case("breast-cancer", 5, label_cost=math.inf, intercept=True, reference=False),
+    *(Case("heart", 10, lost=share, reference=False) for share in (0.2, 0.4)),
+    Case(
+        "breast-cancer",
+        5,
+        label_cost=math.inf,
+        intercept=True,
+        reference=False,
+        targets=goal(14),
+    ),
     Case("breast-cancer", 5, loss="logistic", label_cost=math.inf, intercept=True, reference=False),
     Case(
         "breast-cancer",
@@ -251,6 +276,9 @@ ROUNDS = [
     ),
     Case("arff", 10, loss="huber", reference=False),
     Case("libsvm", 10, reference=False),
+    *(Case("libsvm", 10, lost=share, reference=False) for share in (0.2, 0.4)),
+    Case("libsvm", 3, norm="l2", reference=False),
+    Case("libsvm", 3, norm="linf", reference=False),
     Case("libsvm", 10, loss="logistic", label_cost=math.inf, intercept=True, reference=False),
     Case(
         "libsvm",

@@ -33,8 +33,11 @@ from _cases import GRID, SECTIONS, SHAPES, STEP_SIZES, Case
 from _data import Data, MissingFileError, add_arguments, load, split
 
 import drfl
+from drfl.engines import SerialEngine
+from drfl.engines.base import Answers
 from drfl.solvers import SOLVERS, Solver, make_solver
 from drfl.solvers.admm import AdLpmm, Admm
+from drfl.wire import Failure
 
 TRUE = {"true 1e-2": 1e-2, "true 1e-3": 1e-3, "true 1e-4": 1e-4, "true 1e-6": 1e-6}
 OPTIMUM_TOL = 1e-8
@@ -53,7 +56,9 @@ def measure(case: Case, solver: Solver, data: Data, seed: int) -> tuple[Measures
     (X, y), problem = data, case.problem(data[0])
     parts = split(case.split, y, case.clients, seed)
     seconds = [_product_seconds(X)] if case.products else []
-    result = _solve(case, problem, solver, X, y, parts, case.policy)
+    start = time.process_time()
+    result = _solve(case, problem, solver, X, y, parts, case.policy, lost=(case.lost, seed))
+    spent = time.process_time() - start
     seconds += [_product_seconds(X)] if case.products else []
     out = {
         "certified 1e-4": _first(result, lambda record: record.gap <= 1e-4),
@@ -63,6 +68,10 @@ def measure(case: Case, solver: Solver, data: Data, seed: int) -> tuple[Measures
         "clients s": result.seconds_clients / result.rounds,
         "kB": _bytes(result) / 1e3,
     }
+    if case.local:
+        start = time.process_time()
+        _solve(case, problem, "local", X, y, parts, case.policy)
+        out["bundle / local"] = spent / (time.process_time() - start)
     if case.products:
         out["server / X@w"] = out["server s"] / statistics.mean(seconds)
     if case.reference:
@@ -73,12 +82,33 @@ def measure(case: Case, solver: Solver, data: Data, seed: int) -> tuple[Measures
     return out, result
 
 
-def _solve(case, problem, solver, X, y, parts, policy, tol=None) -> drfl.Result:
+class LosingEngine(SerialEngine):
+    """Each answer is lost with this probability."""
+
+    def __init__(self, share: float, seed: int) -> None:
+        super().__init__()
+        self.share, self.rng = share, np.random.default_rng(seed)
+
+    def map(self, messages, deadline) -> Answers:
+        answers = super().map(messages, deadline)
+        lost = {name for name in answers.replies if self.rng.random() < self.share}
+        kept = {name: reply for name, reply in answers.replies.items() if name not in lost}
+        failures = dict(answers.failures) | dict.fromkeys(lost, Failure.DEADLINE)
+        return Answers(kept, failures, answers.seconds)
+
+
+def _solve(case, problem, solver, X, y, parts, policy, tol=None, lost=(0.0, 0)) -> drfl.Result:
+    engine = LosingEngine(*lost) if lost[0] else "serial"
     clients = [
         drfl.Client(f"c{s}", X[rows], y[rows], policy=policy) for s, rows in enumerate(parts)
     ]
     return drfl.solve(
-        problem, clients, solver=solver, tol=tol or case.tol, max_rounds=case.max_rounds
+        problem,
+        clients,
+        solver=solver,
+        tol=tol or case.tol,
+        max_rounds=case.max_rounds,
+        engine=engine,
     )
 
 
