@@ -1,5 +1,7 @@
 """Files as people have them: what is refused, what is warned of, and Table 1."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -265,3 +267,29 @@ def test_inspect_and_train_print_the_table_and_the_run_keeps_it(tmp_path):
     drfl("report", "RUN", "--quick", cwd=tmp_path)
     page = (tmp_path / "RUN" / "report.html").read_text()
     assert "years and months" in page
+
+
+def trained(folder, files, *options):
+    for name, columns in files.items():
+        write(folder, name, columns)
+    clients = [text for name in files for text in ("--client", f"{name}.csv")]
+    return drfl("train", *clients, "--target", "ill", *options, "--out", "RUN", cwd=folder)
+
+
+def test_coefficients_of_several_classes_stand_under_their_names(tmp_path):
+    grades = {"ill": lambda c: np.array(["low", "mid", "top"])[(c["age"] // 10 % 3).astype(int)]}
+    files = {name: patients(k, **grades) for k, name in enumerate(("north", "south"))}
+    lines = trained(tmp_path, files, "--tol", "1e-2").out.splitlines()
+    (at,) = [k for k, line in enumerate(lines) if "= the class above the column" in line]
+    assert lines[at + 1].split() == ["low", "mid", "top"]
+    ends = [lines[at + 1].index(name) + len(name) for name in ("low", "mid", "top")]
+    assert [lines[at + 2][end - 1].isdigit() for end in ends] == [True] * 3
+
+
+def test_the_report_says_which_of_the_leading_columns_are_filled(tmp_path):
+    gaps = {"age": lambda c: np.where(np.arange(N) < 100, "", c["age"].astype(str))}
+    trained(tmp_path, three(**gaps), "--missing", "mean", "--tol", "1e-2")
+    drfl("report", "RUN", "--quick", cwd=tmp_path)
+    page = (tmp_path / "RUN" / "report.html").read_text()
+    assert "most by age" in page
+    assert re.search("age has no value in 83.3.% of the rows of south: its mean stands there", page)
