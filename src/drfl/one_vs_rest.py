@@ -1,4 +1,4 @@
-"""Several classes as linear models: one for two classes, else one for each against the rest.
+"""Several classes as linear models: one for two classes, else a score for each.
 
 Scores are (N, K) with K models, that is one column for two classes; classes are positions 0, 1, ...
 """
@@ -37,14 +37,19 @@ def decided(scores: Array) -> NDArray[np.intp]:
     return np.asarray(scores.argmax(axis=1), dtype=np.intp)
 
 
-def probabilities(scores: Array) -> Array:
+def probabilities(scores: Array, *, joint: bool = False) -> Array:
     r"""Those of the classes, from log-odds: :math:`1/(1+e^{-z})`, divided by their sum.
+
+    ``joint``: the scores are of one problem, and their softmax is meant.
 
     Examples
     --------
     >>> probabilities(np.array([[0.0]])).tolist()
     [[0.5, 0.5]]
     """
+    if joint:
+        e = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(e / e.sum(axis=1, keepdims=True))
     if scores.shape[1] == 1:
         scores = np.column_stack([-scores, scores])
         return np.asarray(np.exp(-np.logaddexp(0.0, -scores)))

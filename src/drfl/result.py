@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -54,6 +55,27 @@ class Record:
     seconds_server: float
     failures: dict[str, str] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)
+
+
+class Linear(Protocol):
+    """Anything with coefficients (n,) or (K, n), and an intercept or K of them."""
+
+    @property
+    def coef(self) -> Array:
+        """The coefficients."""
+
+    @property
+    def intercept(self) -> float | Array:
+        """The intercept, or intercepts."""
+
+
+def stacked(models: Sequence[Linear]) -> tuple[Array, Array]:
+    """The scores of several models, one below the other: coefficients (K, n), intercepts (K,).
+
+    They are K models of one score each, or one of K scores.
+    """
+    coef = np.vstack([np.atleast_2d(model.coef) for model in models])
+    return coef, np.concatenate([np.atleast_1d(model.intercept) for model in models])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -33,7 +33,7 @@ def flowers():
 @pytest.fixture(scope="module")
 def garden(flowers):
     X, y, clients = flowers
-    return DRFLClassifier("logistic", radius=0.1, tol=1e-5).fit(X, y, clients)
+    return DRFLClassifier("logistic", radius=0.1, tol=1e-5, multiclass="ovr").fit(X, y, clients)
 
 
 def test_it_solves_the_problem_it_states(hospitals):
@@ -118,7 +118,7 @@ def test_a_score_of_0_is_the_first_class():
     assert model.predict([[0.0]]).tolist() == ["a"]
 
 
-def test_more_classes_have_a_model_and_a_certificate_each(flowers, garden):
+def test_one_against_the_rest_has_a_model_and_a_certificate_each(flowers, garden):
     X, y, clients = flowers
     assert garden.coef_.shape == (3, 4)
     assert len(garden.result_) == 3

@@ -125,7 +125,8 @@ def test_an_estimator_tells_what_left_each_client(fitted, tmp_path):
         assert "curvature (" in row[2]
     # Those of several models are counted together.
     X = (X - X.mean(0)) / X.std(0)
-    three = drfl.DRFLClassifier(radius=0.1).fit(X, np.digitize(X[:, 0], [-0.5, 0.5]), clients=who)
+    three = drfl.DRFLClassifier(radius=0.1, multiclass="ovr")
+    three.fit(X, np.digitize(X[:, 0], [-0.5, 0.5]), clients=who)
     cells = cells_of(made(three, tmp_path / "page.html"), "Answers of the clients")
     assert [row[0] for row in cells] == ["a", "b", "c"]
     assert {int(row[3]) for row in cells} == {sum(r.rounds for r in three.result_)}
@@ -135,7 +136,8 @@ def test_every_class_is_shown_with_its_adversary(tmp_path):
     X, _, who = rows()
     X = (X - X.mean(0)) / X.std(0)
     y = np.array(["low", "mid", "high"])[np.digitize(X[:, 0], [-0.5, 0.5])]
-    robust = drfl.DRFLClassifier(radius=0.1, label_cost=2.0).fit(X, y, clients=who)
+    robust = drfl.DRFLClassifier(radius=0.1, label_cost=2.0, multiclass="ovr")
+    robust.fit(X, y, clients=who)
     plan = Plan(bootstrap=0, noise=(), radii=False, methods=(), validation=False)
     found = made(robust, tmp_path / "page.html", X, y, who, plan=plan)
     for label in ("high", "low", "mid"):

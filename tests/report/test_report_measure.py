@@ -151,14 +151,17 @@ def test_a_numeric_target_and_several_classes():
     error = (regressor.predict(X) - y)[who == "a"]
     assert found[0]["scores"]["mse"] == pytest.approx(np.mean(error**2))
     y = np.digitize(X[:, 0], [-0.5, 0.5])
-    three = drfl.DRFLClassifier(radius=0.01).fit(X, y, clients=who)
     data = {c: ClientSample(X[who == c], y[who == c].astype(float)) for c in "abc"}
-    found = list(measured(model_of(three), data, Plan(2, (0.0,), 1, False, ("erm",))))
-    kinds = [record["kind"] for record in found]
-    assert [kinds.count(k) for k in ("adversary", "noise", "bootstrap")] == [9, 3, 3]
-    mine = who == "a"
-    (noise,) = [r for r in found if r["kind"] == "noise" and r["client"] == "a"]
-    assert noise["scores"]["accuracy"] == three.score(X[mine], y[mine])
+    for multiclass, attacks in (("ovr", 9), ("joint", 3)):
+        three = drfl.DRFLClassifier(radius=0.01, multiclass=multiclass).fit(X, y, clients=who)
+        found = list(measured(model_of(three), data, Plan(2, (0.0,), 1, False, ("erm",))))
+        kinds = [record["kind"] for record in found]
+        assert [kinds.count(k) for k in ("adversary", "noise", "bootstrap")] == [attacks, 3, 3]
+        mine = who == "a"
+        (noise,) = [r for r in found if r["kind"] == "noise" and r["client"] == "a"]
+        assert noise["scores"]["accuracy"] == three.score(X[mine], y[mine])
+        (table,) = [r["counts"] for r in found if r["kind"] == "confusion"]
+        assert np.trace(table) == round(three.score(X, y) * len(y))
 
 
 def test_a_plan_is_checked():

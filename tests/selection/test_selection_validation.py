@@ -114,7 +114,7 @@ def test_a_clients_own_model_is_the_optimum_of_its_rows():
     folds = FoldEngine(engine, {"d": part})
     folds.start([client], problem, {})
     reply = folds.map({"d": alone.request(1e-8)}, None).replies["d"]
-    coef, intercept = alone.read(reply, 3)
+    coef, intercept = alone.read(reply, problem, 3)
     at = part.training(40)
     exact = solve(problem, [Client("d", rows[0][at], rows[1][at])], solver="local", tol=1e-8)
     assert coef == pytest.approx(exact.coef, abs=1e-5)

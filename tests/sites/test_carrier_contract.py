@@ -23,7 +23,13 @@ from kit.pages import ROOT, blocks
 
 NAMES = ["north", "south"]
 SILENCE = 6.0
-VALUES = {"target": "stage", "radius": "0.05", "tol": "1e-3", "validation": False}
+VALUES = {
+    "target": "stage",
+    "radius": "0.05",
+    "tol": "1e-3",
+    "validation": False,
+    "multiclass": "ovr",
+}
 
 
 def prepared(folder):

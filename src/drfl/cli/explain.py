@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     for name, file in read.items():
         for sentence in file.unseen(model):
             say(f"warning: {name}: {sentence}")
-    for k in range(len(model.coef)):
+    for k in range(model.n_problems):
         found = {name: attack(model, k, name, rows) for name, rows in read.items()}
         attacks = {name: facts for name, (facts, _, _) in found.items()}
         weights = worst_weights(model, k, attacks)
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
                 facts = {"model": k, "client": name, "weight": weights.get(name)}
                 print(json.dumps(to_json(facts | one.facts()), allow_nan=False))
             continue
-        if len(model.coef) > 1:
+        if model.n_problems > 1:
             assert model.target.classes is not None
             print(f"class {model.target.classes[k]} against the rest")
         print("\n".join(_lines(model, attacks, weights)))
@@ -108,6 +108,9 @@ def _lines(model: Any, attacks: dict[str, Any], weights: dict[str, float]) -> li
         nothing = "the target" if found.target_moved > 0.0 else "no feature"
         said = ", ".join(carried) if carried else nothing
         lines.append(f"{name}: the risk is carried by {said}")
+        if found.moved_to:
+            to = ", ".join(f"{label} {share:.2%}" for label, share in found.moved_to.items())
+            lines.append(f"{name}: labels are changed to {to}")
         if not found.attained:
             lines.append(f"{name}: the worst case is approached only, by rows that move very far")
     return lines

@@ -86,8 +86,8 @@ class Site:
     def sizes(self) -> dict[str, int]:
         """The lengths that a schema may speak of; the number of rows is not among them."""
         d = self.dimension
-        known = {"n": self.n_features, "d": d, "t": d * (d + 1) // 2}  # t: a symmetric matrix
-        return known if self.problem.classes is None else {**known, "K": self.problem.classes}
+        triangle = d * (d + 1) // 2
+        return {"n": self.n_features, "d": d, "t": triangle, "C": self.problem.classes or 1}
 
     def answer(self, message: Message, handlers: Mapping[str, Handler]) -> Message:
         """Reply to a message; whatever goes wrong becomes a code without a word of the data."""

@@ -114,6 +114,11 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         names = getattr(self, "feature_names_in_", None)
         return None if additive is None else additive.curves(table, names)
 
+    @property
+    def n_classes(self) -> int | None:
+        """How many classes the rows of a fit have; None: there are none."""
+        return None
+
     @abstractmethod
     def read_rows(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> ClientTable:
         """Check the data of a fit; the table has numbers for y."""
@@ -146,19 +151,22 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         named : bool
             Whether the user named the clients.
         """
-        solver = make_solver(solver_name(choices, named=named), choices)
+        several = choices.at_once(self.n_classes)
+        name = solver_name(choices, named=named, joint=several is not None)
+        solver = make_solver(name, choices)
         self.fit_rows_ = table
         names, curves = getattr(self, "feature_names_in_", None), self.curves_of(table)
         if choices.radius == CONFIDENCE:
             if curves is not None:
                 raise ValueError("radius='confidence' is for lines: give a number with additive")
             choices = with_confidence(choices, table, targets, solver)
-        stated = choices.problem(table.names.tolist(), table.totals, table.X.shape[1], curves)
+        n = table.X.shape[1]
+        stated = choices.problem(table.names.tolist(), table.totals, n, curves, self.n_classes)
         problem = solvable(stated, len(table.names), solver)
         warn_of_data(table, names)
         warn_of_scale(table.X, table.weight, names)
         if isinstance(choices.radius, str):
-            columns = stated.coefficients(table.X.shape[1])
+            columns = stated.coefficients(n) // (stated.classes or 1)
             warn_of_few_rows(columns, float(table.totals.sum()))
         warn_of_small_clients(table, choices.mixture)
         table = table.canonical()
@@ -236,6 +244,10 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
                 "standard errors need the rows of the fit, which no file of a model keeps: fit it "
                 "again, or read those of a run with `drfl summary`"
             )
+        if self.problem_.classes is not None:
+            raise ValueError(
+                "standard errors are for one score at a time: fit with multiclass='ovr'"
+            )
         names = getattr(self, "feature_names_in_", None)
         if names is None:
             names = [f"x{j + 1}" for j in range(table.X.shape[1])]
@@ -284,15 +296,18 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         )
 
     def _worst_cases(self, table: ClientTable, target: Array, k: int) -> dict[Any, WorstCase]:
-        """The worst case of every client at the k-th model; of their mixture in a shared ball."""
+        """The worst case of every client in the k-th problem; of their mixture in a shared ball."""
         self._refuse_strangers(table.names.tolist())
         if self.problem_.shared_ball:
             table = table.pooled(self.problem_.mixture.resolve(table.totals).weights)
         worst = {}
         for name, client in zip(table.names.tolist(), table.clients(target), strict=True):
+            oracle = self.problem_.oracle(client.rows, client.name)
+            if self.problem_.classes is not None:
+                worst[name] = oracle.evaluate(self.coef_, self.intercept_)
+                continue
             own = self.problem_.own_intercepts
             b = self.intercepts_[name][k] if own else np.atleast_1d(self.intercept_)[k]
-            oracle = self.problem_.oracle(client.rows, client.name)
             worst[name] = oracle.evaluate(np.atleast_2d(self.coef_)[k], float(b))
         return worst
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from drfl import defaults
-from drfl._registry import listed
+from drfl._registry import listed, lookup
 from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.checks import number, whole
@@ -17,8 +17,14 @@ from drfl.engines import Engine
 from drfl.estimators import parameters
 from drfl.estimators.additive import Additive
 from drfl.losses import Loss, Task
+from drfl.losses.joint import JOINT
 from drfl.mixture import Mixture
 from drfl.problem import Problem, intercept_of
+from drfl.supports import WholeSpace
+
+AT_ONCE, OVR, AUTO = "joint", "ovr", "auto"
+MULTICLASS = {name: name for name in (AUTO, AT_ONCE, OVR)}
+"""All classes in one problem, one against the rest, or the first where it can be."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,8 @@ class Choices:
         One ball around the mixture of all clients instead of a ball around each.
     additive : Additive or None
         Which columns have curves.
+    multiclass : str
+        How more than two classes are told apart.
     """
 
     loss: Loss
@@ -62,6 +70,7 @@ class Choices:
     seed: int
     shared_ball: bool
     additive: Additive | None = None
+    multiclass: str = OVR
 
     @classmethod
     def read(cls, params: Mapping[str, Any], task: Task) -> Choices:
@@ -87,7 +96,26 @@ class Choices:
             seed=parameters.seed_of(params["random_state"]),
             shared_ball=params["shared_ball"],
             additive=Additive.read(params),
+            multiclass=lookup("multiclass", params.get("multiclass", OVR), MULTICLASS),
         )
+
+    def at_once(self, classes: int | None) -> int | None:
+        """How many classes one problem tells apart; None: every problem is of one score.
+
+        "auto" is all at once where that has a closed form and a solver.
+        """
+        if classes is None or classes == 2 or self.multiclass == OVR:
+            return None
+        possible = (
+            self.loss.name in JOINT
+            and isinstance(self.ball.support, WholeSpace)
+            and not self.shared_ball
+            and self.additive is None
+            and self.intercept != "per_client"
+            and self.solver in ("auto", "bundle")
+            and self.radius != "confidence"
+        )
+        return classes if possible or self.multiclass == AT_ONCE else None
 
     def problem(
         self,
@@ -95,8 +123,12 @@ class Choices:
         totals: Array,
         n_features: int,
         curves: Curves | None = None,
+        classes: int | None = None,
     ) -> Problem:
-        """The problem for clients of these names, with these total weights of rows, and columns."""
+        """The problem for clients of these names, with these total weights of rows, and columns.
+
+        ``classes``: how many there are.
+        """
         if self.radius == "confidence":
             raise ValueError(
                 "radius='confidence' is found by a fit of DRFLClassifier or DRFLRegressor alone: "
@@ -117,6 +149,7 @@ class Choices:
             intercept=self.intercept,
             shared_ball=self.shared_ball,
             curves=curves,
+            classes=self.at_once(classes),
         )
 
     def radii(self, names: Sequence[Any], auto: float) -> list[float]:

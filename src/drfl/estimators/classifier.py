@@ -21,12 +21,13 @@ from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.engines import Engine
 from drfl.estimators.base import RobustModel
+from drfl.estimators.choices import AUTO
 from drfl.estimators.client_table import ClientTable
 from drfl.estimators.data_warnings import refuse_variants
 from drfl.losses import Logistic, Loss, Task
 from drfl.norms import Norm
 from drfl.one_vs_rest import decided, is_nothing, margin_target, positives, probabilities
-from drfl.result import Result
+from drfl.result import Result, stacked
 from drfl.supports import Support
 
 
@@ -44,7 +45,7 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
     _task: ClassVar[Task] = "classification"
 
     def fit(self, X: Any, y: Any, clients: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the model: one for two classes, otherwise one per class against the rest.
+        """Fit the model: one score for two classes, otherwise one per class.
 
         Parameters
         ----------
@@ -75,9 +76,8 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         return table.coded(codes.astype(np.float64), self.class_weight_[codes])
 
     def _set_model(self, results: list[Result]) -> None:
-        self.coef_ = np.array([result.coef for result in results])
-        self.intercept_ = np.array([result.intercept for result in results])
-        if len(results) > 1 and is_nothing(self.coef_):
+        self.coef_, self.intercept_ = stacked(results)
+        if len(self.coef_) > 1 and is_nothing(self.coef_):
             warnings.warn(
                 "all coefficients are zero: the model predicts nothing, and which class it names "
                 "is rounding noise; take a smaller radius, or loss='logistic'",
@@ -104,10 +104,11 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
 
     @available_if(_is_logistic)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any, clients: Any = None) -> Array:
-        """Probabilities of the classes (N, K); for more than two, those of each against the rest
-        are divided by their sum.
+        """Probabilities of the classes (N, K): for all at once the softmax of the scores; else,
+        for more than two, those of each against the rest are divided by their sum.
         """
-        return probabilities(self._scores(X, clients))
+        scores = self._scores(X, clients)  # an unfitted model is told so here
+        return probabilities(scores, joint=self.problem_.classes is not None)
 
     @available_if(_is_logistic)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any, clients: Any = None) -> Array:
@@ -135,8 +136,8 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         Returns
         -------
         dict
-            From client names to `drfl.worst_case.WorstCase`; with more than two classes to a list
-            of them, one per class.
+            From client names to `drfl.worst_case.WorstCase`; with more than two classes, one
+            against the rest, to a list of them, one per class.
         """
         check_is_fitted(self)
         X, y = self._validated(X, y, reset=False)
@@ -154,7 +155,13 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         ]
         return worst[0] if len(worst) == 1 else {n: [case[n] for case in worst] for n in worst[0]}
 
+    @property
+    def n_classes(self) -> int | None:
+        return len(self.classes_)
+
     def model_targets(self, codes: Array) -> list[Array]:
+        if self.checked_parameters().at_once(len(self.classes_)) is not None:
+            return [codes]
         return [margin_target(codes, k) for k in positives(len(self.classes_))]
 
 
@@ -238,6 +245,11 @@ class DRFLClassifier(RobustClassifier):
         How messages reach the clients; None is in this process.
     class_weight : None, "balanced" or dict
         Factors of the rows' weights by class.
+    multiclass : {"auto", "joint", "ovr"}
+        More than two classes: "joint" has all of them in one problem (for "logistic" by the
+        cross-entropy of the softmax, for "hinge" by the loss of Crammer and Singer), "ovr" a
+        problem for each against the rest. "auto" is "joint" where the loss, the support, the
+        solver and the rest allow it.
     random_state : None, int or RandomState
         For solvers that draw at random; "bundle" and "local" do not.
     verbose : int
@@ -248,12 +260,13 @@ class DRFLClassifier(RobustClassifier):
     classes_, class_weight_ : arrays of shape (K,)
         The classes, sorted, and their factors.
     coef_, intercept_ : arrays of shape (1, n) and (1,), or (K, n) and (K,)
-        The model; with K > 2 classes one for each against the rest.
+        The model; with K > 2 classes a score for each.
     intercepts_ : dict
         With ``intercept="per_client"``, from client names to arrays of shape (1,) or (K,);
         ``intercept_`` is 0 then.
     objective_, lower_bound_ : float, or arrays of shape (K,)
-        The optimum is proved to lie between the two.
+        The optimum is proved to lie between the two; one number where all classes are in one
+        problem, and so below.
     gap_ : float
         How far the model can be from optimal, relative to its objective; the largest of K.
     status_ : drfl.solvers.Status
@@ -304,6 +317,7 @@ class DRFLClassifier(RobustClassifier):
         max_rounds: int = 200,
         engine: str | Engine | None = None,
         class_weight: str | Mapping[Any, float] | None = None,
+        multiclass: str = AUTO,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -327,5 +341,6 @@ class DRFLClassifier(RobustClassifier):
         self.max_rounds = max_rounds
         self.engine = engine
         self.class_weight = class_weight
+        self.multiclass = multiclass
         self.random_state = random_state
         self.verbose = verbose

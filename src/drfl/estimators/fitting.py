@@ -23,7 +23,7 @@ logger = logging.getLogger("drfl")
 LOCAL = "local"
 
 
-def solver_name(choices: Choices, *, named: bool) -> str:
+def solver_name(choices: Choices, *, named: bool, joint: bool = False) -> str:
     """The solver that runs: "auto" is local if no clients, engine, support or cap are named.
 
     Parameters
@@ -32,6 +32,8 @@ def solver_name(choices: Choices, *, named: bool) -> str:
         What the user chose.
     named : bool
         Whether the rows have clients.
+    joint : bool
+        Whether one problem has several classes, for which there is one solver.
     """
     name = lookup("solver", choices.solver, {s: s for s in ("auto", *SOLVERS)})
     if name == LOCAL and choices.engine is not None:
@@ -39,6 +41,7 @@ def solver_name(choices: Choices, *, named: bool) -> str:
     if name != "auto":
         return name
     alone = not named and choices.engine is None and choices.intercept != "per_client"
+    alone &= not joint
     alone &= isinstance(choices.ball.support, WholeSpace) and not choices.mixture.is_capped
     return LOCAL if alone else "bundle"
 
@@ -51,6 +54,10 @@ def make_solver(name: str, choices: Choices) -> Solver:
         raise ValueError(f"the solver {name!r} uses no curvature: leave curvature='auto'")
     wishes = {"curvature": choices.curvature, "seed": choices.seed}
     return kind(**{key: wishes[key] for key in wishes if key in known})
+
+
+class NoModelError(RuntimeError):
+    """A run that ended without a model, and why."""
 
 
 def find_model(
@@ -67,7 +74,7 @@ def find_model(
         callbacks=[_log] if choices.verbose else [],
     )
     if result.status.kind is StatusKind.FAILED:
-        raise RuntimeError(result.status.message)
+        raise NoModelError(result.status.message)
     if choices.verbose:
         logger.info("%s", result.status)
     return result

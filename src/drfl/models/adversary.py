@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,8 @@ class Attack:
         Whether the worst case is one, not only approached.
     n_rows : int
         How many rows there are.
+    moved_to : mapping of str to float
+        Of several classes in one problem: to which class how large a share of the labels moves.
     """
 
     loss: float
@@ -55,6 +57,7 @@ class Attack:
     feature_moves: Array
     attained: bool
     n_rows: int
+    moved_to: Mapping[str, float] = field(default_factory=dict)
 
     def carriers(self, shown: int) -> list[tuple[str, float]]:
         """The features that carry most of the risk, with their shares."""
@@ -78,18 +81,18 @@ class Attack:
             "moves": dict(zip(self.features, self.feature_moves.tolist(), strict=True)),
             "carriers": dict(self.carriers(len(self.features))),
             "attained": self.attained,
+            **({"labels_moved_to": dict(self.moved_to)} if self.moved_to else {}),
         }
 
 
 def attack_of(
     model: Model, k: int, rows: Rows, worst_loss: float, price: float, d: Distribution
 ) -> Attack:
-    """What a worst-case distribution does to a client's rows at the k-th linear model."""
-    w, b = model.coef[k], float(model.intercept[k])
-    step, z = d.x - rows.take(d.source), model.problem.scores(rows, w, b)
-    arguments = z - rows.y if model.target.classes is None else rows.y * z
+    """What a worst-case distribution does to a client's rows at the model of the k-th problem."""
+    w, b = model.linear(k)
+    step = d.x - rows.take(d.source)
     return Attack(
-        loss=rows.mean(model.problem.loss.value(arguments)),
+        loss=mean_loss(model, k, rows, w, b),
         worst_loss=worst_loss,
         bound=worst_loss,
         price=price,
@@ -101,6 +104,7 @@ def attack_of(
         feature_moves=np.asarray(d.mass @ np.abs(step)) * _units(rows)[1],
         attained=bool(d.attained),
         n_rows=rows.n_rows,
+        moved_to=_moved_to(model, rows, d),
     )
 
 
@@ -129,6 +133,24 @@ def network_attack(model: Model, rows: Rows, name: str) -> tuple[Attack, Distrib
         n_rows=rows.n_rows,
     )
     return attack, where
+
+
+def mean_loss(model: Model, k: int, rows: Rows, w: Array, b: Any) -> float:
+    """The mean loss of a model like that of the k-th problem."""
+    problem = model.problem
+    if problem.joint is not None:
+        return rows.mean(problem.joint.value(rows.scores_many(w, b), rows.y.astype(np.intp)))
+    z = problem.scores(rows, w, b)
+    arguments = z - rows.y if model.target.classes is None else rows.y * z
+    return rows.mean(problem.loss.value(arguments))
+
+
+def _moved_to(model: Model, rows: Rows, d: Distribution) -> dict[str, float]:
+    if not model.joint or model.target.classes is None:
+        return {}
+    moved = d.y != rows.y[d.source]
+    shares = np.bincount(d.y[moved].astype(int), d.mass[moved], len(model.target.classes))
+    return {str(c): float(v) for c, v in zip(model.target.classes, shares, strict=True) if v > 0.0}
 
 
 def changed_rows(
@@ -169,6 +191,9 @@ def _target_moved(model: Model, rows: Rows, d: Distribution) -> float:
 
 def _effects(model: Model, rows: Rows, d: Distribution, w: Array) -> Array:
     """By how much the adversary changes what each feature adds to the loss's argument (K, n)."""
+    if model.joint:  # what a feature adds to the score of the row's class
+        own, new = (w[y.astype(np.intp)] for y in (rows.y[d.source], d.y))
+        return np.asarray(new * d.x - own * rows.take(d.source))
     before, after = (model.problem.parts(x, w) for x in (rows.take(d.source), d.x))
     if model.target.classes is None:
         return np.asarray(after - before)
@@ -192,6 +217,8 @@ def _target(model: Model, value: float) -> str:
     target = model.target
     if target.classes is None:
         return f"{target.shift + target.scale * value:.5g}"
+    if model.joint:
+        return str(target.classes[int(value)])
     if len(target.classes) == 2:
         return str(target.classes[int(value > 0.0)])
     return "this class" if value > 0.0 else "another class"

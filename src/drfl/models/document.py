@@ -88,13 +88,13 @@ class Model:
     scale, missing : str
         How numbers were scaled, and what was done about missing values.
     coef, intercept : arrays of shape (K, n) and (K,)
-        One linear model, or with more than two classes one for each against the rest; of scaled
-        features. With curves in the problem, slopes (K, n'); with a network its parameters (1, d),
-        and the intercept 0.
+        One score, or with more than two classes one for each: against the rest, or all in one
+        problem. Of scaled features; with curves in the problem, slopes (K, n'); with a network its
+        parameters (1, d), and the intercept 0.
     problem : Problem
         What was minimised.
     certificates : tuple of ProofRecord
-        What was proved, for each linear model.
+        What was proved, for each problem that was solved.
     clients : tuple of ClientPart
         Who took part.
     version : str
@@ -205,14 +205,30 @@ class Model:
         models = zip(coef, intercept.tolist(), strict=True)
         return np.stack([rows.scores(w, b) for w, b in models], axis=1)
 
+    @property
+    def joint(self) -> bool:
+        """Whether all classes are in one problem."""
+        return self.problem.classes is not None
+
+    @property
+    def n_problems(self) -> int:
+        """How many problems were solved: one for each class against the rest, or one in all."""
+        return 1 if self.joint else len(self.coef)
+
+    def linear(self, k: int) -> tuple[Array, Any]:
+        """The model of the k-th problem: (n,) and a number, or (K, n) and (K,)."""
+        if self.joint:
+            return self.coef, self.intercept
+        return self.coef[k], float(self.intercept[k])
+
     def positions(self, scores: Array) -> NDArray[np.intp]:
         """The predicted classes, as positions among the classes (N,)."""
         return decided(scores)
 
     def target_of(self, k: int, y: Array) -> Array:
-        """The target of the k-th linear model, from positions of classes or scaled numbers (N,)."""
+        """The target of the k-th problem, from positions of classes or scaled numbers (N,)."""
         classes, network = self.target.classes, self.problem.network
-        if classes is None or (network is not None and not network.signed):
+        if classes is None or self.joint or (network is not None and not network.signed):
             return y
         return margin_target(y, positives(len(classes))[k])
 
@@ -231,4 +247,4 @@ class Model:
 
     def probabilities(self, scores: Array) -> Array:
         """Of the classes (N, K), as those of `drfl.DRFLClassifier`."""
-        return probabilities(scores)
+        return probabilities(scores, joint=self.joint)

@@ -38,7 +38,7 @@ class LoadedModel(BaseEstimator):  # type: ignore[misc]
     problem_ : drfl.Problem
         What was minimised.
     objective_, lower_bound_, gap_ : arrays of shape (K,)
-        What was proved of each linear model.
+        What was proved of each problem.
     """
 
     def __init__(self, model: Model) -> None:

@@ -174,9 +174,11 @@ def from_plain(data: Any) -> Model:
     try:
         problem = Problem.from_dict(data["problem"])
         width = problem.coefficients(sum(len(column.features) for column in columns))
+        width //= problem.classes or 1
     except (ValueError, TypeError, ImportError) as error:
         raise ModelError(f"its problem is wrong: {error}") from None
     expected = 1 if target.classes is None else len(positives(len(target.classes)))
+    expected = problem.classes or expected
     if problem.network is not None:
         width, expected = problem.network.dimension, 1
         if calibrated:
@@ -185,10 +187,14 @@ def from_plain(data: Any) -> Model:
     if problem.loss.task != target.task:
         raise ModelError(f"its loss {problem.loss.name!r} does not fit its target")
     certificates = [_certificate(c) for c in list_of("certificate", data["certificate"])]
-    clients = [_client(c, len(coef)) for c in list_of("clients", data["clients"])]
+    if problem.classes is not None and problem.classes != len(target.classes or ()):
+        raise ModelError(f"its problem has {problem.classes} classes, but its target has others")
+    problems = 1 if problem.classes is not None else len(coef)
+    clients = [_client(c, problems) for c in list_of("clients", data["clients"])]
     distinct("clients", [client.name for client in clients])
-    if len(certificates) != len(coef):
-        raise ModelError("'certificate' must have an entry for each of 'coefficients'")
+    if len(certificates) != problems:
+        each = "each of 'coefficients'" if problems > 1 else "the problem"
+        raise ModelError(f"'certificate' must have an entry for {each}")
     return Model(
         target=target,
         columns=columns,

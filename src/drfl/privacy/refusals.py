@@ -67,6 +67,11 @@ def require_columns(n_rows: int, n_features: int, k: int) -> None:
 def require_answerable(problem: Problem, name: str, rows: Rows) -> None:
     """Refuse by name what a guard has no weights for, or whose numbers no grid would hide."""
     ball = problem.ball_of(name)
+    if problem.classes is not None:
+        raise ValueError(
+            "a guard knows two classes or a numeric target: the means of every class would leave "
+            "the client; take two classes, or guard=None"
+        )
     if problem.shared_ball:
         raise ValueError("a guard does not know shared_ball=True: take guard=None or False")
     if problem.classes is not None:

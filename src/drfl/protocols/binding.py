@@ -19,7 +19,7 @@ BIND = "bind"
 REQUEST = {
     "encoding": Field("uint8", (None,)),
     "problem": Field("uint8", (None,)),
-    "positive": Field("int64"),  # the class that is +1; -1: a number, or a network's classes
+    "positive": Field("int64"),  # the class that is +1; -1: a number, or classes by their numbers
     "folds": Field("int64"),  # 1: the rows in the order in which a selection divides them
 }
 
@@ -35,7 +35,7 @@ class Binding:
     problem : Problem
         What the rounds are about.
     positive : int or None
-        The class that is +1, all others being -1; None for a numeric target, and for a network
+        The class that is +1, all others being -1; None for a numeric target, and for a problem
         that knows the classes by their numbers.
     folds : bool
         Whether a selection will divide the rows.
@@ -58,7 +58,8 @@ class Binding:
         except (ValueError, TypeError, RecursionError, ImportError):
             raise WireError("the encoding or the problem of a binding cannot be read") from None
         classes = 0 if encoding.target.classes is None else len(encoding.target.classes)
-        coded = positive >= 0 or classes == 0 or problem.network is not None
+        several = problem.network is not None or problem.classes == classes
+        coded = positive >= 0 or classes == 0 or several
         if not (-1 <= positive < classes and coded and folds in (0, 1)):
             raise WireError("a binding names a class that there is not")
         return cls(encoding, problem, None if positive < 0 else positive, bool(folds))

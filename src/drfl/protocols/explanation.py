@@ -28,6 +28,7 @@ REPLY = {
     "attained": Field("int64", ("K",)),
     "carried": Field("float64", ("K", "n")),
     "feature_moves": Field("float64", ("K", "n")),
+    "moved_to": Field("float64", ("K", "C"), optional=True),  # by class, where all are at once
 }
 
 
@@ -37,7 +38,7 @@ def explain_message(model: Model) -> Message:
 
 
 def attack(model: Model, k: int, name: str, file: FileRows) -> tuple[Attack, Rows, Distribution]:
-    """What the adversary does to a client's file at the k-th linear model, and to which rows."""
+    """What the adversary does to a client's file in the k-th problem, and to which rows."""
     shift, scale = model.scaling(file.X)
     assert file.y is not None
     rows = Rows(file.X, model.target_of(k, file.y), shift=shift, scale=scale)
@@ -46,15 +47,18 @@ def attack(model: Model, k: int, name: str, file: FileRows) -> tuple[Attack, Row
         return found, rows, where
     oracle = model.problem.oracle(rows, name)
     model = located(model, name, file.X, file.y)
-    worst = oracle.evaluate(model.coef[k], float(model.intercept[k]))
+    worst = oracle.evaluate(*model.linear(k))
     d = worst.distribution()
     return attack_of(model, k, rows, worst.value, worst.multiplier, d), rows, d
 
 
 def answer(name: str, model: Model, rows: FileRows) -> Mapping[str, NDArray[Any]]:
-    """The client's half; sums over all rows, for each of the K linear models."""
-    found = [attack(model, k, name, rows)[0] for k in range(len(model.coef))]
+    """The client's half; sums over all rows, for each of the K problems."""
+    found = [attack(model, k, name, rows)[0] for k in range(model.n_problems)]
+    labels = [str(label) for label in model.target.classes or ()]
+    to = [[one.moved_to.get(label, 0.0) for label in labels] for one in found]
     return {
+        **({"moved_to": np.array(to)} if model.joint else {}),
         "rows": np.array(found[0].n_rows),
         **{key: np.array([getattr(a, key) for a in found], dtype=np.float64) for key in NUMBERS},
         "bound": np.array([a.bound for a in found]),
@@ -65,14 +69,18 @@ def answer(name: str, model: Model, rows: FileRows) -> Mapping[str, NDArray[Any]
 
 
 def read_reply(model: Model, message: Message) -> Sequence[Attack]:
-    """The worst case of each linear model; WireError if the answer is not of this form."""
-    sizes = {"K": len(model.coef), "n": len(model.features)}
+    """The worst case of each problem; WireError if the answer is not of this form."""
+    labels = [str(label) for label in model.target.classes or ()]
+    sizes = {"K": model.n_problems, "n": len(model.features), "C": len(labels)}
     validate(message, reply_kind(EXPLAIN), 0, REPLY, sizes)
     arrays = message.arrays
     if int(arrays["rows"]) < 1 or not np.isin(arrays["attained"], (0, 1)).all():
         raise WireError("an explanation has impossible numbers")
     if not (arrays["bound"] >= arrays["worst_loss"]).all():
         raise WireError("an explanation has a worst loss above its own bound")
+    to = arrays.get("moved_to", np.zeros((model.n_problems, len(labels))))
+    if (to < 0.0).any() or (to.sum(axis=1) > 1.0 + 1e-9).any():
+        raise WireError("an explanation moves labels that there are not")
     return [
         Attack(
             **{key: float(arrays[key][k]) for key in (*NUMBERS, "bound")},
@@ -81,15 +89,16 @@ def read_reply(model: Model, message: Message) -> Sequence[Attack]:
             features=tuple(model.features),
             feature_moves=arrays["feature_moves"][k],
             attained=bool(arrays["attained"][k]),
+            moved_to={c: float(v) for c, v in zip(labels, to[k], strict=True) if v > 0.0},
         )
-        for k in range(len(model.coef))
+        for k in range(model.n_problems)
     ]
 
 
 def explain(
     federation: Federation, model: Model, *, partial: bool = False
 ) -> list[tuple[dict[str, Attack], dict[str, float]]]:
-    """The worst case at every client and the worst weights, for each linear model.
+    """The worst case at every client and the worst weights, for each problem.
 
     If ``partial``, clients that do not answer are left out.
     """
@@ -97,7 +106,7 @@ def explain(
     replies = federation.ask(dict.fromkeys(federation.names, message), partial=partial)
     read = {name: read_reply(model, reply) for name, reply in replies.items()}
     found = []
-    for k in range(len(model.coef)):
+    for k in range(model.n_problems):
         attacks = {name: each[k] for name, each in read.items()}
         found.append((attacks, worst_weights(model, k, attacks)))
     return found

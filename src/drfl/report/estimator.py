@@ -210,8 +210,8 @@ def _own_intercepts(model: Model, k: int) -> Json:
 def _result(model: Model, fitted: Any, data: Mapping[str, ClientSample]) -> Json:
     models = [
         {
-            "coef": model.coef[k],
-            "intercept": float(model.intercept[k]),
+            "coef": model.linear(k)[0],
+            "intercept": model.linear(k)[1],
             **_own_intercepts(model, k),
             "objective": proof.objective,
             "lower_bound": proof.lower_bound,

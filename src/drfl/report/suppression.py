@@ -128,3 +128,18 @@ def _with_company(few: Iterable[T], sizes: Mapping[T, int]) -> set[T]:
             break
         hidden.add(group)
     return hidden
+
+
+def without_small(counts: list[float]) -> list[float | None]:
+    """The parts of a known total, None for those below five and for what would give them away.
+
+    Examples
+    --------
+    >>> without_small([40.0, 2.0, 0.0, 9.0])
+    [40.0, None, 0.0, None]
+    """
+    hidden = [k for k, n in enumerate(counts) if 0 < n < SMALLEST]
+    others = sorted((n, k) for k, n in enumerate(counts) if n >= SMALLEST)
+    if hidden and others and sum(counts[k] for k in hidden) < SMALLEST:
+        hidden.append(others[0][1])
+    return [None if k in hidden else n for k, n in enumerate(counts)]

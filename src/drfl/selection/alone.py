@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.client import Checked, Client, Handler, Site
+from drfl.mixture import Mixture
 from drfl.problem import Problem
+from drfl.result import Result, stacked
 from drfl.run import solve
 from drfl.selection.folds import on_parts
 from drfl.solvers import StatusKind
@@ -18,7 +23,8 @@ from drfl.wire import Field, Message, WireError, validate
 
 KIND = "select_alone"
 REQUEST = {"tol": Field("float64")}
-REPLY = {"coef": Field("float64", ("n",)), "intercept": Field("float64")}
+REPLY = {"coef": Field("float64", ("C", "n")), "intercept": Field("float64", ("C",))}
+UNSEEN = math.log(1e-6)  # of a class without rows here: its intercept, below the lowest other one
 
 
 def possible(problem: Problem) -> bool:
@@ -37,13 +43,54 @@ def fit(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     client = Client(
         site.name, rows.X, rows.y, sample_weight=weight, shift=rows.shift, scale=rows.scale
     )
+    if site.problem.classes is not None:
+        return _of_classes(site, client, tol)
     # Alone, a client's own intercept is the only one.
-    intercept = "none" if site.problem.intercept == "none" else "shared"
-    problem = Problem(site.oracle.loss, site.oracle.ball, intercept=intercept)
+    own = "none" if site.problem.intercept == "none" else "shared"
+    problem = Problem(site.problem.loss, site.oracle.ball, intercept=own)
     result = solve(problem, [client], solver="local", tol=tol)
+    coef, intercept = stacked([_checked(result)])
+    return {"coef": coef, "intercept": intercept}
+
+
+def _of_classes(site: Site, client: Client, tol: float) -> Mapping[str, NDArray[Any]]:
+    """The model of the classes that have rows here."""
+    problem = replace(site.problem, mixture=Mixture())
+    coef, intercept, result = solve_present(problem, [client], tol=tol)
+    if result is not None:
+        _checked(result)
+    return {"coef": coef, "intercept": intercept}
+
+
+def solve_present(
+    problem: Problem, clients: Sequence[Client], **options: Any
+) -> tuple[Array, Array, Result | None]:
+    """A model of several classes at once; those without rows are all but impossible.
+
+    Returns
+    -------
+    tuple
+        Coefficients (K, n), intercepts (K,), and the result; None if there is one class.
+    """
+    K = problem.classes or 1
+    present = np.unique(np.concatenate([client.rows.y for client in clients])).astype(np.intp)
+    coef, intercept = np.zeros((K, clients[0].n_features)), np.full(K, UNSEEN)
+    if len(present) == 1:
+        intercept[present] = 0.0
+        return coef, intercept, None
+    for client in clients:
+        client.rows.y = np.searchsorted(present, client.rows.y).astype(np.float64)
+    result = solve(replace(problem, classes=len(present)), clients, **options)
+    coef[present], own = stacked([result])
+    intercept[:] = UNSEEN + own.min()
+    intercept[present] = own
+    return coef, intercept, result
+
+
+def _checked(result: Result) -> Result:
     if result.status.kind is StatusKind.FAILED:
         raise ArithmeticError("the client's own rows gave no model")
-    return {"coef": result.coef, "intercept": np.array(result.intercept)}
+    return result
 
 
 HANDLERS: Mapping[str, Handler] = on_parts({KIND: Checked(fit, REQUEST, REPLY)})
@@ -54,7 +101,10 @@ def request(tol: float) -> Message:
     return Message(KIND, 0, {"tol": np.array(tol)})
 
 
-def read(message: Message, n: int) -> tuple[NDArray[np.float64], float]:
-    """Coefficients (n,) and the intercept of an answer."""
-    validate(message, f"{KIND}/reply", 0, REPLY, {"n": n})
-    return np.array(message.arrays["coef"]), float(message.arrays["intercept"])
+def read(message: Message, problem: Problem, n: int) -> tuple[Array, float | Array]:
+    """Coefficients (n,) and the intercept of an answer; (K, n) and (K,) of classes at once."""
+    validate(message, f"{KIND}/reply", 0, REPLY, {"n": n, "C": problem.classes or 1})
+    coef, intercept = message.arrays["coef"], message.arrays["intercept"]
+    if problem.classes is not None:
+        return np.array(coef), np.array(intercept)
+    return np.array(coef[0]), float(intercept[0])

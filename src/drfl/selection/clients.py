@@ -35,6 +35,8 @@ class SelectionClients:
         Whether the user named the clients.
     curves : Curves or None
         Of the columns, where the models are additive.
+    classes : int or None
+        How many there are.
     """
 
     names: Sequence[Any]
@@ -44,6 +46,7 @@ class SelectionClients:
     groups: Sequence[Sequence[Party]]
     named: bool = True
     curves: Curves | None = None
+    classes: int | None = None
 
     @property
     def labels(self) -> list[str]:
@@ -58,6 +61,7 @@ class SelectionClients:
         *,
         named: bool,
         curves: Curves | None = None,
+        classes: int | None = None,
     ) -> SelectionClients:
         """The clients of a table, with the target of each of the K models."""
         table_rows = np.bincount(table.member, minlength=len(table.names))
@@ -71,6 +75,7 @@ class SelectionClients:
             groups,
             named,
             curves,
+            classes,
         )
 
 

@@ -23,6 +23,7 @@ from drfl.engines import Engine, make_engine
 from drfl.estimators import parameters
 from drfl.estimators.base import RobustModel
 from drfl.estimators.fitting import LOCAL, make_solver, solver_name
+from drfl.result import stacked
 from drfl.selection import scores
 from drfl.selection.choice import Choice, summarise
 from drfl.selection.clients import SelectionClients
@@ -38,7 +39,7 @@ from drfl.selection.grid import (
 from drfl.selection.path import Fit, follow
 from drfl.selection.rules import RULES, GridEvidence
 from drfl.selection.warm import WarmBundle
-from drfl.solvers import Solver
+from drfl.solvers import Solver, StatusKind
 from drfl.solvers.bundle import Bundle
 from drfl.wire import Failure, WireError
 
@@ -172,8 +173,9 @@ class Stage:
 
     def _solver(self) -> Solver:
         """The local method where the estimator would take it, otherwise the bundle method."""
-        choices = next(iter(self.candidates.values())).choices
-        if solver_name(choices, named=self.clients.named) == LOCAL:
+        first = next(iter(self.candidates.values()))
+        choices, joint = first.choices, first.problem.classes is not None
+        if solver_name(choices, named=self.clients.named, joint=joint) == LOCAL:
             return make_solver(LOCAL, choices)
         return WarmBundle(Bundle(curvature=choices.curvature))
 
@@ -206,7 +208,10 @@ class Stage:
     ) -> None:
         """Ask the clients of a split for the scores of all its models, and add them up."""
         results = [[fit[number].result for fit in fits] for number in self.candidates]
-        coef = np.array([[result.coef for result in models] for models in results])
+        for result in (one for models in results for one in models):
+            if result.status.kind is StatusKind.FAILED:
+                raise RuntimeError(f"the rows of a split give no model: {result.status.message}")
+        coef = np.array([stacked(models)[0] for models in results])
         several = len(placed) > 1
         messages = {
             group[s].name: scores.request(

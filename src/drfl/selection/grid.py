@@ -48,6 +48,7 @@ class Candidate:
             intercept=self.choices.intercept,
             shared_ball=self.choices.shared_ball,
             curves=None if curves is None else curves.free(),  # rules are the server's
+            classes=self.problem.classes,
         )
 
     @property
@@ -94,6 +95,10 @@ def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     for name, values in grid.items():
         if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
             raise TypeError(f"grid must give a list of values for {name!r}, got {values!r}")
+        if name == "multiclass":
+            raise ValueError(
+                "multiclass cannot be in the grid: the classes are counted in another way then"
+            )
         if name == "class_weight":
             raise ValueError(
                 "class_weight cannot be in the grid: rows weigh in the scores as they do in the "
@@ -117,7 +122,8 @@ def candidate(
     """Check one grid point against the estimator and the clients."""
     choices = with_params(estimator, params).checked_parameters()
     curves = clients.curves
-    problem = choices.problem(list(clients.names), clients.totals, clients.n_features, curves)
+    n, names = clients.n_features, list(clients.names)
+    problem = choices.problem(names, clients.totals, n, curves, clients.classes)
     radii = [problem.ball_of(label).radius for label in clients.labels]
     key = json.dumps(essential(problem, clients).to_dict(), sort_keys=True)
     return Candidate(dict(params), choices, problem, float(np.mean(radii)), key)

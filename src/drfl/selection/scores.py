@@ -23,6 +23,7 @@ from drfl.arrays import Array
 from drfl.client import Checked, Handler, RefusedError, Site
 from drfl.curves import Curves
 from drfl.losses import Logistic, Loss
+from drfl.losses.joint import JOINT, JointLoss
 from drfl.metrics import auc
 from drfl.rows import Rows
 from drfl.selection.folds import PART, Part, some_rows, weights_of
@@ -48,12 +49,15 @@ SCORES: Mapping[str, tuple[str, ...]] = {
 """What clients tell of held-out rows, with the tasks that it is for. Losses and errors have a
 minus, so that larger is always better."""
 
+OF_TWO = ("auc", "sensitivity", "specificity")
+"""What only two classes have."""
+
 REQUEST = {
     PART: Field("int64", (3,)),
     "coef": Field("float64", ("P", "K", "n")),  # P grid points of K models each
     # NaN: the client's own, which it finds on these rows
     "intercept": Field("float64", ("P", "K"), finite=False),
-    "own": Field("int64"),  # the class that +1 means here; -1: there are two classes, or none
+    "own": Field("int64"),  # the class that +1 means here; -1: it is no class against the rest
     "noise": Field("float64"),
     "score": Field("int64", ("M",)),  # positions in SCORES
 }
@@ -115,8 +119,11 @@ def score(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     if site.problem.curves is not None:
         curves, columns = site.problem.curves, rows
         rows = rows.ramped(curves)
-    loss = site.oracle.loss
-    measures = [Measure(_name(int(k), loss), loss, rows, own) for k in arrays["score"]]
+    loss, joint = site.problem.loss, site.problem.joint
+    names = [_name(int(k), loss) for k in arrays["score"]]
+    if joint is not None and (set(names) & set(OF_TWO) or own != EVERY_CLASS):
+        raise WireError("of several classes at once there is no such score")
+    measures = [Measure(name, loss, rows, own, joint) for name in names]
     found = _intercepts(site, rows, arrays["coef"], arrays["intercept"])
     models = list(zip(arrays["coef"], found, strict=True))
     if curves is not None and noise > 0.0:
@@ -147,7 +154,7 @@ def _intercepts(site: Site, rows: Rows, coef: Array, given: Array) -> Array:
     """The intercepts (P, K), those of this client where none are given."""
     found = given.copy()
     oracle = (
-        make_oracle(rows, site.oracle.loss, site.oracle.ball) if np.isnan(given).any() else None
+        make_oracle(rows, site.problem.loss, site.oracle.ball) if np.isnan(given).any() else None
     )
     for at in zip(*np.nonzero(np.isnan(given)), strict=True):
         assert oracle is not None
@@ -159,12 +166,14 @@ def _intercepts(site: Site, rows: Rows, coef: Array, given: Array) -> Array:
 
 def intercepts_of(models: Sequence[Sequence[Any]], name: str) -> Array:
     """The intercepts (P, K) of models at a client; NaN where it has to find its own."""
-    return np.array([[_intercept_of(model, name) for model in ones] for ones in models])
+    every = [[np.atleast_1d(_intercept_of(model, name)) for model in ones] for ones in models]
+    return np.array([np.concatenate(ones) for ones in every])
 
 
-def _intercept_of(model: Any, name: str) -> float:
+def _intercept_of(model: Any, name: str) -> float | Array:
     own: Mapping[str, float] = getattr(model, "intercepts", {})
-    return float(own.get(name, math.nan)) if own else float(model.intercept)
+    found: float | Array = model.intercept
+    return float(own.get(name, math.nan)) if own else found
 
 
 def _name(number: int, loss: Loss) -> str:
@@ -204,12 +213,15 @@ class Measure:
         Whose.
     own : int
         The class that +1 means here, if there are several models.
+    joint : JointLoss or None
+        That of several classes at once, whose numbers y are.
     """
 
     name: str
     loss: Loss
     rows: Rows
     own: int
+    joint: JointLoss | None = None
 
     def of(self, z: Array) -> float:
         """At scores (K, N)."""
@@ -224,6 +236,8 @@ class Measure:
         return self.rows.mean(per_row)
 
     def _accuracy(self, y: Array, z: Array) -> Array:
+        if self.joint is not None:
+            return np.asarray(z.argmax(axis=0) == y, dtype=np.float64)
         if self.own == EVERY_CLASS:  # a score of 0 is the first class, as in `predict`
             right: NDArray[np.bool_] = (z[0] > 0.0) == (y > 0.0)
         else:  # of each row one copy among the K that the classes make counts: of its own class
@@ -233,12 +247,16 @@ class Measure:
     _sensitivity = _specificity = _accuracy
 
     def _log_loss(self, y: Array, z: Array) -> Array:
+        if self.joint is not None:
+            return -JOINT["logistic"].value(z, y.astype(np.intp))
         if self.own == EVERY_CLASS:
             return np.asarray(-np.logaddexp(0.0, -np.sign(y) * z[0]))
         logs = -np.logaddexp(0.0, -z)  # (K, N), of each class against the rest
         return np.where(y > 0.0, logs[self.own] - np.logaddexp.reduce(logs, axis=0), 0.0)
 
     def _loss(self, y: Array, z: Array) -> Array:
+        if self.joint is not None:
+            return -self.joint.value(z, y.astype(np.intp))
         if self.loss.task == "regression":
             return -self.loss.value(z[0] - y)
         k = 0 if self.own == EVERY_CLASS else self.own

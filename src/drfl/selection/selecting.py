@@ -106,6 +106,7 @@ def select(
         reader.model_targets(table.y),
         named=clients is not None,
         curves=reader.curves_of(table),
+        classes=reader.n_classes,
     )
     seed = seed_of(random_state)
     settings: dict[str, Any] = {

@@ -27,13 +27,13 @@ from drfl.arrays import Array
 from drfl.client import Party
 from drfl.engines import Answers, Engine, make_engine
 from drfl.estimators.base import RobustModel
-from drfl.estimators.fitting import LOCAL, find_model, make_solver, solver_name
+from drfl.estimators.fitting import LOCAL, NoModelError, find_model, make_solver, solver_name
 from drfl.estimators.parameters import seed_of
 from drfl.estimators.shared import solvable
 from drfl.named_problems import restated
 from drfl.probability_counts import ALL_CLIENTS, Told, added, coarsened, facts_of
 from drfl.problem import Problem
-from drfl.result import Result
+from drfl.result import Result, stacked
 from drfl.selection import alone, held_out_probabilities, scores
 from drfl.selection.clients import SelectionClients, sorted_table
 from drfl.selection.cross_validation import Split, folds_of_everyone, one_client_out
@@ -169,6 +169,7 @@ def validate(
         reader.model_targets(table.y),
         named=clients is not None,
         curves=reader.curves_of(table),
+        classes=reader.n_classes,
     )
     return validate_clients(reader, taking_part, folds=folds, seed=seed_of(random_state))
 
@@ -186,7 +187,8 @@ def validate_clients(
     choices = replace(point.choices, tol=max(TOL, point.choices.tol), verbose=0)
     wish = choices.engine
     with make_engine("serial" if wish is None else wish) as engine:
-        here = solver_name(choices, named=clients.named) == LOCAL
+        joint = point.problem.classes is not None
+        here = solver_name(choices, named=clients.named, joint=joint) == LOCAL
         solver = make_solver(LOCAL, choices) if here else _bundle(choices)
         handlers = {**on_parts(solver.handlers), **scores.HANDLERS, **alone.HANDLERS}
         handlers |= held_out_probabilities.HANDLERS
@@ -220,7 +222,7 @@ class _Work:
             name
             for name in MEASURES[problem.loss.task]
             if not (name == "log_loss" and scores.score_of(None, problem.loss) != name)
-            and not (len(clients.groups) > 1 and name in ("auc", "sensitivity", "specificity"))
+            and not (clients.classes not in (None, 2) and name in scores.OF_TWO)
         ]
         self.guess = self._shares()
         self.fits: dict[tuple[str, Split], list[Result]] = {}
@@ -245,12 +247,16 @@ class _Work:
         found = {}
         for split in splits:
             (out,) = split.scored
-            (result,) = self._fit(MODEL, split)
+            try:
+                (result,) = self._fit(MODEL, split)
+            except NoModelError:
+                continue
             everyone = replace(split, scored=tuple(range(len(self.clients.names))))
             losses = -self._ask(everyone, [[result]], ["loss"])[:, 0, 0]
             kept = list(split.trained)
             q = self.problem.mixture.resolve(self.clients.totals).weights[kept]
-            price = self.problem.loss.lipschitz * self.problem.norm.dual(result.coef)
+            gauge = self.problem.gauge(result.coef.size)
+            price = self.problem.loss.lipschitz * gauge.value(result.coef.ravel())
             excess = float(losses[out] - q @ losses[kept] / q.sum())
             label = self.clients.labels[out]
             found[label] = max(0.0, excess / price) if price > 0.0 else math.inf
@@ -259,7 +265,8 @@ class _Work:
     def probabilities(self, splits: Sequence[Split]) -> dict[str, dict[str, Any]]:
         """What the model's probabilities are worth on the rows that splits hold out."""
         logistic = scores.score_of(None, self.problem.loss) == "log_loss"
-        if not splits or len(self.clients.groups) > 1 or not logistic:
+        several = len(self.clients.groups) > 1 or self.problem.classes is not None
+        if not splits or several or not logistic:
             return {}
         (group,) = self.clients.groups
         parts: dict[str, list[Told]] = {label: [] for label in self.clients.labels}
@@ -284,11 +291,14 @@ class _Work:
 
     def _told(self, split: Split) -> Array:
         """Measures (methods, M, S) on what a split holds out, NaN for clients that hold nothing."""
-        # ERM begins where the model ended: the rows are the same.
-        model, erm = self._fit(MODEL, split), self._fit(ERM, split)
+        found = np.full((len(METHODS), len(self.names), len(self.clients.names)), np.nan)
+        try:
+            # ERM begins where the model ended: the rows are the same.
+            model, erm = self._fit(MODEL, split), self._fit(ERM, split)
+        except NoModelError:  # a class without rows in this split: it tells nothing
+            return found
         own = self._alone(split)
         told = self._ask(split, [self._constant(split), erm, model, *own], self.names)
-        found = np.full((len(METHODS), len(self.names), len(self.clients.names)), np.nan)
         for s, scored in zip(split.scored, told, strict=True):  # (M, P)
             # A client that was there has its own local model, a new one any of them.
             which = [split.trained.index(s)] if s in split.trained else range(len(own))
@@ -335,14 +345,14 @@ class _Work:
             answers |= told.replies
         for s in new:
             self.own[s, split.parts[s]] = [
-                _Linear(*alone.read(answers[group[s].name], self.clients.n_features))
+                _Linear(*alone.read(answers[group[s].name], self.problem, self.clients.n_features))
                 for group in self.clients.groups
             ]
         return [self.own[s, split.parts[s]] for s in split.trained]
 
     def _ask(self, split: Split, models: Sequence[Sequence[Any]], names: Sequence[str]) -> Array:
         """Scores (clients, M, P) of P models at the clients that a split names."""
-        coef = np.array([[model.coef for model in ones] for ones in models])
+        coef = np.array([stacked(ones)[0] for ones in models])
         groups = self.clients.groups
         own = range(len(groups)) if len(groups) > 1 else [scores.EVERY_CLASS]
         messages = {
@@ -363,14 +373,16 @@ class _Work:
     def _shares(self) -> Array:
         """The share of every class at every client (S, K'), or its mean target (S, 1)."""
         S, K = len(self.clients.names), len(self.clients.groups)
-        n = self.problem.coefficients(self.clients.n_features)
         whole = Split((), tuple(range(S)), (Part(0, 1, 0),) * S)
-        zero = np.zeros(n)
+        zero = self._zero()
         if self.problem.loss.task == "regression":
             guesses = [[_Linear(zero, 0.0)], [_Linear(zero, 1.0)]]
             at_zero, at_one = self._ask(whole, guesses, ["squared_error"])[:, 0].T
             # E(y - 1)^2 - E y^2 = 1 - 2 E y, and scores have a minus.
             return np.asarray((at_one - at_zero + 1.0) / 2.0)[:, None]
+        if self.problem.classes is not None:
+            guesses = [[_Linear(zero, b)] for b in np.eye(self.problem.classes)]
+            return np.asarray(self._ask(whole, guesses, ["accuracy"])[:, 0])
         at = np.array([[1.0]]) if K == 1 else np.eye(K)
         constants = [[_Linear(zero, float(b)) for b in row] for row in at]
         return np.asarray(self._ask(whole, constants, ["accuracy"])[:, 0])
@@ -379,11 +391,17 @@ class _Work:
         """The class shares of the training clients as a model, or their mean target."""
         kept = list(split.trained)
         shares = self.clients.totals[kept] @ self.guess[kept] / self.clients.totals[kept].sum()
+        if self.problem.classes is not None:
+            return [_Linear(self._zero(), np.log(np.clip(shares, 1e-6, 1.0)))]
         if self.problem.loss.task == "classification":
             shares = np.clip(shares, 1e-6, 1.0 - 1e-6)
             shares = np.log(shares / (1.0 - shares))
+        return [_Linear(self._zero(), float(share)) for share in shares]
+
+    def _zero(self) -> Array:
+        """No coefficients: (n,), or (K, n) of K classes at once."""
         zero = np.zeros(self.problem.coefficients(self.clients.n_features))
-        return [_Linear(zero, float(share)) for share in shares]
+        return zero if self.problem.classes is None else zero.reshape(self.problem.classes, -1)
 
 
 def _require(answers: Answers) -> None:
@@ -395,7 +413,7 @@ def _require(answers: Answers) -> None:
 @dataclass(frozen=True)
 class _Linear:
     coef: Array
-    intercept: float
+    intercept: float | Array
 
 
 def _measured(told: Array, q: Array, labels: Sequence[str], name: str) -> Measured:

@@ -47,6 +47,7 @@ class WarmBundle(Solver):
     max_weight: ClassVar[bool] = Bundle.max_weight
     curves: ClassVar[bool] = Bundle.curves
     own_intercepts: ClassVar[bool] = Bundle.own_intercepts
+    joint: ClassVar[bool] = Bundle.joint
 
     def __init__(self, settings: Bundle) -> None:
         self.settings = settings
@@ -117,6 +118,7 @@ def _alike(last: State, fresh: State) -> bool:
     """Whether the data are seen through the same loss, support and kind of cut."""
     one, other = last.task.problem, fresh.task.problem
     same = (one.loss, one.norm, one.intercept) == (other.loss, other.norm, other.intercept)
+    same = same and one.classes == other.classes
     pairs = [(one.ball_of(name), other.ball_of(name)) for name in fresh.clients.names]
     lifted = last.clients.lifted == fresh.clients.lifted
     if not same or not lifted or any(a.support != b.support for a, b in pairs):

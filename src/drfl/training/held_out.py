@@ -101,6 +101,7 @@ def _clients(training: Training) -> SelectionClients:
         len(agreement.features),
         groups,
         curves=training.problem.curves,
+        classes=None if agreement.target.classes is None else len(agreement.target.classes),
     )
 
 
@@ -159,6 +160,7 @@ def _estimator(training: Training) -> Any:
     problem, names = training.problem, list(training.agreement.rows)
     kind = DRFLRegressor if training.agreement.target.classes is None else DRFLClassifier
     ball = problem.ball_of(names[0])
+    several: dict[str, Any] = {} if problem.classes is None else {"multiclass": "joint"}
     return kind(
         problem.loss,
         radius={name: problem.ball_of(name).radius for name in names},
@@ -170,6 +172,7 @@ def _estimator(training: Training) -> Any:
         mixture_center=problem.mixture.center,
         max_weight=problem.mixture.max_weight,
         intercept=problem.intercept,
+        **several,
         engine=training.federation.engine,
         tol=training.settings["tol"],
         max_rounds=training.settings["max_rounds"],

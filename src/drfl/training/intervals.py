@@ -96,6 +96,11 @@ def _require_possible(training: Training) -> None:
     if training.problem.network is not None:
         raise InferenceError("no standard errors: a network has no coefficients of columns")
     require_curved(training.problem.loss)
+    if training.problem.classes is not None:
+        raise InferenceError(
+            "no standard errors: they are for one score at a time, and all classes are in one "
+            "problem; train with --multiclass ovr"
+        )
     guarded = [name for name, k in agreement.guards.items() if k]
     if guarded or settings["solver"] == "private":
         who = f"of {guarded[0]!r} " if guarded else ""

@@ -14,6 +14,7 @@ from drfl._registry import listed, lookup
 from drfl.ball import Ball
 from drfl.curves import Curves, standard_knots
 from drfl.losses import LOSSES, Loss, make_loss
+from drfl.losses.joint import JOINT
 from drfl.mixture import Mixture
 from drfl.named_problems import NAMED_PROBLEMS, restated
 from drfl.privacy.dp import DifferentialPrivacy
@@ -24,6 +25,10 @@ from drfl.solvers import Solver, make_solver
 from drfl.supports import Box
 from drfl.tables import Number
 from drfl.training.settings import FIELDS, RULES, Settings
+
+MULTICLASS = ("ovr", "joint", "auto")
+AT_ONCE = ("erm", "afl", "drfa")
+"""Methods that have all classes in one problem."""
 
 if TYPE_CHECKING:
     from drfl.native.settings import Native
@@ -36,6 +41,7 @@ def check_before_reading(settings: Settings) -> None:
     from drfl.solvers import SOLVERS
 
     lookup("norm", settings["norm"], NORMS)
+    lookup("multiclass", settings["multiclass"], {name: name for name in MULTICLASS})
     if settings["module"] is not None:
         check_network(settings)
     else:
@@ -73,7 +79,10 @@ def check_before_reading(settings: Settings) -> None:
 
 
 ONLY_NETWORKS = ("order", "local_steps", "step_size", "batch_size", "participation")
-ONLY_LINES = ("support", "label_cost", "additive", "select", "compare", "guard", "intercept")
+ONLY_LINES = (
+    *("support", "label_cost", "additive", "select", "compare", "guard", "intercept"),
+    "multiclass",
+)
 
 
 def check_network(settings: Settings) -> None:
@@ -113,7 +122,13 @@ def make_problem(settings: Settings, agreement: Agreement, curves: Curves | None
     if settings["module"] is not None:
         return _network_problem(settings, agreement)
     names = list(agreement.rows)
-    task = agreement.target.task
+    task, classes = agreement.target.task, at_once(settings, agreement)
+    for method in () if classes is None else settings["compare"]:
+        if method not in AT_ONCE:
+            raise ValueError(
+                f"{method} knows no several classes at once: leave it out of --compare, or take "
+                "--multiclass ovr"
+            )
     rows = float(sum(agreement.rows.values()))
     factor = defaults.purpose_of(settings["purpose"]).factor
     columns = len(agreement.features) if curves is None else curves.n_slopes
@@ -133,6 +148,7 @@ def make_problem(settings: Settings, agreement: Agreement, curves: Curves | None
         mixture,
         intercept=settings["intercept"],
         curves=curves,
+        classes=classes,
     )
 
 
@@ -159,6 +175,22 @@ def _network_problem(settings: Settings, agreement: Agreement) -> Problem:
         balls[0] if one else dict(zip(names, balls, strict=True)),
         _mixture(settings, len(names)),
     )
+
+
+def at_once(settings: Settings, agreement: Agreement) -> int | None:
+    """How many classes one problem tells apart; None: every problem is of one score."""
+    classes, wish = agreement.target.classes, settings["multiclass"]
+    if classes is None or len(classes) == 2 or wish == "ovr" or settings["module"] is not None:
+        return None
+    possible = (
+        _loss(settings, agreement.target.task).name in JOINT
+        and not (settings["support"] or settings["additive"])
+        and settings["intercept"] != "per_client"
+        and settings["solver"] == "bundle"
+        and settings["radius"] != "confidence"
+        and set(settings["compare"]) <= set(AT_ONCE)
+    )
+    return len(classes) if possible or wish == "joint" else None
 
 
 RULES_OF_SHAPE = ("increasing", "decreasing", "convex", "concave", "flat_ends")

@@ -65,6 +65,11 @@ FIELDS: dict[str, Setting] = {
         "confidence: as large as a confidence of 0.95 needs",
     ),
     "label_cost": Setting(math.inf, read.number, "what it costs to change a label; inf: never"),
+    "multiclass": Setting(
+        "auto",
+        read.text,
+        "of more than two classes: joint (all at once), ovr (one against the rest) or auto",
+    ),
     "norm": Setting("l2", read.text, "in which changes of features are measured: l2, l1, linf"),
     "additive": Setting(
         (),

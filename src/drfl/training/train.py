@@ -27,7 +27,7 @@ from drfl.protocols.evaluation import evaluate
 from drfl.protocols.explanation import explain
 from drfl.protocols.federation import Federation
 from drfl.protocols.pieces import agreed_pieces
-from drfl.result import Record, Result
+from drfl.result import Record, Result, stacked
 from drfl.run import solve
 from drfl.solvers import Solver, StatusKind, solver_class
 from drfl.training.left_out import FEWEST, unexplained, without
@@ -327,9 +327,10 @@ class Training:
 
     @property
     def targets(self) -> list[int | None]:
-        """The class that is positive, for each linear model; None for a number, or a network."""
+        """The class that is positive, for each problem; None for numbers and classes at once."""
         classes, network = self.agreement.target.classes, self.problem.network
-        if classes is None or (network is not None and not network.signed):
+        several = self.problem.classes is not None or (network is not None and not network.signed)
+        if classes is None or several:
             return [None]
         return list(positives(len(classes)))
 
@@ -443,10 +444,11 @@ class Training:
         return result
 
     def _check_guards(self) -> None:
-        if len(self.targets) > 1:
+        classes = self.agreement.target.classes
+        if classes is not None and len(classes) > 2:
             raise ValueError(
                 f"a guard knows two classes or a numeric target, and {self.agreement.target.name!r}"
-                f" has {len(self.targets)} classes: each would need another ledger of the same rows"
+                f" has {len(classes)} classes: each would need another ledger of the same rows"
             )
         self.federation.check(self.agreement, self.targets[0])
 
@@ -481,14 +483,14 @@ def _settings_of(kind: Any) -> set[str]:
 
 def make_model(agreement: Agreement, results: Sequence[Result], problem: Problem) -> Model:
     """A model from what was agreed upon and what was found."""
-    names = list(agreement.rows)
+    names, (coef, intercept) = list(agreement.rows), stacked(results)
     return Model(
         target=agreement.target,
         columns=agreement.columns,
         scale=agreement.scale,
         missing=agreement.missing,
-        coef=np.array([result.coef for result in results]),
-        intercept=np.array([result.intercept for result in results]),
+        coef=coef,
+        intercept=intercept,
         problem=problem,
         certificates=tuple(
             ProofRecord(r.objective, r.lower_bound, r.gap, r.status, r.rounds) for r in results

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import drfl
+from drfl.client import Policy
+from drfl.privacy import Guard
 from kit.joint_referee import JointReferee
 
 NORMS = ("l1", "l2", "linf")
@@ -148,6 +150,20 @@ def test_solvers_of_one_score_say_so():
             drfl.solve(problem, [client], solver=name)
     with pytest.raises(ValueError, match="labels 0 to 2"):
         drfl.solve(problem, [drfl.Client("a", [[0.0], [1.0]], [-1, 1])])
+
+
+def test_guards_refuse_and_strict_clients_take_part():
+    rng = np.random.default_rng(9)
+    problem = drfl.Problem("logistic", drfl.Ball(0.1, "l2", 1.0), classes=3)
+    X, y = rows(rng, 3, 2, 60)
+    with pytest.raises(ValueError, match="a guard knows two classes"):
+        drfl.solve(problem, [drfl.Client("a", X, y, guard=Guard(5))])
+    strict = Policy(curvature=False, groups=False, dual_cuts=False)
+    told = drfl.solve(problem, [drfl.Client("a", X, y, policy=strict)], tol=1e-3)
+    free = drfl.solve(problem, [drfl.Client("a", X, y)], tol=1e-6)
+    assert told.gap <= 1e-3
+    assert told.lower_bound <= free.objective * (1 + 1e-9)
+    np.testing.assert_allclose(told.objective, free.objective, rtol=1e-3)
 
 
 def test_a_class_without_rows_anywhere_is_named():

@@ -10,7 +10,7 @@ import numpy as np
 
 from drfl.models import Model
 from drfl.report.measure.refits import METHODS, bootstrap, comparisons, left_out, noises, radii
-from drfl.report.measure.sample import ClientSample
+from drfl.report.measure.sample import ClientSample, class_tables
 from drfl.report.measure.worst_case import adversary
 
 Json = dict[str, Any]
@@ -44,6 +44,8 @@ class Plan:
         must stay where the data lie.
     seed : int
         Of the bootstrap and the noise.
+    classes : bool
+        Whether it is told which of more than two classes is taken for which.
     """
 
     bootstrap: int = 30
@@ -56,6 +58,7 @@ class Plan:
     validation: bool = True
     rows: int = 0
     seed: int = 0
+    classes: bool = True
 
     def __post_init__(self) -> None:
         for name in ("bootstrap", "rows"):
@@ -77,6 +80,7 @@ class Plan:
             methods=[method for method in self.methods if method not in methods],
             adversary=self.adversary and "adversary" not in kinds,
             left_out=self.left_out and "left_out" not in kinds,
+            classes=self.classes and "confusion" not in kinds,
         )
 
 
@@ -102,6 +106,8 @@ def measured(model: Model, data: Mapping[str, ClientSample], plan: Plan) -> Iter
         # Its intervals are in the records of the run; nothing is trained again for a page.
         yield from noises(model, data, plan.noise, plan.draws, plan.seed)
         return
+    if plan.classes:
+        yield from class_tables(model, data)
     if plan.adversary or plan.rows:
         yield from adversary(model, data, plan.rows)
     yield from noises(model, data, plan.noise, plan.draws, plan.seed)

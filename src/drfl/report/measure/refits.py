@@ -14,6 +14,7 @@ from drfl.ball import Ball
 from drfl.inference import InferenceError, Inquiry, corrected
 from drfl.mixture import Mixture
 from drfl.models import Model
+from drfl.models.adversary import mean_loss
 from drfl.models.curve_facts import Estimated, curve_facts
 from drfl.named_problems import NAMED_PROBLEMS, restated
 from drfl.problem import Problem
@@ -55,8 +56,10 @@ def comparisons(
             fits = {name: _alone(model, name, sample) for name, sample in data.items()}
         elif method == "pooled":
             fits = dict.fromkeys(data, _alone(model, "all", _together(data)))
-        elif method == "wafl" and (model.problem.curves or model.problem.own_intercepts):
-            continue  # one ball for all is not for curves, nor for intercepts of clients
+        elif method == "wafl" and (
+            model.joint or model.problem.curves or model.problem.own_intercepts
+        ):
+            continue  # one ball for all is for one straight score
         else:
             fits = dict.fromkeys(data, refit(model, restated(model.problem, method, rows), data))
         scores = {n: metrics(model, fits[n].coef, fits[n].at(n), s) for n, s in data.items()}
@@ -88,12 +91,11 @@ def _mean_loss(
     model: Model, coef: Array, at: Callable[[str], Array], data: Mapping[str, ClientSample]
 ) -> float:
     losses = []
-    for k in range(len(coef)):
+    for k in range(model.n_problems):
         for client in clients_of(model, k, data):
-            z = model.problem.scores(client.rows, coef[k], float(at(client.name)[k]))
-            margin = model.problem.loss.task == "classification"
-            arguments = client.rows.y * z if margin else z - client.rows.y
-            losses.append(client.rows.mean(model.problem.loss.value(arguments)))
+            b = at(client.name)
+            own = (coef, b) if model.joint else (coef[k], float(b[k]))
+            losses.append(mean_loss(model, k, client.rows, *own))
     return float(np.mean(losses))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,11 @@ from drfl.arrays import Array
 from drfl.client import Client
 from drfl.metrics import class_metrics, number_metrics
 from drfl.models import Model
+from drfl.probability_metrics import bins
 from drfl.problem import Problem
-from drfl.result import Result
+from drfl.result import Result, stacked
 from drfl.run import solve
+from drfl.selection.alone import solve_present
 from drfl.supports import WholeSpace
 
 TOL = 1e-4
@@ -81,6 +83,10 @@ def refit(
     model: Model, problem: Problem, data: Mapping[str, ClientSample], tol: float = TOL
 ) -> Refit:
     """Solve a problem on these rows, for every linear model."""
+    if model.joint:
+        clients = clients_of(model, 0, data)
+        coef, intercept, result = solve_present(problem, clients, tol=tol, max_rounds=1000)
+        return Refit(coef, intercept, [] if result is None else [result])
     # The rows are at hand, so the solver that needs them in one process may have them.
     plain = not problem.shared_ball and not problem.mixture.is_capped
     plain &= not problem.own_intercepts
@@ -88,10 +94,40 @@ def refit(
     solver = "local" if fast else "bundle"
     results = [
         solve(problem, clients_of(model, k, data), solver=solver, tol=tol, max_rounds=1000)
-        for k in range(len(model.coef))
+        for k in range(model.n_problems)
     ]
-    coef = np.array([result.coef for result in results])
-    return Refit(coef, np.array([result.intercept for result in results]), results)
+    return Refit(*stacked(results), results)
+
+
+EDGES = np.linspace(0.0, 1.0, 11)
+FEWEST = 5
+"""Of bins with fewer rows nothing is told."""
+
+
+def class_tables(model: Model, data: Mapping[str, ClientSample]) -> Iterator[dict[str, Any]]:
+    """Records "confusion" and "class_curve" of a model of more than two classes, all rows together.
+
+    Which class is taken for which, and by class how often it is right by the probability that it
+    is given.
+    """
+    classes = model.target.classes
+    if classes is None or len(classes) < 3 or not data:
+        return
+    scores = [
+        model.raw_scores(s.X, model.coef, model.intercept, model.scaling(s.X))
+        for s in data.values()
+    ]
+    z, y = np.vstack(scores), np.concatenate([s.y for s in data.values()]).astype(np.intp)
+    counts = np.zeros((len(classes), len(classes)), dtype=np.int64)
+    np.add.at(counts, (y, model.positions(z)), 1)
+    yield {"kind": "confusion", "counts": counts.tolist()}
+    if not model.probabilistic:
+        return
+    p = np.clip(model.probabilities(z), 1e-12, 1.0 - 1e-12)
+    for k in range(len(classes)):
+        found = bins(np.log(p[:, k] / (1.0 - p[:, k])), y == k, EDGES)
+        told = [{"rows": n, "predicted": a, "observed": b} for n, a, b in found if n >= FEWEST]
+        yield {"kind": "class_curve", "class": k, "bins": told}
 
 
 def metrics(model: Model, coef: Array, intercept: Array, sample: ClientSample) -> dict[str, float]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from drfl.arrays import Array
 from drfl.client import Client
 from drfl.models import Model
 from drfl.models.adversary import attack_of, changed_rows
@@ -26,7 +25,7 @@ def adversary(model: Model, data: Mapping[str, ClientSample], shown: int) -> Ite
     A shared ball lies around the mixture: the adversary has one budget for the rows of all.
     """
     choose = _in_a_shared_ball if model.problem.shared_ball else _in_their_balls
-    for k in range(len(model.coef)):
+    for k in range(model.n_problems):
         clients = clients_of(model, k, data)
         for client, choice in zip(clients, choose(model, k, clients), strict=True):
             yield {"kind": "adversary", "model": k} | _facts(model, k, client, choice)
@@ -48,9 +47,7 @@ class ClientMove:
 
 def _in_their_balls(model: Model, k: int, clients: Sequence[Client]) -> list[ClientMove]:
     problem = model.problem
-    found = [
-        problem.oracle(c.rows, c.name).evaluate(*_linear(model.at(c.name), k)) for c in clients
-    ]
+    found = [problem.oracle(c.rows, c.name).evaluate(*model.at(c.name).linear(k)) for c in clients]
     losses = np.array([worst.value for worst in found])
     q = problem.mixture.resolve([client.rows.total for client in clients]).worst_weights(losses)
     return [
@@ -71,7 +68,7 @@ def _in_a_shared_ball(model: Model, k: int, clients: Sequence[Client]) -> list[C
             [q_s * part.masses(np.arange(part.n_rows)) for q_s, part in zip(q, rows, strict=True)]
         ),
     )
-    problem, (w, b) = model.problem, _linear(model, k)
+    problem, (w, b) = model.problem, model.linear(k)
     oracle = make_oracle(mixture, problem.loss, problem.ball_of(clients[0].name))
     worst = oracle.evaluate(w, b)
     d = worst.distribution()
@@ -96,10 +93,6 @@ def _in_a_shared_ball(model: Model, k: int, clients: Sequence[Client]) -> list[C
     return choices
 
 
-def _linear(model: Model, k: int) -> tuple[Array, float]:
-    return model.coef[k], float(model.intercept[k])
-
-
 def _facts(model: Model, k: int, client: Client, move: ClientMove) -> Json:
     rows, d = client.rows, move.distribution
     found = attack_of(model.at(client.name), k, rows, move.worst_loss, move.price, d)
@@ -114,4 +107,5 @@ def _facts(model: Model, k: int, client: Client, move: ClientMove) -> Json:
         "features_moved": found.moved,
         "scaled_moves": dict(zip(model.features, moves.tolist(), strict=True)),
         "attained": found.attained,
+        **({"labels_moved_to": dict(found.moved_to)} if found.moved_to else {}),
     }

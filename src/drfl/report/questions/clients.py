@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from drfl.report.blocks import Block, Mark, Marks, Section, TableBlock, Text
-from drfl.report.evidence import Evidence, name, number, numbers, objects_of
+from drfl.report.blocks import Block, Lines, Mark, Marks, Section, Series, TableBlock, Text
+from drfl.report.evidence import (
+    Evidence,
+    name,
+    number,
+    numbers,
+    objects,
+    objects_of,
+    vector,
+    whole,
+)
 from drfl.report.figures import ABSENT, LOWER_IS_BETTER, count, metric, plain, share, title, worst
 from drfl.report.questions.proof import model_name
-from drfl.report.suppression import FEW, SMALLEST, Groups
+from drfl.report.suppression import FEW, SMALLEST, Groups, without_small
 from drfl.training.left_out import unexplained
 
 QUESTION = "Whom does it serve?"
 HERE = "Without rounds and kB: solved where all rows are at hand, nothing was sent."
+TOLD = "Rows that are given such a probability of the class, and how many of them are in it."
 JUDGED = "Judged on the clients' own rows, those of the training: new rows may fare worse."
 
 
@@ -23,10 +33,40 @@ def section(evidence: Evidence, groups: Groups) -> Section:
     if groups.small:
         blocks.insert(0, Text(_suppressed(groups), "note"))
     blocks += _bars(evidence, groups, scores, kinds)
+    blocks += _classes(evidence, groups)
     if kinds:
         blocks += [Text(JUDGED, "note"), *_methods(evidence, groups, kinds[0])]
     blocks += [*_left_out(evidence, groups), *_demo(evidence)]
     return Section("clients", QUESTION, _answer(scores, kinds, groups), blocks)
+
+
+def _classes(evidence: Evidence, groups: Groups) -> list[Block]:
+    """Which class is taken for which, and by class how good its probabilities are."""
+    labels, record = groups.classes, evidence.first("confusion")
+    lines = [vector(row) for row in record.get("counts") or ()]
+    if len(labels) < 3 or len(lines) != len(labels) or groups.small:
+        return []
+    if any(len(line) != len(labels) for line in lines):
+        return []
+    cells = [
+        [name(label), *(FEW if n is None else count(n) for n in without_small(line))]
+        for label, line in zip(labels, lines, strict=True)
+    ]
+    head = ["rows of class", *(f"taken for {name(label)}" for label in labels)]
+    blocks: list[Block] = [TableBlock("Which class is taken for which, all rows.", head, cells)]
+    series = []
+    for found in evidence.of("class_curve"):
+        k, told = whole(found.get("class")), objects(found.get("bins"))
+        pairs = [(number(b.get("predicted")), number(b.get("observed"))) for b in told]
+        points = [(x, y) for x, y in pairs if x is not None and y is not None]
+        if k is not None and k < len(labels) and points:
+            series.append(Series(name(labels[k]), points))
+    if series:
+        series.append(Series("as told", [(0.0, 0.0), (1.0, 1.0)], dashed=True))
+        blocks.append(
+            Lines("Probability of each class", "told", "share of the rows", series, note=TOLD)
+        )
+    return blocks
 
 
 def client_scores(value: object, groups: Groups) -> dict[str, dict[str, float]]:

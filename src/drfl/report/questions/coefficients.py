@@ -29,7 +29,8 @@ def section(evidence: Evidence, groups: Groups) -> Section | None:
     if evidence.network:
         return None
     features = names(evidence.first("result").get("features"))
-    models = [m for m in evidence.models if len(vector(m.get("coef"))) == len(features)]
+    every = _scores(evidence.models)
+    models = [m for m in every if len(vector(m.get("coef"))) == len(features)]
     if not (models and features):
         return Section("coefficients", QUESTION, "The coefficients are not recorded.")
     units = CoefficientUnits(evidence.first("units"), len(features))
@@ -46,6 +47,19 @@ def section(evidence: Evidence, groups: Groups) -> Section | None:
     leading = _leading(features, vector(models[0]["coef"]))
     blocks = [*(Text(said, "warning") for said in _filled(evidence, leading)), *blocks]
     return Section("coefficients", QUESTION, _answer(leading, vector(models[0]["coef"])), blocks)
+
+
+def _scores(models: list[Json]) -> list[Json]:
+    """One entry for every score: a problem of several classes has several."""
+    out: list[Json] = []
+    for model in models:
+        coef, intercept = model.get("coef"), model.get("intercept")
+        if isinstance(coef, list) and isinstance(intercept, list) and len(coef) == len(intercept):
+            pairs = zip(coef, intercept, strict=True)
+            out += [{**model, "coef": w, "intercept": b} for w, b in pairs]
+        else:
+            out.append(model)
+    return out
 
 
 def _leading(features: list[str], coef: list[float]) -> list[str]:

@@ -39,7 +39,7 @@ REPLY = {
     "about": Field("float64", (2,), optional=True),  # weight of the rows, size of a feature
     "guard": Field("uint8", (1,), optional=True),  # k of the client's guard
     "facts": Field("float64", (3, None), optional=True),  # of a support: see AnchorBox.facts
-    "classes": Field("float64", ("K", None), optional=True),  # see class_facts
+    "classes": Field("float64", ("C", None), optional=True),  # see class_facts
 }
 
 

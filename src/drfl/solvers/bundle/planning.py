@@ -19,6 +19,7 @@ SCHEDULE = frozenset((0, 1, 2, 3, 4, 6, 8, 11, 15, 20, 26, 33, 41, 50, 60, 71, 8
 DROP_AFTER, MANY_CUTS, DROP_SOON = 8, 4000, 2  # rounds without a multiplier; fewer for big pools
 REGROUP_AT = 1e-2  # predicted relative decrease at which the rows are split into groups,
 SMALL = 60  # or at once: with so few coefficients more cuts cost little
+CROWDED_AT = 0.95  # for several classes with more coefficients than a client has rows: soon
 BOUND_AT = 1e-2  # predicted relative decrease at which a master is solved for its bound alone,
 BOUND_EVERY = 3  # in every so many rounds; in every round once it may prove the tolerance
 SECOND = 0.05  # the second point's metric, as a multiple of the first's
@@ -130,7 +131,10 @@ def _set_wishes(state: State) -> None:
     if step.smooth and ((state.pool.cuts.slope < 0.0).any() or late):
         step.smooth = False
     small = state.server.dimension <= SMALL
-    if not step.smooth and (small or step.decrease <= REGROUP_AT):
+    crowded = (
+        state.server.intercepts > 1 and state.server.dimension > state.clients.about[:, 0].min()
+    )
+    if not step.smooth and (small or step.decrease <= (CROWDED_AT if crowded else REGROUP_AT)):
         asked.groups = asked.most_groups
     # Where the model promises less than the tolerance, only the bound is still open.
     promising = step.decrease > min(state.task.tol, 1e-6)

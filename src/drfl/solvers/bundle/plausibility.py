@@ -52,7 +52,7 @@ def read_reply(
     """
     sizes = {"P": len(asked.points), "d": asked.points.shape[1]}
     if classes is not None:
-        sizes["K"] = classes
+        sizes["C"] = classes
     found = validate(message, reply_kind(KIND), round, REPLY, sizes)
     arrays, d = message.arrays, found["d"]
     for name, array in arrays.items():

@@ -54,6 +54,8 @@ def is_unique(metric: Metric, q: Array) -> bool:
         return False
     scale = 1.0 / np.sqrt(metric.diagonal)
     H = metric.curvature(q) * np.outer(scale, scale)
+    same = metric.server.gauge.invariance()
+    H = H if same is None else H + same * (np.trace(H) / len(H))
     return bool(np.linalg.eigvalsh(H)[0] > 1e-4 * np.trace(H) / len(H))
 
 

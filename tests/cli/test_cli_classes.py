@@ -1,0 +1,84 @@
+"""The program with three classes in one problem."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+from drfl.models import read_model
+from kit.program import drfl
+
+
+@pytest.fixture(scope="module")
+def garden(tmp_path_factory):
+    folder, data = tmp_path_factory.mktemp("garden"), load_iris()
+    names = ["sl", "sw", "pl", "pw", "species"]
+    for s in range(2):
+        rows = [
+            ",".join([*map(str, x), data.target_names[k]])
+            for x, k in zip(data.data[s::2], data.target[s::2], strict=True)
+        ]
+        (folder / f"{'ab'[s]}.csv").write_text("\n".join([",".join(names), *rows]) + "\n")
+    clients = ("--client", "a.csv", "--client", "b.csv", "--target", "species")
+    said = drfl("train", *clients, "--label-cost", "1", "--out", "RUN", cwd=folder)
+    return folder, said
+
+
+def test_a_run_has_one_certificate_and_a_score_for_each_class(garden):
+    folder, said = garden
+    model = read_model(folder / "RUN" / "model.json")
+    assert model.joint
+    assert model.coef.shape == (3, 4)
+    assert model.certificates[0].status.kind == "certified"
+    assert "certified" in said.out
+
+
+def test_explain_names_the_class_that_a_label_is_changed_to(garden):
+    folder, _ = garden
+    said = drfl("explain", "RUN/model.json", "a.csv", "--rows", "2", cwd=folder)
+    assert "a: labels are changed to " in said.out
+    assert " -> " in said.out
+    facts = drfl("explain", "RUN/model.json", "a.csv", "--json", cwd=folder).records[0]
+    assert sum(facts["labels_moved_to"].values()) == pytest.approx(facts["labels_changed"])
+
+
+def test_predictions_have_joint_probabilities(garden):
+    folder, _ = garden
+    said = drfl("predict", "RUN/model.json", "a.csv", cwd=folder).out.splitlines()
+    scores, told = np.split(np.array([float(v) for v in said[1].split(",")[1:]]), 2)
+    np.testing.assert_allclose(told, np.exp(scores) / np.exp(scores).sum())
+
+
+def test_the_report_tells_which_class_is_taken_for_which(garden):
+    folder, _ = garden
+    drfl("report", "RUN", "--bootstrap", "0", cwd=folder)
+    page = (folder / "RUN" / "report.html").read_text()
+    assert "taken for versicolor" in page
+    assert "Probability of each class" in page
+    assert "class virginica" in page
+
+
+def test_standard_errors_say_why_there_are_none(garden):
+    folder, _ = garden
+    said = drfl("summary", "RUN", cwd=folder, code=1)
+    assert "--multiclass ovr" in said.err
+
+
+def test_a_method_of_one_score_is_refused_before_training(garden):
+    folder, _ = garden
+    said = drfl(
+        *("train", "--client", "a.csv", "--client", "b.csv", "--target", "species"),
+        *("--multiclass", "joint", "--compare", "fedavg", "--out", "OTHER"),
+        cwd=folder,
+        code=1,
+    )
+    assert "fedavg knows no several classes at once" in said.err
+    assert not (folder / "OTHER" / "model.json").exists()
+
+
+def test_records_are_read_by_scripts(garden):
+    folder, _ = garden
+    lines = (folder / "RUN" / "records.jsonl").read_text().splitlines()
+    result = next(r for r in map(json.loads, lines) if r["kind"] == "result")
+    assert np.array(result["models"][0]["coef"]).shape == (3, 4)
