@@ -16,7 +16,8 @@ from drfl.models.estimator import model_of
 from drfl.report.measure import ClientSample, Plan, measured
 from drfl.report.measure.sample import metrics
 
-NOTHING = Plan(bootstrap=0, noise=(), radii=False, methods=(), adversary=False, left_out=False)
+OFF = dict.fromkeys(("radii", "adversary", "left_out", "classes"), False)
+NOTHING = Plan(bootstrap=0, noise=(), methods=(), **OFF)
 
 
 def rows(seed=0, clients=("a", "b", "c"), n=40):

@@ -85,12 +85,17 @@ def calibrated_model(
     if model.problem.network is not None:
         raise ValueError("a network is not calibrated here: train it on rows of this client too")
     classes = model.target.classes
+    if model.joint:
+        raise ValueError(
+            "a calibration is for one score at a time, and all classes of this model are in one "
+            "problem: train with --multiclass ovr"
+        )
     if classes is None and kind == "slope":
         raise ValueError("a slope makes probabilities, which a numeric target does not have")
     if classes is not None and len(classes) > 2 and kind == "slope":
         raise ValueError(
             f"a slope is for two classes, and {model.target.name!r} has {len(classes)}: take "
-            "kind='intercept', or a joint model of all classes"
+            "kind='intercept'"
         )
     found = [_fitted(model, k, clients, kind) for k in range(len(model.coef))]
     name = next(iter(clients)) if len(clients) == 1 else EVERYONE
