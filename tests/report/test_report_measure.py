@@ -222,8 +222,8 @@ def test_every_class_has_its_adversary():
     X, _, who = rows()
     X = (X - X.mean(0)) / X.std(0)
     y = np.digitize(X[:, 0], [-0.5, 0.5])
-    robust = drfl.DRFLClassifier(radius=0.1, label_cost=2.0).fit(X, y, clients=who)
-    model = model_of(robust)
+    robust = drfl.DRFLClassifier(radius=0.1, label_cost=2.0, multiclass="ovr")
+    model = model_of(robust.fit(X, y, clients=who))
     data = {c: ClientSample(X[who == c], y[who == c].astype(float)) for c in "abc"}
     found = records(model, data, "adversary", adversary=True)
     assert [(r["model"], r["client"]) for r in found] == [(k, c) for k in range(3) for c in "abc"]

@@ -90,7 +90,7 @@ def _bound_is_due(state: State) -> bool:
     decrease = state.step.decrease
     if proves_by_duals(state):
         return False
-    often = decrease < BOUND_AT and state.round % BOUND_EVERY == 0
+    often = decrease < BOUND_AT and (state.round % BOUND_EVERY == 0 or _is_crowded(state))
     return decrease <= 2.0 * state.task.tol or often
 
 
@@ -131,15 +131,19 @@ def _set_wishes(state: State) -> None:
     if step.smooth and ((state.pool.cuts.slope < 0.0).any() or late):
         step.smooth = False
     small = state.server.dimension <= SMALL
-    crowded = (
-        state.server.intercepts > 1 and state.server.dimension > state.clients.about[:, 0].min()
-    )
-    if not step.smooth and (small or step.decrease <= (CROWDED_AT if crowded else REGROUP_AT)):
+    soon = CROWDED_AT if _is_crowded(state) else REGROUP_AT
+    if not step.smooth and (small or step.decrease <= soon):
         asked.groups = asked.most_groups
     # Where the model promises less than the tolerance, only the bound is still open.
     promising = step.decrease > min(state.task.tol, 1e-6)
     auto = state.task.settings.curvature == "auto"
     asked.curvature = auto and promising and ((newton and not late) or ahead in SCHEDULE)
+
+
+def _is_crowded(state: State) -> bool:
+    """Whether several classes have more coefficients than a client has rows."""
+    few = state.clients.about[:, 0].min() < state.server.dimension
+    return bool(state.server.intercepts > 1 and few)
 
 
 def _mean_optimum(state: State, newton: Proposal) -> Proposal | None:
