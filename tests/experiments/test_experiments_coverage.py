@@ -32,6 +32,32 @@ def test_coverage_is_nominal(design, factor):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("design", "rows"),
+    [
+        ("logistic", 200),
+        ("huber", 200),
+        ("misspecified", 200),
+        ("logistic", 4000),
+        ("huber", 4000),
+        ("misspecified", 4000),
+        ("additive", 4000),
+    ],
+)
+def test_coverage_is_nominal_from_few_rows_and_from_many(design, rows):
+    """The estimate does not depend on the radius, as the table shows: one radius is enough."""
+    found = covered(Cell(design, rows, 1.0), 1000)
+    assert HOLDS[0] <= found.given.mean() <= HOLDS[1]
+
+
+@pytest.mark.slow
+def test_a_large_radius_does_no_harm_to_the_intervals():
+    found = covered(Cell("logistic", 800, 3.0), 1000)
+    assert HOLDS[0] <= found.given.mean() <= HOLDS[1]
+    assert found.naive.min() < 0.05
+
+
+@pytest.mark.slow
 def test_a_rare_class_is_covered_too_seldom():
     """The page says so; should this fail, the page is wrong."""
     assert covered(Cell("rare", 400, 1.0), 300).given.mean() < HOLDS[0]

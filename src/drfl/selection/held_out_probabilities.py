@@ -41,8 +41,20 @@ def count(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         raise RefusedError
     rows = Rows(**some_rows(site.raw, at), weights=weights_of(site.raw, at))
     z = site.problem.scores(rows, arrays["coef"], float(arrays["intercept"]))
-    found = told(z, rows.y > 0.0)
+    found = told(*_as_often(rows, z, rows.y > 0.0))
     return {"bins": found.bins, "numbers": found.numbers}
+
+
+def _as_often(rows: Rows, z: Array, positive: NDArray[np.bool_]) -> tuple[Array, NDArray[np.bool_]]:
+    """Rows that were merged count as often as they were there; other weights are not counted."""
+    if rows.p is None:
+        return z, positive
+    times = rows.p * rows.total
+    whole = np.rint(times)
+    if not np.allclose(times, whole, atol=1e-6) or (whole < 1.0).any():
+        return z, positive
+    again = whole.astype(np.int64)
+    return np.repeat(z, again), np.repeat(positive, again)
 
 
 HANDLERS: Mapping[str, Handler] = {KIND: Checked(count, REQUEST, REPLY)}
