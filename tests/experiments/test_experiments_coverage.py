@@ -41,7 +41,6 @@ def test_coverage_is_nominal(design, factor):
         ("logistic", 4000),
         ("huber", 4000),
         ("misspecified", 4000),
-        ("additive", 4000),
     ],
 )
 def test_coverage_is_nominal_from_few_rows_and_from_many(design, rows):

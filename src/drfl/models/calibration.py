@@ -23,6 +23,7 @@ from scipy.special import expit, logit
 from drfl.arrays import Array
 from drfl.ball import Ball
 from drfl.client import Client
+from drfl.mixture import Mixture
 from drfl.models.document import EVERYONE, Calibration, Model
 from drfl.problem import Problem
 from drfl.rows import Rows
@@ -118,7 +119,8 @@ def _fitted(
         problem = Problem(loss, Ball(0.0))
         oracle = make_oracle(Rows(z[:, None], y), problem.loss, Ball(0.0))
         return 1.0, middle_intercept(oracle, np.ones(1))
-    problem = Problem("logistic", Ball(0.0))
+    # Every row counts the same, whosever it is.
+    problem = Problem("logistic", Ball(0.0), Mixture("proportional"))
     parties = [Client(name, z[:, None], y) for name, (z, y) in columns.items()]
     result = solve(problem, parties, tol=TOL)
     if result.status.kind is StatusKind.FAILED or not np.isfinite(result.coef).all():
