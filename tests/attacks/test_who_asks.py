@@ -193,23 +193,41 @@ def test_only_allowed_columns_targets_and_losses_are_asked(path):
     assert Failure.of(station.answer(message)) is Failure.REFUSED
 
 
-def test_models_on_other_columns_are_not_evaluated(path):
-    free = Station("a", path)
-    agreement = asked(free)
+def model_of(agreement, loss="hinge"):
+    """A model that says nothing, on what was agreed."""
     n = len(agreement.features)
-    model = Model(
+    return Model(
         agreement.target,
         agreement.columns,
         agreement.scale,
         agreement.missing,
         np.zeros((1, n)),
         np.zeros(1),
-        drfl.Problem("hinge", drfl.Ball(0.01)),
+        drfl.Problem(loss, drfl.Ball(0.01)),
         (ProofRecord(1.0, 1.0, 0.0, Status(StatusKind.CERTIFIED, "proved"), 1),),
         (),
         "0",
     )
-    message = evaluate_message(model, [0.0], 1, 0)
+
+
+def test_models_on_other_columns_are_not_evaluated(path):
+    free = Station("a", path)
+    message = evaluate_message(model_of(asked(free)), [0.0], 1, 0)
     assert free.answer(message).kind == "evaluate/reply"
     kept = Station("a", path, policy=Policy(allow_columns={"age"}))
     assert Failure.of(kept.answer(message)) is Failure.REFUSED
+
+
+def test_a_guard_tells_one_blurred_number_of_a_model(path):
+    """No area, no counts between thresholds, nothing under noise."""
+    told = {}
+    for guarded in (None, Guard(K)):
+        station = Station("a", path, guarded)
+        agreement = asked(station)
+        assert bound(station, agreement, loss="logistic") is None
+        message = evaluate_message(model_of(agreement, "logistic"), [0.0], 1, 0)
+        told[guarded is not None] = set(station.answer(message).arrays)
+        noisy = evaluate_message(model_of(agreement, "logistic"), [0.0, 0.1], 3, 0)
+        assert (Failure.of(station.answer(noisy)) is Failure.REFUSED) is (guarded is not None)
+    assert {"bins", "numbers", "auc"} <= told[False]
+    assert told[True] == {"rows", "accuracy"}
