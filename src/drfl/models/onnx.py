@@ -41,8 +41,8 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
         raise ValueError("scale = 'per-client' depends on the file: such a model has no graph")
     if model.problem.own_intercepts and model.calibrated is None:
         raise ValueError(
-            "every client of this model has an intercept of its own: a graph is of one client, "
-            "which --client names (in Python, model.at(name))"
+            "every client of this model has an intercept of its own: a graph is of one client: "
+            "write that of model.at(name)"
         )
     graph = _Graph(onnx).pipeline(model)
     made = onnx.helper.make_model(
