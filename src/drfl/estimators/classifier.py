@@ -115,6 +115,9 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         """Logarithms of the probabilities of the classes (N, K)."""
         return np.asarray(np.log(self.predict_proba(X, clients)))
 
+    # Clients that are routed to `fit` are for `fit` alone, unless `set_score_request` says more.
+    __metadata_request__score: ClassVar[Mapping[str, bool]] = {"clients": False}
+
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, clients: Any = None) -> float:
         """The share of rows whose class is predicted."""
         found = accuracy_score(y, self.predict(X, clients), sample_weight=sample_weight)

@@ -61,6 +61,9 @@ class RobustRegressor(RegressorMixin, RobustModel):  # type: ignore[misc]
         """Predict the targets of rows (N,); ``clients`` as of `drfl.DRFLClassifier`."""
         return self._scores(X, clients)
 
+    # Clients that are routed to `fit` are for `fit` alone, unless `set_score_request` says more.
+    __metadata_request__score: ClassVar[Mapping[str, bool]] = {"clients": False}
+
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, clients: Any = None) -> float:
         """The share of the targets' variance that predictions explain."""
         return float(r2_score(y, self.predict(X, clients), sample_weight=sample_weight))
