@@ -45,7 +45,9 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 default_role = "code"
 numpydoc_show_class_members = False
-# scikit-learn makes the first three; a session is the server half of a solver.
+# scikit-learn makes all but the last; a session is the server half of a solver.
 autodoc_default_options = {
-    "exclude-members": "set_fit_request, set_score_request, set_predict_request, session",
+    "exclude-members": "set_fit_request, set_score_request, set_predict_request, "
+    "set_predict_proba_request, set_predict_log_proba_request, set_decision_function_request, "
+    "session",
 }

@@ -128,7 +128,7 @@ def test_no_other_kind_of_message_is_answered():
 
 
 def test_several_classes_at_once_are_refused_in_a_sentence():
-    with pytest.raises(ValueError, match="a guard does not know several classes"):
+    with pytest.raises(ValueError, match="a guard knows two classes"):
         Site(make_client(N, n, guard(K)), drfl.Problem("logistic", classes=2))
 
 

@@ -179,18 +179,20 @@ def test_numbers_that_cannot_be_squared_are_named_with_their_place(folder, refus
 
 
 def test_a_category_that_was_not_trained_is_never_the_reference(folder):
-    """Every ward was frequent: there is no 'other', so such a row has no prediction."""
-    text = (folder / "south.csv").read_text().replace(",b,", ",z,")
-    (folder / "new.csv").write_text(text)
+    """Every ward was frequent: 'other' is the mean over the wards that were trained."""
+    south = (folder / "south.csv").read_text()
+    (folder / "new.csv").write_text(south.replace(",b,", ",z,"))
     said = drfl("predict", "TWO/model.json", "new.csv", "--id", "id", cwd=folder)
-    assert "20 rows hold a category that was not trained" in said.err
-    lines = [line.split(",") for line in said.out.splitlines()[1:]]
-    assert sum(line[1] == "" for line in lines) == 20
+    assert "20 rows hold a value of 'ward' that was not trained" in said.err
     usual = drfl("predict", "TWO/model.json", "south.csv", "--id", "id", cwd=folder)
-    whole = [line.split(",") for line in usual.out.splitlines()[1:]]
-    assert all(
-        line in ([own[0], "", "", "", ""], own) for line, own in zip(lines, whole, strict=True)
-    )
+    (folder / "reference.csv").write_text(south.replace(",b,", ",a,"))
+    reference = drfl("predict", "TWO/model.json", "reference.csv", "--id", "id", cwd=folder)
+    texts = (said.out, usual.out, reference.out)
+    tables = [[line.split(",") for line in text.splitlines()[1:]] for text in texts]
+    changed = [new for new, own, _ in zip(*tables, strict=True) if new != own]
+    assert len(changed) == 20
+    assert all(all(line) for line in changed)  # each has a prediction, and not the reference's
+    assert not [new for new, own, ref in zip(*tables, strict=True) if new != own and new == ref]
 
 
 def test_what_is_wrong_with_several_files_is_said_at_once(folder, refused):

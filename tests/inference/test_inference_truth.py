@@ -8,6 +8,7 @@ import pytest
 import statsmodels.api as sm
 
 import drfl
+from drfl.estimators.data_warnings import DataWarning
 from drfl.inference import FewClustersWarning, InferenceError
 from drfl.losses import Huber
 
@@ -204,7 +205,8 @@ def test_what_has_no_estimate_says_so(rows):
     twin = DRFLClassifier(radius=0.1).fit(np.column_stack([X, X[:, 0]]), y, clients=member)
     with pytest.raises(InferenceError, match="do not tell these columns apart"):
         twin.inference()
-    empty = DRFLRegressor().fit(np.column_stack([X, np.zeros(500)]), z, clients=member)
+    with pytest.warns(DataWarning, match="column 3 is the same in every row"):
+        empty = DRFLRegressor().fit(np.column_stack([X, np.zeros(500)]), z, clients=member)
     assert empty.inference().names == ("x1", "x2", "x3", "intercept")
 
 

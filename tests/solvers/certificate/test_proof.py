@@ -222,8 +222,8 @@ def _one_sided(loss, label, norm):
 
 
 OPEN = {
-    "classes far apart, intercept": _far_apart(True),
-    "classes far apart, none": _far_apart(False),
+    "classes far apart, intercept": _far_apart("shared"),
+    "classes far apart, none": _far_apart("none"),
     "hinge, one class, l1": _one_sided(make_loss("hinge"), 1.0, "l1"),
     "hinge, one class, linf": _one_sided(make_loss("hinge"), 1.0, "linf"),
     "pinball, steep side closed": _one_sided(make_loss("pinball", quantile=0.9), 1.0, "l1"),
