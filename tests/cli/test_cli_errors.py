@@ -139,7 +139,7 @@ BAD_SETTINGS = {
     "guard": (("--guard", "1"), ("--guard must be a whole number >= 2, got 1",)),
     "rounds": (("--max-rounds", "0"), ("max_rounds must be",)),
     "whole": (("--max-rounds", "2.5"), ("whole number",)),
-    "flag": (("--fit-intercept", "maybe"), ("true or false",)),
+    "intercept": (("--intercept", "maybe"), ("intercept", "shared")),
     "label cost": (("--label-cost", "0"), ("label_cost must be",)),
     "mixture norm": (("--mixture-norm", "3"), ("3",)),
     "center": (("--mixture-center", "0.5,0.5"), ("2 weights", "3 clients")),

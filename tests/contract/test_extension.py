@@ -275,7 +275,7 @@ TRAININGS = {
     "solver": (1, ["--solver", "kelley", "--radius", "0.05", "--tol", "1e-3"]),
     "engine": (1, ["--engine", "threads"]),
     "method": (1, ["--compare", "momentum"]),
-    "curves": (0, ["--loss", "log_cosh", "--additive", "a", "--knots", "0", "--norm", "l1"]),
+    "curves": (0, ["--loss", "log_cosh", "--additive", "a", "--knots", "1", "--norm", "l1"]),
     "select": (0, ["--loss", "log_cosh", "--select", "one_se", "--folds", "2"]),
 }
 

@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from drfl.estimators.base import RobustModel
+from drfl.estimators.choices import AUTO, OVR
+from drfl.estimators.client_table import ClientTable
 from drfl.estimators.parameters import seed_of
 from drfl.selection.choice import Selection
 from drfl.selection.clients import SelectionClients, sorted_table
@@ -101,6 +104,9 @@ def select(
     reader = with_params(estimator, {})
     reader.checked_parameters()
     table = sorted_table(reader.read_rows(X, y, clients, sample_weight))
+    if _may_lack_a_class(reader, table, rule):
+        estimator = with_params(estimator, {"multiclass": OVR})
+        reader.set_params(multiclass=OVR)
     taking_part = SelectionClients.of(
         table,
         reader.model_targets(table.y),
@@ -122,6 +128,21 @@ def select(
     chosen.fit(X, y, clients=clients, sample_weight=sample_weight)
     settings["seed"] = seed
     return Selection(found.table, found.best_params, found.reason, chosen, settings)
+
+
+def _may_lack_a_class(reader: Any, table: ClientTable, rule: str) -> bool:
+    """Whether classes are told apart at once, and a training part may be without one of them.
+
+    Rows are sorted by their labels: of three rows of a class at a client, two are in different
+    folds. Where clients are left out, a class has to be at two of them.
+    """
+    classes = reader.n_classes
+    if classes in (None, 2) or reader.get_params().get("multiclass") != AUTO:
+        return False
+    counts = np.zeros((len(table.names), classes))
+    np.add.at(counts, (table.member, table.y.astype(np.intp)), 1)
+    enough = (counts > 0).sum(axis=0) > 1 if rule == "new_client" else counts.max(axis=0) > 2
+    return not bool(enough.all())
 
 
 def _select_last(pipeline: Pipeline, X: Any, y: Any, given: dict[str, Any]) -> Selection:
