@@ -29,7 +29,7 @@ from drfl.engines import Answers, SerialEngine
 from drfl.losses import make_loss
 from drfl.native import METHODS, FedAvg
 from drfl.native.settings import Native
-from drfl.result import Result
+from drfl.run import Result
 from drfl.wire import Message
 
 LEVELS = (1e-2, 1e-3, 1e-4)

@@ -25,11 +25,11 @@ for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
 import numpy as np
 from scipy import sparse
 
-from drfl.ball import Ball
 from drfl.losses import make_loss
 from drfl.rows import Rows
 from drfl.rows.operator import BLOCK_ELEMENTS
 from drfl.supports import Box
+from drfl.uncertainty import Ball
 from drfl.worst_case import make_oracle
 
 VECTORS = 4

@@ -29,9 +29,9 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is loaded
 import numpy as np
 import psutil
 
-from drfl.checkpoint import Checkpoint
 from drfl.client import Policy
 from drfl.protocols.station import Station
+from drfl.run.checkpoint import Checkpoint
 from drfl.sites.progress import ProgressLog
 from drfl.training.local_files import Files
 from drfl.training.run_folder import RunFolder

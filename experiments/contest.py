@@ -21,7 +21,7 @@ from drfl.cli.console import Console
 from drfl.engines.blas import one_blas_thread, one_blas_thread_in_children
 from drfl.estimators import DataWarning, DRFLClassifier
 from drfl.native import FedAvgClassifier
-from drfl.result import Result
+from drfl.run import Result
 from experiments.hospitals import Patients, patients, scaled
 from experiments.reproduce import cores
 

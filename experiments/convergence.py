@@ -15,18 +15,16 @@ from typing import Self
 
 import numpy as np
 
-from drfl.ball import Ball
 from drfl.client import Client
 from drfl.datasets import partition
-from drfl.mixture import Mixture
 from drfl.named_problems import restated
 from drfl.native import METHODS
 from drfl.problem import Problem
-from drfl.result import Record, Result
-from drfl.run import solve
+from drfl.run import Record, Result, solve
 from drfl.solvers import Solver
 from drfl.solvers.admm import AdLpmm, Admm
 from drfl.solvers.bundle import Bundle
+from drfl.uncertainty import Ball, Mixture
 from experiments.convergence_figure import draw, report
 from experiments.data import load
 from experiments.double_loop import DoubleLoop

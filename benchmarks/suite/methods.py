@@ -21,7 +21,7 @@ import drfl
 from benchmarks.native import WORST, Run, heart
 from benchmarks.suite.row import Line, Row, Skipped
 from drfl.datasets import load_heart, partition
-from drfl.result import Result
+from drfl.run import Result
 from drfl.solvers.admm import AdLpmm, Admm
 
 SECTION = "methods"

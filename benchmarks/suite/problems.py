@@ -6,8 +6,8 @@ import numpy as np
 
 import drfl
 from drfl.client import Client
-from drfl.result import Result
 from drfl.rows import Rows
+from drfl.run import Result
 from drfl.worst_case import make_oracle
 
 TOL, EXACT = 1e-4, 1e-7

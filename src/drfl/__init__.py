@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from drfl import baselines, datasets
-    from drfl.ball import Ball
     from drfl.client import Client, Policy
     from drfl.estimators import (
         DataWarning,
@@ -16,14 +15,13 @@ if TYPE_CHECKING:
         inspect,
         merge_labels,
     )
-    from drfl.mixture import Mixture
     from drfl.models import calibrate, load, save
     from drfl.problem import Problem
     from drfl.report import report
-    from drfl.result import Result
-    from drfl.run import solve
+    from drfl.run import Result, solve
     from drfl.selection import DRFLClassifierCV, DRFLRegressorCV, Selection, select
     from drfl.supports import Box, Polyhedron
+    from drfl.uncertainty import Ball, Mixture
     from drfl.worst_case import worst_case_loss
 
 __version__ = "0.1.0"
@@ -61,7 +59,7 @@ __all__ = [
 # Everything is imported when it is first used: the program answers at once, and what needs
 # scikit-learn costs only those who use it.
 _LATER = {
-    "Ball": "drfl.ball",
+    "Ball": "drfl.uncertainty",
     "Box": "drfl.supports",
     "Client": "drfl.client",
     "DRFLClassifier": "drfl.estimators",
@@ -69,11 +67,11 @@ _LATER = {
     "DRFLRegressor": "drfl.estimators",
     "DRFLRegressorCV": "drfl.selection",
     "DataWarning": "drfl.estimators",
-    "Mixture": "drfl.mixture",
+    "Mixture": "drfl.uncertainty",
     "Policy": "drfl.client",
     "Polyhedron": "drfl.supports",
     "Problem": "drfl.problem",
-    "Result": "drfl.result",
+    "Result": "drfl.run",
     "ScaleWarning": "drfl.estimators",
     "Selection": "drfl.selection",
     "calibrate": "drfl.models",

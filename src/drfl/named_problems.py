@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from drfl._registry import lookup
-from drfl.ball import Ball
 from drfl.problem import Problem
+from drfl.uncertainty import Ball
 
 TRUST_ROWS: Mapping[str, Any] = {
     "radius": 0.0,

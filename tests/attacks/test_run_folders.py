@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from drfl.checkpoint import Checkpoint
+from drfl.run.checkpoint import Checkpoint
 from drfl.training.run_folder import RunFolder
 from kit.program import drfl, write_csv
 

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from drfl.ball import Ball
 from drfl.client import Checked, Client, Policy, RefusedError, Site, WithheldError, row_shaped
 from drfl.problem import Problem
+from drfl.uncertainty import Ball
 from drfl.wire import Failure, Field, Message, validate
 from drfl.worst_case import make_oracle
 from kit.cutting_plane import CuttingPlane

@@ -5,10 +5,10 @@ import time
 import numpy as np
 import pytest
 
-from drfl.ball import Ball
 from drfl.client import Client, WithheldError
 from drfl.engines import ENGINES, Engine, SerialEngine, make_engine
 from drfl.problem import Problem
+from drfl.uncertainty import Ball
 from drfl.wire import Failure, Message
 from kit.cutting_plane import CuttingPlane, evaluate
 

@@ -11,16 +11,15 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from drfl.ball import Ball
 from drfl.client import Client
 from drfl.engines import ProcessesEngine, SerialEngine
 from drfl.engines.blas import VARIABLES, one_blas_thread
 from drfl.engines.processes import _groups
-from drfl.mixture import Mixture
 from drfl.problem import Problem
 from drfl.run import solve
 from drfl.solvers import StatusKind
 from drfl.supports import Box
+from drfl.uncertainty import Ball, Mixture
 from drfl.wire import Message
 from kit.handlers import HANDLERS, threads
 

@@ -11,13 +11,12 @@ from time import monotonic
 import numpy as np
 import pytest
 
-from drfl.ball import Ball
 from drfl.client import Client
 from drfl.engines import ProcessesEngine
-from drfl.mixture import Mixture
 from drfl.problem import Problem
 from drfl.run import solve
 from drfl.solvers import StatusKind
+from drfl.uncertainty import Ball, Mixture
 from drfl.wire import Failure, Message
 from kit.handlers import HANDLERS
 

@@ -8,10 +8,10 @@ import pytest
 from drfl import baselines, reference
 from drfl.estimators import DRFLClassifier, DRFLRegressor
 from drfl.losses import make_loss
-from drfl.mixture import Mixture
 from drfl.norms import make_norm
 from drfl.solvers.bundle import Bundle
 from drfl.supports import Box
+from drfl.uncertainty import Mixture
 from kit.paper import classifier, paper
 
 TOL = 1e-6

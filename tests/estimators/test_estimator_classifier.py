@@ -18,7 +18,7 @@ from drfl.engines import SerialEngine
 from drfl.estimators import DRFLClassifier, FewRowsWarning, NothingLearnedWarning
 from drfl.estimators.fitting import make_solver, solver_name
 from drfl.losses import Logistic
-from drfl.result import Result
+from drfl.run import Result
 from drfl.solvers import Status
 from kit.paper import classifier
 

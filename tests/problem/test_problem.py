@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drfl.ball import Ball
 from drfl.losses import LOSSES, Hinge, Huber
-from drfl.mixture import Mixture
 from drfl.named_problems import restated, with_radius
 from drfl.norms import L1, NORMS
 from drfl.problem import INTERCEPTS, Problem, from_json, to_json
 from drfl.supports import Box, Polyhedron, WholeSpace
+from drfl.uncertainty import Ball, Mixture
 
 losses = st.one_of(
     st.sampled_from([kind() for kind in LOSSES.values()]),

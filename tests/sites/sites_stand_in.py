@@ -6,10 +6,10 @@ import time
 
 import numpy as np
 
-from drfl.ball import Ball
 from drfl.client import Client, Site
 from drfl.problem import Problem
 from drfl.solvers.bundle import Bundle
+from drfl.uncertainty import Ball
 from drfl.wire import Failure, Message, decode
 
 NAMES = ("north", "south", "west")

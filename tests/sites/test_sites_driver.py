@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import drfl
-from drfl.checkpoint import Checkpoint, cut_back
 from drfl.engines import Answers
 from drfl.privacy import Guard
 from drfl.protocols.binding import BIND
 from drfl.protocols.data_request import text_array
 from drfl.protocols.station import PREFLIGHT, Station
-from drfl.result import Record
+from drfl.run import Record
+from drfl.run.checkpoint import Checkpoint, cut_back
 from drfl.sites.carrier import CallError, Carrier, Outcome, PollingCarrier
 from drfl.sites.child import KEPT
 from drfl.sites.driver import PROGRESS, STATE, drive

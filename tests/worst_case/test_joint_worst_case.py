@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import drfl
-from drfl.flows import cheapest_flow, flow_cost
 from drfl.gauges import Pairs
+from drfl.gauges.flows import cheapest_flow, flow_cost
 from drfl.losses.joint import JOINT
 from drfl.norms import NORMS
 from drfl.rows import Rows

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from drfl.ball import Ball
 from drfl.losses import LOSSES, make_loss
 from drfl.rows import Rows
 from drfl.supports import Box
+from drfl.uncertainty import Ball
 from drfl.worst_case import make_oracle
 from drfl.worst_case.own_intercept import middle_intercept, own_intercept
 

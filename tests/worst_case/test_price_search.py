@@ -8,10 +8,10 @@ import pytest
 from scipy import sparse
 from scipy.optimize import linprog
 
-from drfl.ball import Ball
 from drfl.losses import make_loss
 from drfl.rows import Rows
 from drfl.supports import Box
+from drfl.uncertainty import Ball
 from drfl.worst_case.boxes.box_moves import BoxMoves
 from drfl.worst_case.boxes.l1_box import L1BoxOracle
 from drfl.worst_case.gains import GainOracle

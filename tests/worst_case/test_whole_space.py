@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drfl import reference
-from drfl.ball import Ball
 from drfl.losses import LOSSES, make_loss
 from drfl.norms import NORMS
 from drfl.rows import Rows
+from drfl.uncertainty import Ball
 from drfl.worst_case import whole_space
 from drfl.worst_case.whole_space import WholeSpaceOracle
 from kit import brute, problems

@@ -10,10 +10,10 @@ from scipy import sparse
 
 import drfl
 from drfl import Box, Polyhedron, worst_case_loss
-from drfl.ball import Ball
 from drfl.losses import LOSSES, Huber, make_loss
 from drfl.norms import NORMS
 from drfl.rows import Rows
+from drfl.uncertainty import Ball
 from drfl.worst_case import make_oracle, whole_space
 from drfl.worst_case.oracle import Distribution, WorstCase
 from kit import problems

@@ -9,10 +9,10 @@ from scipy import sparse
 
 import drfl
 from drfl import reference
-from drfl.ball import Ball
 from drfl.losses import make_loss
 from drfl.rows import Rows
 from drfl.supports import Box, Polyhedron
+from drfl.uncertainty import Ball
 from drfl.worst_case.boxes.l1_box import L1BoxOracle
 from drfl.worst_case.gains import GainOracle
 from drfl.worst_case.whole_space import WholeSpaceOracle

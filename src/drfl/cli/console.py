@@ -9,7 +9,7 @@ from typing import Any
 
 from drfl.cli.main import printable
 from drfl.problem import to_json
-from drfl.result import Record
+from drfl.run import Record
 
 
 class Console:

@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _require_known(model: Any, names: Iterable[str]) -> None:
     """Refuse what was no client of the training, if every client has a radius of its own."""
-    from drfl.ball import Ball
+    from drfl.uncertainty import Ball
 
     if isinstance(model.problem.ball, Ball):
         return

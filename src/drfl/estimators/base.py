@@ -29,9 +29,9 @@ from drfl.estimators.shared import client_losses, solvable
 from drfl.inference import Inference
 from drfl.losses import Logistic, Task
 from drfl.problem import Problem
-from drfl.result import Result
 from drfl.rows import Rows
 from drfl.rows.intake import require_finite
+from drfl.run import Result
 from drfl.worst_case import WorstCase
 
 DTYPES = (np.float64, np.float32)

@@ -9,7 +9,6 @@ from typing import Any
 from drfl import defaults
 from drfl._registry import listed, lookup
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.checks import number, whole
 from drfl.curves import Curves
 from drfl.defaults import THESE_CLIENTS, Purpose, purpose_of
@@ -18,9 +17,9 @@ from drfl.estimators import parameters
 from drfl.estimators.additive import Additive
 from drfl.losses import Loss, Task
 from drfl.losses.joint import JOINT
-from drfl.mixture import Mixture
 from drfl.problem import Problem, intercept_of
 from drfl.supports import WholeSpace
+from drfl.uncertainty import Ball, Mixture
 
 AT_ONCE, OVR, AUTO = "joint", "ovr", "auto"
 MULTICLASS = {name: name for name in (AUTO, AT_ONCE, OVR)}

@@ -27,7 +27,7 @@ from drfl.estimators.data_warnings import refuse_variants
 from drfl.losses import Logistic, Loss, Task
 from drfl.norms import Norm
 from drfl.one_vs_rest import decided, is_nothing, margin_target, positives, probabilities
-from drfl.result import Result, stacked
+from drfl.run.result import Result, stacked
 from drfl.supports import Support
 
 

@@ -14,8 +14,8 @@ from drfl.arrays import Array
 from drfl.defaults import crowded
 from drfl.estimators.client_table import BLOCK, ClientTable, is_sparse, named_clients
 from drfl.inspection import TableOne, array_table, row_sentences
-from drfl.mixture import Mixture
 from drfl.tables.table import folded
+from drfl.uncertainty import Mixture
 
 FEW = 10
 """A client with fewer rows should not weigh as much as the others."""

@@ -13,8 +13,7 @@ from drfl._registry import lookup
 from drfl.client import Party
 from drfl.estimators.choices import Choices
 from drfl.problem import Problem
-from drfl.result import Record, Result
-from drfl.run import solve
+from drfl.run import Record, Result, solve
 from drfl.solvers import SOLVERS, Solver, StatusKind, solver_class
 from drfl.supports import WholeSpace
 

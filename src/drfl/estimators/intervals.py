@@ -13,7 +13,7 @@ from drfl.estimators.client_table import ClientTable
 from drfl.estimators.fitting import find_model
 from drfl.inference import Estimate, Inquiry, confidence_radius, corrected, require_curved
 from drfl.problem import Problem
-from drfl.result import Result
+from drfl.run import Result
 from drfl.solvers import Solver
 
 CONFIDENCE = "confidence"

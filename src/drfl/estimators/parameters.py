@@ -15,8 +15,8 @@ from drfl.checks import is_number, number, whole
 from drfl.defaults import Purpose
 from drfl.engines import ENGINES, Engine
 from drfl.losses import LOSSES, Loss, Task, make_loss
-from drfl.mixture import Mixture
 from drfl.supports import Support
+from drfl.uncertainty import Mixture
 
 Radius = str | float | dict[Any, float] | tuple[float, ...]
 """Checked: "auto" or "confidence", one number, one by client name, or one per client in order."""

@@ -18,7 +18,7 @@ from drfl.estimators.base import RobustModel
 from drfl.estimators.client_table import ClientTable
 from drfl.losses import Loss, Task
 from drfl.norms import Norm
-from drfl.result import Result
+from drfl.run import Result
 from drfl.supports import Support
 from drfl.worst_case import WorstCase
 

@@ -16,11 +16,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.ball import Ball
 from drfl.problem import Problem
-from drfl.result import Result
+from drfl.run import Result
 from drfl.solvers import Solver
 from drfl.supports import WholeSpace
+from drfl.uncertainty import Ball
 
 
 def solvable(problem: Problem, n_clients: int, solver: Solver) -> Problem:

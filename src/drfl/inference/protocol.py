@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.client import Checked, Client, Party, RefusedError, Site
 from drfl.engines import Engine, make_engine
 from drfl.inference.estimate import InferenceError, ModelPieces
 from drfl.problem import Problem
+from drfl.uncertainty import Ball
 from drfl.wire import Failure, Field, Message, Tally, WireError, reply_kind, validate
 from drfl.worst_case.own_intercept import middle_intercept
 

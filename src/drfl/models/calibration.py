@@ -21,14 +21,13 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.client import Client
-from drfl.mixture import Mixture
 from drfl.models.document import EVERYONE, Calibration, Model
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.run import solve
 from drfl.solvers import StatusKind
+from drfl.uncertainty import Ball, Mixture
 from drfl.worst_case import make_oracle
 from drfl.worst_case.own_intercept import middle_intercept
 

@@ -17,7 +17,7 @@ from drfl.models.calibration import Labelled, calibrated_model, from_prevalence
 from drfl.models.document import Calibration, ClientPart, Model, ProofRecord
 from drfl.models.frames import features_of
 from drfl.models.preprocessing import columns_of
-from drfl.result import Result
+from drfl.run import Result
 from drfl.tables.encoding import Target
 
 

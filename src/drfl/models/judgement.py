@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.probability_metrics import (
+from drfl.metrics.probabilities import (
     area,
     bins,
     brier,

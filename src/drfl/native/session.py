@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.losses import Loss
-from drfl.mixture import Mixture
 from drfl.native.client import FACTS, VALUE, Arrays, ClientFacts, LocalSteps
 from drfl.native.exchange import messages, usable
 from drfl.native.settings import Native
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Status, StatusKind
+from drfl.uncertainty import Mixture
 from drfl.wire import Message, reply_kind
 
 # A network's steps where the user gives none.

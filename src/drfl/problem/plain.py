@@ -10,12 +10,11 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from drfl._registry import listed, lookup
-from drfl.ball import Ball
 from drfl.differentiable import ROW_LOSSES, RowLoss, row_loss
 from drfl.losses import LOSSES, Loss
-from drfl.mixture import Mixture
 from drfl.norms import NORMS
 from drfl.supports import Box, Polyhedron, Support, WholeSpace
+from drfl.uncertainty import Ball, Mixture
 
 Json = dict[str, Any]
 T = TypeVar("T")

@@ -16,13 +16,11 @@ import numpy as np
 from drfl import checks
 from drfl._registry import listed, lookup
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.curves import Curves
 from drfl.differentiable import RowLoss
 from drfl.gauges import DualNorm, Gauge, Pairs, ShapedCurves
 from drfl.losses import Loss, make_loss
 from drfl.losses.joint import JOINT, JointLoss
-from drfl.mixture import Mixture
 from drfl.norms import NORMS, GroupedLInf, Norm
 from drfl.problem.plain import (
     Json,
@@ -37,6 +35,7 @@ from drfl.problem.plain import (
 )
 from drfl.rows import Rows
 from drfl.supports import Support, WholeSpace
+from drfl.uncertainty import Ball, Mixture
 from drfl.worst_case.curves import CurveOracle
 from drfl.worst_case.joint import JointOracle, require_joint_ball
 from drfl.worst_case.make import make_oracle, oracle_class

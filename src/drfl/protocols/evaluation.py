@@ -14,12 +14,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.client import Client, RefusedError
 from drfl.metrics import METRICS, class_metrics, number_metrics
-from drfl.models import Model
-from drfl.models.calibration import located
-from drfl.models.file_rows import FileRows
-from drfl.models.plain import from_plain, to_plain
-from drfl.privacy import SpentError, meaning_of, release_metric
-from drfl.probability_counts import (
+from drfl.metrics.counts import (
     ALL_CLIENTS,
     LEVELS,
     NUMBERS,
@@ -29,6 +24,11 @@ from drfl.probability_counts import (
     facts_of,
     told,
 )
+from drfl.models import Model
+from drfl.models.calibration import located
+from drfl.models.file_rows import FileRows
+from drfl.models.plain import from_plain, to_plain
+from drfl.privacy import SpentError, meaning_of, release_metric
 from drfl.protocols.data_request import array_text, text_array
 from drfl.protocols.federation import Federation
 from drfl.tables.columns import units_of

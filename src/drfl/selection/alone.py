@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import Checked, Client, Handler, Site
-from drfl.mixture import Mixture
 from drfl.problem import Problem
-from drfl.result import Result, stacked
 from drfl.run import solve
+from drfl.run.result import Result, stacked
 from drfl.selection.folds import on_parts
 from drfl.solvers import StatusKind
 from drfl.supports import WholeSpace
+from drfl.uncertainty import Mixture
 from drfl.wire import Field, Message, WireError, validate
 
 KIND = "select_alone"

@@ -23,7 +23,7 @@ from drfl.engines import Engine, make_engine
 from drfl.estimators import parameters
 from drfl.estimators.base import RobustModel
 from drfl.estimators.fitting import LOCAL, make_solver, solver_name
-from drfl.result import stacked
+from drfl.run.result import stacked
 from drfl.selection import scores
 from drfl.selection.choice import Choice, summarise
 from drfl.selection.clients import SelectionClients

@@ -15,12 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.ball import Ball
 from drfl.client import Checked, Client, Handler, Party, RefusedError, Site
 from drfl.engines import Answers, Engine
-from drfl.mixture import Mixture
 from drfl.problem import Problem
 from drfl.rows import Rows
+from drfl.uncertainty import Ball, Mixture
 from drfl.wire import Field, Message, WireError, validate_arrays
 
 PART, BALL = "select_part", "select_ball"

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from drfl.ball import Ball
 from drfl.defaults import ANCHOR, radius_of
 from drfl.estimators.base import RobustModel
 from drfl.estimators.choices import Choices
-from drfl.mixture import Mixture
 from drfl.problem import Problem
 from drfl.selection.clients import SelectionClients
+from drfl.uncertainty import Ball, Mixture
 
 FACTORS = (0.0, 0.02, 0.05, 0.1, ANCHOR, 0.5, 1.0, 2.0)
 """The default radii are these times the root of columns over rows."""

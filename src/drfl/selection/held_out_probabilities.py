@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import Checked, Handler, RefusedError, Site
-from drfl.probability_counts import LEVELS, NUMBERS, Told, told
+from drfl.metrics.counts import LEVELS, NUMBERS, Told, told
 from drfl.rows import Rows
 from drfl.selection.folds import PART, Part, some_rows, weights_of
 from drfl.wire import Field, Message, WireError, validate

@@ -14,7 +14,7 @@ from drfl.engines import Engine
 from drfl.estimators.fitting import find_model
 from drfl.estimators.shared import solvable
 from drfl.problem import Problem
-from drfl.result import Result
+from drfl.run import Result
 from drfl.selection.grid import Candidate
 from drfl.selection.reuse import Prices, prices, reused
 from drfl.solvers import Solver, StatusKind

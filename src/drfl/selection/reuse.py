@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from drfl.problem import Problem
-from drfl.result import Result
+from drfl.run import Result
 from drfl.solvers import relative_gap
 from drfl.solvers.certificate.server import server_problem
 from drfl.supports import WholeSpace

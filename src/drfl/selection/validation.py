@@ -30,10 +30,10 @@ from drfl.estimators.base import RobustModel
 from drfl.estimators.fitting import LOCAL, NoModelError, find_model, make_solver, solver_name
 from drfl.estimators.parameters import seed_of
 from drfl.estimators.shared import solvable
+from drfl.metrics.counts import ALL_CLIENTS, Told, added, coarsened, facts_of
 from drfl.named_problems import restated
-from drfl.probability_counts import ALL_CLIENTS, Told, added, coarsened, facts_of
 from drfl.problem import Problem
-from drfl.result import Result, stacked
+from drfl.run.result import Result, stacked
 from drfl.selection import alone, held_out_probabilities, scores
 from drfl.selection.clients import SelectionClients, sorted_table
 from drfl.selection.cross_validation import Split, folds_of_everyone, one_client_out
@@ -93,7 +93,7 @@ class Validation:
         What all of it cost.
     probabilities : dict
         What the model's probabilities are worth on held-out rows, of all clients together and of
-        each (`drfl.probability_counts.facts_of`); empty where there are none.
+        each (`drfl.metrics.counts.facts_of`); empty where there are none.
     """
 
     measures: dict[str, dict[str, dict[str, Measured]]]

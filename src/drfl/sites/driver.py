@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from drfl._registry import listed, load_extensions
-from drfl.checkpoint import cut_back
 from drfl.files import write_json
 from drfl.models.plain import from_plain
 from drfl.problem import to_json
@@ -22,6 +21,7 @@ from drfl.protocols.data_request import array_text
 from drfl.protocols.evaluation import evaluate, probabilities
 from drfl.protocols.explanation import explain, explained_facts
 from drfl.protocols.federation import Remote
+from drfl.run.checkpoint import cut_back
 from drfl.sites.carrier import Carrier
 from drfl.sites.engine import SILENT, QuorumError, SitesEngine
 from drfl.sites.gate import HELLO

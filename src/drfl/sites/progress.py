@@ -9,7 +9,7 @@ from threading import Event, Lock
 from typing import Any
 
 from drfl.problem import from_json, to_json
-from drfl.result import Record
+from drfl.run import Record
 from drfl.sites.flare.session import FlareSession, LostError
 from drfl.sites.order import SCHEMA
 from drfl.training.progress import Listener

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from drfl.ball import Ball
 from drfl.torch.adversary import Block
 from drfl.torch.model import ModuleLoss
+from drfl.uncertainty import Ball
 
 SLACK = 1.0 + 1e-9  # more than what double precision rounds
 

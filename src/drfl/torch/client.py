@@ -19,12 +19,12 @@ from torch import Tensor
 from torch.nn.utils import vector_to_parameters
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.differentiable import ClientLoss, Displaced
 from drfl.rows import Rows
 from drfl.torch.adversary import Adversary, Block, Each, Nobody, Penalty, Together
 from drfl.torch.bounds import upper_bound
 from drfl.torch.model import ModuleLoss
+from drfl.uncertainty import Ball
 
 BLOCK = 8192  # rows that are moved at a time
 DUAL = {"l2": 2.0, "l1": float("inf"), "linf": 1.0}  # the norm of gradients, by that of rows

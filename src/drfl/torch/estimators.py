@@ -15,15 +15,14 @@ from torch import nn
 
 from drfl._registry import lookup
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.estimators.client_table import ClientTable
-from drfl.mixture import Mixture
 from drfl.native import METHODS
 from drfl.native.settings import Native, configured
 from drfl.problem import Problem
 from drfl.run import solve
 from drfl.torch.client import Interval
 from drfl.torch.model import Copy, ModuleLoss
+from drfl.uncertainty import Ball, Mixture
 
 
 class _Network(BaseEstimator):  # type: ignore[misc]

@@ -28,10 +28,10 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from drfl._registry import lookup
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.differentiable import RowLoss
 from drfl.losses import Task
 from drfl.rows import Rows
+from drfl.uncertainty import Ball
 
 if TYPE_CHECKING:
     from drfl.torch.client import NetworkLoss

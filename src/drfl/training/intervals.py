@@ -15,8 +15,7 @@ from drfl.inference import (
     corrected,
     require_curved,
 )
-from drfl.result import Result
-from drfl.run import solve
+from drfl.run import Result, solve
 from drfl.training.train import Training
 from drfl.wire import Sent, Tally
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from drfl.ball import Ball
 from drfl.problem import Problem
+from drfl.uncertainty import Ball
 
 KIND = "left_out"
 LITTLE = 0.1

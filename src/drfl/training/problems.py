@@ -11,11 +11,9 @@ import numpy as np
 
 from drfl import checks, defaults
 from drfl._registry import listed, lookup
-from drfl.ball import Ball
 from drfl.curves import Curves, standard_knots
 from drfl.losses import LOSSES, Loss, make_loss
 from drfl.losses.joint import JOINT
-from drfl.mixture import Mixture
 from drfl.named_problems import NAMED_PROBLEMS, restated
 from drfl.privacy.dp import DifferentialPrivacy
 from drfl.privacy.guard import LEAST as LEAST_ROWS
@@ -25,6 +23,7 @@ from drfl.solvers import Solver, make_solver
 from drfl.supports import Box
 from drfl.tables import Number
 from drfl.training.settings import FIELDS, RULES, Settings
+from drfl.uncertainty import Ball, Mixture
 
 MULTICLASS = ("ovr", "joint", "auto")
 AT_ONCE = ("erm", "afl", "drfa")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from drfl.result import Record
+from drfl.run import Record
 
 
 class Listener(Protocol):

@@ -14,7 +14,7 @@ from drfl.files import PRIVATE, write_bytes, write_json, write_text
 from drfl.models import Model
 from drfl.problem import to_json
 from drfl.protocols.agreement import Agreement
-from drfl.result import Record, Result
+from drfl.run import Record, Result
 from drfl.training.settings import FREE, Settings, read_settings, to_toml
 from drfl.wire import Sent, Tally
 

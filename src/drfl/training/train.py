@@ -27,8 +27,8 @@ from drfl.protocols.evaluation import evaluate
 from drfl.protocols.explanation import explain
 from drfl.protocols.federation import Federation
 from drfl.protocols.pieces import agreed_pieces
-from drfl.result import Record, Result, stacked
 from drfl.run import solve
+from drfl.run.result import Record, Result, stacked
 from drfl.solvers import Solver, StatusKind, solver_class
 from drfl.training.left_out import FEWEST, unexplained, without
 from drfl.training.left_out import KIND as LEFT_OUT

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.curves import Curves
 from drfl.losses import Loss
 from drfl.rows import Rows
+from drfl.uncertainty import Ball
 from drfl.worst_case.escape import TOLERANCE, Atoms
 from drfl.worst_case.oracle import Distribution, Oracle, WorstCase
 

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.losses import Loss, make_loss
 from drfl.norms import Norm
 from drfl.rows import Rows, numbers
 from drfl.supports import Support
+from drfl.uncertainty import Ball
 from drfl.worst_case.enclose import OnOutside, enclose
 from drfl.worst_case.make import make_oracle, oracle_class
 from drfl.worst_case.oracle import WorstCase

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.losses import Loss
 from drfl.norms import L2
 from drfl.supports import Box, Polyhedron, Support
+from drfl.uncertainty import Ball
 from drfl.worst_case.boxes.box_moves import BoxMoves, GreedyMoves
 from drfl.worst_case.escape import Atoms, Floor, describe, find_floor, let_escape
 from drfl.worst_case.moves import Moves

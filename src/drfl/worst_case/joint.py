@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.gauges import Pairs
 from drfl.losses.joint import Codes, JointLoss, gain, turn
 from drfl.rows import Rows
 from drfl.supports import WholeSpace
+from drfl.uncertainty import Ball
 from drfl.worst_case.escape import TOLERANCE, Atoms
 from drfl.worst_case.oracle import Distribution, Oracle, WorstCase
 from drfl.worst_case.whole_space import Flips, best_flips

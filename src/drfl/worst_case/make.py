@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from drfl.ball import Ball
 from drfl.losses import Loss
 from drfl.rows import Rows
 from drfl.supports import Box, WholeSpace
+from drfl.uncertainty import Ball
 from drfl.worst_case.boxes.l1_box import L1BoxOracle
 from drfl.worst_case.enclose import enclose
 from drfl.worst_case.gains import GainOracle, moves_class

@@ -15,8 +15,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.losses import Loss
+from drfl.uncertainty import Ball
 
 Step = tuple[Array, Array]  # displacements of the rows (m, n) and of the targets (m,)
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.losses import Loss
 from drfl.rows import Rows
+from drfl.uncertainty import Ball
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.losses import Loss
 from drfl.norms import LInf
 from drfl.supports import Polyhedron
+from drfl.uncertainty import Ball
 from drfl.worst_case.moves import Escape, PieceMoves, Step
 
 Index = NDArray[np.intp]

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.losses import Loss
 from drfl.rows import Rows
 from drfl.rows.operator import FEW
+from drfl.uncertainty import Ball
 from drfl.worst_case.escape import Atoms, spend
 from drfl.worst_case.oracle import Distribution, Oracle, WorstCase
 

@@ -10,9 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.inference import InferenceError, Inquiry, corrected
-from drfl.mixture import Mixture
 from drfl.models import Model
 from drfl.models.adversary import mean_loss
 from drfl.models.curve_facts import Estimated, curve_facts
@@ -21,6 +19,7 @@ from drfl.problem import Problem
 from drfl.report.measure.sample import ClientSample, Refit, clients_of, metrics, refit
 from drfl.tables.columns import units_of
 from drfl.training.left_out import FEWEST, KIND, without
+from drfl.uncertainty import Ball, Mixture
 
 Json = dict[str, Any]
 

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.client import Client
 from drfl.metrics import class_metrics, number_metrics
+from drfl.metrics.probabilities import bins
 from drfl.models import Model
-from drfl.probability_metrics import bins
 from drfl.problem import Problem
-from drfl.result import Result, stacked
 from drfl.run import solve
+from drfl.run.result import Result, stacked
 from drfl.selection.alone import solve_present
 from drfl.supports import WholeSpace
 

@@ -15,7 +15,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid, ServerApp
 
 from drfl._registry import listed
-from drfl.result import Record
+from drfl.run import Record
 from drfl.sites.carrier import CallError, PollingCarrier, Question
 from drfl.sites.driver import FAILED, STATE, drive
 from drfl.sites.flower.app import read_app_project

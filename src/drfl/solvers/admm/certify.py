@@ -14,7 +14,6 @@ from dataclasses import replace
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.losses import Loss
 from drfl.problem import Problem
 from drfl.solvers.base import Status, relative_gap
@@ -32,6 +31,7 @@ from drfl.solvers.certificate.proof import Certificate
 from drfl.solvers.certificate.region import Region
 from drfl.solvers.certificate.server import ServerProblem, lifted, server_problem
 from drfl.solvers.master.master import Master
+from drfl.uncertainty import Ball
 from drfl.wire import Message, WireError, reply_kind
 
 TINY = 1e-10  # the proximal term of the master

@@ -22,13 +22,12 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.losses import Loss
-from drfl.mixture import Mixture
 from drfl.norms import Norm
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.supports import Box, Polyhedron
+from drfl.uncertainty import Ball, Mixture
 from drfl.worst_case.oracle import Oracle
 
 

@@ -18,13 +18,12 @@ from typing import Literal
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.gauges import Gauge
 from drfl.losses import Loss
-from drfl.mixture import Mixture
 from drfl.norms import L1
 from drfl.problem import Problem
 from drfl.supports import Box, WholeSpace
+from drfl.uncertainty import Ball, Mixture
 
 Kind = Literal["norm", "flips", "box", "plain"]
 

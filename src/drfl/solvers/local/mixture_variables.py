@@ -13,8 +13,8 @@ import numpy as np
 from scipy.linalg.lapack import dgetrf, dgetrs
 
 from drfl.arrays import Array
-from drfl.mixture import Mixture
 from drfl.solvers.local.cones import Orthant, SecondOrder
+from drfl.uncertainty import Mixture
 
 
 class Weights:

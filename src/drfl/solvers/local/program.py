@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.losses import Loss
-from drfl.mixture import Mixture
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.solvers.certificate.server import ServerProblem, server_problem
+from drfl.uncertainty import Mixture
 from drfl.worst_case import make_oracle
 from drfl.worst_case.whole_space import WholeSpaceOracle
 

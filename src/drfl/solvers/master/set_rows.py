@@ -15,10 +15,10 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.gauges import Gauge
-from drfl.mixture import Mixture
 from drfl.norms import EpigraphRows
 from drfl.solvers.certificate.cuts import sums
 from drfl.solvers.master.qp import Builder, QPSolution
+from drfl.uncertainty import Mixture
 
 if TYPE_CHECKING:
     from drfl.solvers.certificate.server import ServerProblem

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.losses import Loss
 from drfl.norms import L1, L2, LInf
 from drfl.supports import Box
+from drfl.uncertainty import Ball
 from drfl.worst_case.moves import Escape, Moves, PieceMoves, Step
 
 

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.losses import Loss
 from drfl.supports import Box
+from drfl.uncertainty import Ball
 from drfl.worst_case.price_search import Tangent
 
 Winners = NDArray[np.int8]

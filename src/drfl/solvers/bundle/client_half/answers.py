@@ -17,9 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.client import Site
-from drfl.mixture import Mixture
 from drfl.solvers.bundle.client_cache import (
     Cache,
     Cached,
@@ -49,6 +47,7 @@ from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.bundle.settings import BundleSettings
 from drfl.solvers.bundle.state import Task, begin
 from drfl.solvers.certificate.anchors import AnchorBox, class_facts
+from drfl.uncertainty import Ball, Mixture
 from drfl.wire import Message
 from drfl.wire.triangle import pack_triangle
 from drfl.worst_case.whole_space import WholeSpaceOracle

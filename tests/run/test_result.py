@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from drfl.result import Record, Result
+from drfl.run import Record, Result
 from drfl.solvers import SOLVERS, Status, StatusKind, make_solver, relative_gap, solver_class
 from drfl.wire import Failure, Sent
 

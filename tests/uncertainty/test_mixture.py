@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drfl.mixture import Mixture
+from drfl.uncertainty import Mixture
 
 DUAL = {1: math.inf, 2: 2, math.inf: 1}
 every_p = pytest.mark.parametrize("p", list(DUAL))

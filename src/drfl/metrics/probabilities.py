@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.metrics import auc
+from drfl.metrics.predictions import auc
 
 STEPS = 50
 FAR = 30.0

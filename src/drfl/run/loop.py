@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from drfl import checks
-from drfl.ball import Ball
-from drfl.checkpoint import Checkpoint, CheckpointError, digest
 from drfl.client import Client, Party, intercept_message
 from drfl.engines import Engine, make_engine
-from drfl.meter import Meter
 from drfl.problem import Problem
-from drfl.result import Record, Result
+from drfl.run.checkpoint import Checkpoint, CheckpointError, digest
+from drfl.run.meter import Meter
+from drfl.run.result import Record, Result
 from drfl.solvers import Session, Solver, Status, crossed, make_solver
+from drfl.uncertainty import Ball
 
 Callback = Callable[[Record], object]
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
-from drfl.probability_counts import LEVELS, SMALLEST, Told, added, coarsened, facts_of, told
-from drfl.probability_metrics import decisions
+from drfl.metrics.counts import LEVELS, SMALLEST, Told, added, coarsened, facts_of, told
+from drfl.metrics.probabilities import decisions
 
 
 def drawn(N=400, seed=0, shift=0.0):

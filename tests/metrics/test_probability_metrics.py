@@ -7,7 +7,7 @@ from scipy.special import expit
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss, confusion_matrix, roc_auc_score
 
-from drfl.probability_metrics import (
+from drfl.metrics.probabilities import (
     area,
     auc_variance,
     bins,

@@ -10,7 +10,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.engines import Answers
-from drfl.result import Record, Result
+from drfl.run.result import Record, Result
 from drfl.solvers import Session, Status
 from drfl.wire import Message, Tally
 

@@ -8,16 +8,15 @@ import pandas as pd
 import pytest
 
 from drfl import DRFLClassifier, reference
-from drfl.ball import Ball
 from drfl.client import Client
 from drfl.engines import SerialEngine
 from drfl.engines.base import Answers
 from drfl.losses import Hinge, Line
-from drfl.mixture import Mixture
 from drfl.native import FedAvg
 from drfl.problem import Problem
 from drfl.run import solve
 from drfl.solvers import SOLVERS, Solver, StatusKind, make_solver
+from drfl.uncertainty import Ball, Mixture
 from drfl.wire import Failure, Message, encode
 from kit import problems
 from kit.cutting_plane import CuttingPlane

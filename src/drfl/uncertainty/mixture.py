@@ -17,8 +17,14 @@ import numpy as np
 
 from drfl import checks
 from drfl._registry import lookup
-from drfl._weight_sets import PROJECT, PROJECT_CAPPED, WORST, WORST_CAPPED, project_capped
 from drfl.arrays import Array
+from drfl.uncertainty.weight_sets import (
+    PROJECT,
+    PROJECT_CAPPED,
+    WORST,
+    WORST_CAPPED,
+    project_capped,
+)
 
 Vector = Sequence[float] | Array
 

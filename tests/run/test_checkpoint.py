@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import drfl
-from drfl.checkpoint import CheckpointError
 from drfl.datasets import load_heart, partition
+from drfl.run.checkpoint import CheckpointError
 
 HEART = load_heart()
 

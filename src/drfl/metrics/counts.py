@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
 from drfl.arrays import Array
-from drfl.probability_metrics import Decisions, area, brier, combined_auc, recalibration
+from drfl.metrics.probabilities import Decisions, area, brier, combined_auc, recalibration
 
 LEVELS = np.linspace(0.05, 0.95, 19)
 SMALLEST = 5
