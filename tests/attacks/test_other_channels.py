@@ -10,7 +10,7 @@ import drfl
 from drfl.client import Site
 from drfl.privacy import Keeper
 from drfl.protocols.station import handlers_of
-from drfl.selection.folds import PART
+from drfl.selection.client_half.folds import PART
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.bundle.messages import Dual, Request
 from drfl.wire import Failure, Message

@@ -16,8 +16,8 @@ from drfl.privacy import (
 )
 from drfl.privacy.release.lattice import Lattice, bits_of
 from drfl.rows import Rows
-from drfl.selection import scores
-from drfl.selection.folds import BALL, PART, Part, on_parts
+from drfl.selection.client_half import scores
+from drfl.selection.client_half.folds import BALL, PART, Part, on_parts
 from drfl.solvers import StatusKind
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.bundle.messages import Request

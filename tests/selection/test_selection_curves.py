@@ -6,10 +6,11 @@ import pytest
 from drfl import Ball, Client, DRFLClassifier, DRFLRegressor, Problem
 from drfl.client import Site
 from drfl.curves import Curves
-from drfl.selection import scores, select, select_curves
+from drfl.selection import select, select_curves
+from drfl.selection.client_half import scores
+from drfl.selection.client_half.folds import Part
 from drfl.selection.clients import SelectionClients, sorted_table
 from drfl.selection.curves import choose_curves
-from drfl.selection.folds import Part
 
 
 def _rows(bend, N=240, seed=0):

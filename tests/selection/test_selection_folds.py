@@ -11,7 +11,7 @@ from scipy import sparse
 from drfl import Ball, Client, Mixture, Policy, Problem, solve
 from drfl.client import Site
 from drfl.engines import SerialEngine
-from drfl.selection.folds import BALL, PART, FoldEngine, Part, fold_numbers, on_parts
+from drfl.selection.client_half.folds import BALL, PART, FoldEngine, Part, fold_numbers, on_parts
 from drfl.solvers.bundle import Bundle
 from drfl.wire import Failure, Message
 

@@ -10,8 +10,8 @@ from drfl import Client, Policy, Problem
 from drfl.client import Site
 from drfl.losses import Huber
 from drfl.one_vs_rest import probabilities
-from drfl.selection import scores
-from drfl.selection.folds import Part
+from drfl.selection.client_half import scores
+from drfl.selection.client_half.folds import Part
 from drfl.wire import Failure, Message, WireError
 
 RNG = np.random.default_rng(4)

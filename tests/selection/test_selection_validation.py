@@ -7,8 +7,8 @@ from sklearn.metrics import log_loss, roc_auc_score
 from drfl import Ball, Client, DRFLClassifier, DRFLRegressor, Problem, solve
 from drfl.baselines import ERMClassifier
 from drfl.engines import make_engine
-from drfl.selection import alone
-from drfl.selection.folds import FoldEngine, Part
+from drfl.selection.client_half import alone
+from drfl.selection.client_half.folds import FoldEngine, Part
 from drfl.selection.validation import ERM, LOCALS, MAJORITY, MODEL, NEW_CLIENT, NEW_ROWS
 
 RNG = np.random.default_rng(3)

@@ -17,8 +17,8 @@ from drfl.tables import (
     storage,
 )
 from drfl.tables import encode as encode_module
-from drfl.tables import lines as lines_module
 from drfl.tables.encode import Withheld, missing_rows
+from drfl.tables.formats import lines as lines_module
 
 words = st.sampled_from(["north", "so,uth", 'qu"ote', "two\nlines", " spaced ", "ümlaut", "", "NA"])
 numbers = st.floats(-1e100, 1e100)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from drfl.client import Party, RemoteClient
 from drfl.engines import Engine
 from drfl.protocols.binding import binding_of
-from drfl.selection.folds import copy_name
+from drfl.selection.client_half.folds import copy_name
 from drfl.tables.encoding import Encoding
 from drfl.wire import Failure, Message
 

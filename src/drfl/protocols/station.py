@@ -38,8 +38,8 @@ from drfl.protocols.data_request import DataRequest, text_array
 from drfl.protocols.pieces import PIECES, asked_pieces, told_pieces
 from drfl.protocols.public_file import PublicFile
 from drfl.rows import Rows
-from drfl.selection import alone, held_out_probabilities, scores
-from drfl.selection.folds import PART, on_parts
+from drfl.selection.client_half import alone, probabilities, scores
+from drfl.selection.client_half.folds import PART, on_parts
 from drfl.solvers import SOLVERS, solver_class
 from drfl.tables import Reading, TableError
 from drfl.tables.encoding import Encoding
@@ -341,4 +341,4 @@ def _whole() -> dict[str, Handler]:
 @cache
 def _on_parts() -> dict[str, Handler]:
     halves = {**on_parts(_whole()), **scores.HANDLERS, **alone.HANDLERS}
-    return {**halves, **held_out_probabilities.HANDLERS}
+    return {**halves, **probabilities.HANDLERS}

@@ -28,7 +28,7 @@ class GridPoint:
         The parameters that were tried.
     mean, standard_error : float
         Of the scores over the folds, or over the clients left out; larger is better, see
-        `drfl.selection.scores.SCORES`.
+        `drfl.selection.client_half.scores.SCORES`.
     client_scores : dict of str to float
         The mean score of every client.
     worst_client, worst_score : str, float

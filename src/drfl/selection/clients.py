@@ -12,7 +12,7 @@ from drfl.arrays import Array
 from drfl.client import Party
 from drfl.curves import Curves
 from drfl.estimators.client_table import ClientTable
-from drfl.selection.folds import copy_name
+from drfl.selection.client_half.folds import copy_name
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from drfl.estimators import parameters
 from drfl.estimators.base import RobustModel
 from drfl.estimators.fitting import LOCAL, make_solver, solver_name
 from drfl.run.result import stacked
-from drfl.selection import scores
 from drfl.selection.choice import Choice, summarise
+from drfl.selection.client_half import scores
+from drfl.selection.client_half.folds import FoldEngine, Part, on_parts
 from drfl.selection.clients import SelectionClients
-from drfl.selection.folds import FoldEngine, Part, on_parts
 from drfl.selection.grid import (
     Candidate,
     anchor_params,
@@ -37,8 +37,8 @@ from drfl.selection.grid import (
     grid_points,
 )
 from drfl.selection.path import Fit, follow
+from drfl.selection.path.warm import WarmBundle
 from drfl.selection.rules import RULES, GridEvidence
-from drfl.selection.warm import WarmBundle
 from drfl.solvers import Solver, StatusKind
 from drfl.solvers.bundle import Bundle
 from drfl.wire import Failure, WireError

@@ -34,12 +34,12 @@ from drfl.metrics.counts import ALL_CLIENTS, Told, added, coarsened, facts_of
 from drfl.named_problems import restated
 from drfl.problem import Problem
 from drfl.run.result import Result, stacked
-from drfl.selection import alone, held_out_probabilities, scores
+from drfl.selection.client_half import alone, probabilities, scores
+from drfl.selection.client_half.folds import FoldEngine, Part, on_parts
 from drfl.selection.clients import SelectionClients, sorted_table
 from drfl.selection.cross_validation import Split, folds_of_everyone, one_client_out
-from drfl.selection.folds import FoldEngine, Part, on_parts
 from drfl.selection.grid import candidate, for_clients
-from drfl.selection.warm import WarmBundle
+from drfl.selection.path.warm import WarmBundle
 from drfl.solvers import Solver
 from drfl.solvers.bundle import Bundle
 from drfl.wire import Failure, Message
@@ -191,13 +191,13 @@ def validate_clients(
         here = solver_name(choices, named=clients.named, joint=joint) == LOCAL
         solver = make_solver(LOCAL, choices) if here else _bundle(choices)
         handlers = {**on_parts(solver.handlers), **scores.HANDLERS, **alone.HANDLERS}
-        handlers |= held_out_probabilities.HANDLERS
+        handlers |= probabilities.HANDLERS
         engine.start([c for group in clients.groups for c in group], point.shell, handlers)
         work = _Work(clients, point.problem, choices, solver, engine)
         measures = {name: work.answer(splits) for name, splits in questions.items()}
         radii = work.needed_radii(questions.get(NEW_CLIENT, []))
-        probabilities = work.probabilities(questions.get(NEW_ROWS, []))
-    return Validation(measures, radii, point.radius, work.rounds, probabilities)
+        worth = work.probabilities(questions.get(NEW_ROWS, []))
+    return Validation(measures, radii, point.radius, work.rounds, worth)
 
 
 def _bundle(choices: Any) -> WarmBundle:
@@ -273,7 +273,7 @@ class _Work:
         for split in splits:
             (result,) = self._fit(MODEL, split)
             messages = {
-                group[s].name: held_out_probabilities.request(
+                group[s].name: probabilities.request(
                     split.parts[s],
                     result.coef,
                     float(scores.intercepts_of([[result]], group[s].name)[0, 0]),
@@ -283,7 +283,7 @@ class _Work:
             answers = self.engine.map(messages, None)
             _require(answers)
             for s in split.scored:
-                found = held_out_probabilities.read(answers.replies[group[s].name])
+                found = probabilities.read(answers.replies[group[s].name])
                 parts[self.clients.labels[s]].append(found)
         of_clients = {label: added(found) for label, found in parts.items() if found}
         everyone = {ALL_CLIENTS: added([t for found in parts.values() for t in found])}

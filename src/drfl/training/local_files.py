@@ -14,7 +14,7 @@ from drfl.privacy import Guard, guard_line
 from drfl.privacy.dp import DifferentialPrivacy
 from drfl.protocols.federation import Federation
 from drfl.protocols.station import Station
-from drfl.selection.folds import copy_name
+from drfl.selection.client_half.folds import copy_name
 from drfl.tables.encoding import Encoding
 from drfl.training.problems import privacy_of
 from drfl.training.run_folder import RunFolder

@@ -18,7 +18,7 @@ from drfl.models import Model
 from drfl.problem import Problem
 from drfl.run import solve
 from drfl.run.result import Result, stacked
-from drfl.selection.alone import solve_present
+from drfl.selection.client_half.alone import solve_present
 from drfl.supports import WholeSpace
 
 TOL = 1e-4

@@ -1,7 +1,7 @@
 """One path over the grid on one part of the rows: every problem once, each from the last.
 
-A model that is proved to be optimal at another grid point as well, see `drfl.selection.reuse`, is
-taken over and not computed again.
+A model that is proved to be optimal at another grid point as well, see
+`drfl.selection.path.reuse`, is taken over and not computed again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drfl.estimators.shared import solvable
 from drfl.problem import Problem
 from drfl.run import Result
 from drfl.selection.grid import Candidate
-from drfl.selection.reuse import Prices, prices, reused
+from drfl.selection.path.reuse import Prices, prices, reused
 from drfl.solvers import Solver, StatusKind
 
 SAME_PROBLEM = "they state the same problem"

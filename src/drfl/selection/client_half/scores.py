@@ -26,7 +26,7 @@ from drfl.losses import Logistic, Loss
 from drfl.losses.joint import JOINT, JointLoss
 from drfl.metrics import auc
 from drfl.rows import Rows
-from drfl.selection.folds import PART, Part, some_rows, weights_of
+from drfl.selection.client_half.folds import PART, Part, some_rows, weights_of
 from drfl.wire import Field, Message, WireError, validate
 from drfl.worst_case import make_oracle
 from drfl.worst_case.own_intercept import middle_intercept

@@ -15,7 +15,7 @@ from drfl.client import Checked, Client, Handler, Site
 from drfl.problem import Problem
 from drfl.run import solve
 from drfl.run.result import Result, stacked
-from drfl.selection.folds import on_parts
+from drfl.selection.client_half.folds import on_parts
 from drfl.solvers import StatusKind
 from drfl.supports import WholeSpace
 from drfl.uncertainty import Mixture
@@ -97,7 +97,7 @@ HANDLERS: Mapping[str, Handler] = on_parts({KIND: Checked(fit, REQUEST, REPLY)})
 
 
 def request(tol: float) -> Message:
-    """Ask for it; `drfl.selection.folds.FoldEngine` adds the part and the ball."""
+    """Ask for it; `drfl.selection.client_half.folds.FoldEngine` adds the part and the ball."""
     return Message(KIND, 0, {"tol": np.array(tol)})
 
 

@@ -12,7 +12,7 @@ from drfl.arrays import Array
 from drfl.client import Checked, Handler, RefusedError, Site
 from drfl.metrics.counts import LEVELS, NUMBERS, Told, told
 from drfl.rows import Rows
-from drfl.selection.folds import PART, Part, some_rows, weights_of
+from drfl.selection.client_half.folds import PART, Part, some_rows, weights_of
 from drfl.wire import Field, Message, WireError, validate
 
 KIND = "select_probabilities"

@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from drfl.tables.delimited import read_delimited
 from drfl.tables.errors import TableError
+from drfl.tables.formats.delimited import read_delimited
 from drfl.tables.reading import Reading
 from drfl.tables.table import Table
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.tables.errors import TableError, at_line, shown
-from drfl.tables.lines import Cells, blocks, lines_of, read_head
+from drfl.tables.formats.lines import Cells, blocks, lines_of, read_head
 from drfl.tables.reading import LARGEST, LEVELS, MISSING_TEXTS, Reading
 from drfl.tables.storage import Growing
 from drfl.tables.table import MISSING, Table

@@ -1,0 +1,1 @@
+"""The formats of files that are read, one module for each."""
