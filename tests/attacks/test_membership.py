@@ -13,9 +13,13 @@ import pytest
 from scipy.stats import mannwhitneyu
 
 import drfl
-from drfl.client import Site
+from drfl.client import RemoteClient, Site
 from drfl.curves import Curves
 from drfl.privacy.dp import DifferentialPrivacy, Spending
+from drfl.protocols.agreement import preflight
+from drfl.protocols.binding import bind_message, binding_of
+from drfl.protocols.data_request import DataRequest
+from drfl.protocols.station import Station
 from drfl.solvers import solver_class
 from drfl.solvers.private import Private
 from drfl.wire import Failure, Message
@@ -95,6 +99,37 @@ def test_jobs_share_one_budget_whatever_they_ask(tmp_path, table):
     assert "nothing left of its privacy budget" in third.status.message
     assert Spending(path).spent == pytest.approx(budget)
     table("differential privacy: a second job after the budget is spent", "–", "refused")
+
+
+def spent_on(folder: Path, victim: float, column: str, high: float) -> float:
+    """What two readings of a file cost together: 0 to 1 of a column, and this."""
+    label = [int(k % 2 == 0) for k in range(60)]
+    rows = [f"{victim if k == 0 else 0.0},0.0,{y}" for k, y in enumerate(label)]
+    path = folder / "a.csv"
+    path.write_text("\n".join(["dose,none,ill", *rows]) + "\n")
+    ledger = folder / f"{victim}.ledger"
+    station = Station("a", path, privacy=DifferentialPrivacy(1.0, norm=2.0, ledger=ledger))
+    for name, most in (("dose", 1.0), (column, high)):
+        request = DataRequest("ill", missing="mean", ranges={name: (0.0, most)}, classes=("0", "1"))
+        found = preflight(request, ["a"], lambda m: {"a": station.handle(m["a"])})
+        binding = binding_of(found, 1, folds=False)
+        station.handle(bind_message(RemoteClient("a", found.features, "a", 0, binding), PROBLEM))
+        asked = {"x": np.zeros(2), "rho": np.array(1e-3)}
+        assert Failure.of(station.answer(Message("private_slope", 0, asked))) is None
+    return Spending(ledger).spent
+
+
+@pytest.mark.parametrize(("column", "high"), [("dose", 2.0), ("none", 1.0)])
+def test_that_an_answer_is_an_old_one_tells_nothing(tmp_path, table, column, high):
+    """Two readings of a column that is 0 but for the victim, or of two such columns.
+
+    Where the victim is 0 as well the numbers are the same: an answer that costs nothing then would
+    tell, without any noise.
+    """
+    spent = {victim: spent_on(tmp_path, victim, column, high) for victim in (0.0, 1.0)}
+    assert spent[0.0] == spent[1.0] == pytest.approx(2e-3)
+    attack = "differential privacy: whether two readings of a file are the same, by what they cost"
+    table(attack, "–", "always paid")
 
 
 @pytest.mark.parametrize("solver", ["bundle", "local", "admm", "ad_lpmm"])

@@ -8,11 +8,9 @@ from attack_kit import Server, guard, make_client, make_problem, rows_among
 
 import drfl
 from drfl.client import Site
-from drfl.privacy import Keeper
 from drfl.protocols.station import handlers_of
 from drfl.selection.client_half.folds import PART
-from drfl.solvers.bundle import Bundle
-from drfl.solvers.bundle.messages import Dual, Request
+from drfl.solvers.bundle.messages import Dual
 from drfl.wire import Failure, Message
 from drfl.wire.triangle import unpack_triangle
 
@@ -130,24 +128,3 @@ def test_no_other_kind_of_message_is_answered():
 def test_several_classes_at_once_are_refused_in_a_sentence():
     with pytest.raises(ValueError, match="a guard knows two classes"):
         Site(make_client(N, n, guard(K)), drfl.Problem("logistic", classes=2))
-
-
-def test_where_an_intercept_of_the_clients_own_changes_is_no_row(monkeypatch):
-    """The best one is a row's score: rounded, it would change where that row's score does."""
-    asked = []
-
-    def spied(keeper, w, b, answer=Keeper.answer):
-        asked.append(b)
-        return answer(keeper, w, b)
-
-    monkeypatch.setattr(Keeper, "answer", spied)
-    client = make_client(N, n, guard(K))
-    site = Site(client, drfl.Problem("hinge", drfl.Ball(0.01, "l1"), intercept="per_client"))
-    start, middles = np.linspace(-0.5, 0.5, n), []
-    for number in range(20):
-        asked.clear()
-        x = start + 1e-12 * number  # all the same but for what nobody needs to know
-        request = Request(x[None], (number,), (False,))
-        assert Failure.of(site.answer(request.message(number), Bundle.handlers)) is None
-        middles.append(round(np.mean(asked[:2]), 9))
-    assert len(set(middles)) > 1

@@ -193,6 +193,14 @@ def test_only_allowed_columns_targets_and_losses_are_asked(path):
     assert Failure.of(station.answer(message)) is Failure.REFUSED
 
 
+def test_a_stricter_site_does_not_repeat_what_it_told(path, tmp_path):
+    """The same request after the site has taken a column back is another question."""
+    guard = Guard(K, ledger=tmp_path / "ledger")
+    assert {c.name for c in asked(Station("a", path, guard)).columns} == {"age", "dose", "ward"}
+    strict = Station("a", path, guard, policy=Policy(allow_columns={"age", "dose"}))
+    assert {c.name for c in asked(strict).columns} == {"age", "dose"}
+
+
 def model_of(agreement, loss="hinge"):
     """A model that says nothing, on what was agreed."""
     n = len(agreement.features)

@@ -129,3 +129,26 @@ def test_impossible_counts_are_refused(ages, tmp_path, counts):
 
     with pytest.raises(WireError, match="more rows in the pieces"):
         agreed_pieces(Lying(list(found.stations.values())), agreement, WANTED)
+
+
+def test_pieces_of_another_target_are_another_question(tmp_path):
+    """Which pieces are heavy depends on the classes: an old answer would be of other ones."""
+    rng = np.random.default_rng(0)
+    age = 50.0 + 10.0 * rng.normal(size=300)
+    ill = np.where(age + 30.0 * rng.normal(size=300) > 50.0, "yes", "no")
+    below = np.sort(age[age < age.mean() + age.std()])
+    old = np.where(age > below[-4], "yes", "no")  # three of them are below one deviation
+    lines = [f"{a:.3f},{i},{o}" for a, i, o in zip(age, ill, old, strict=True)]
+    (tmp_path / "a.csv").write_text("\n".join(["age,ill,old", *lines]), encoding="utf-8")
+    told = {}
+    for target, other in (("ill", "old"), ("old", "ill")):
+        station = Station("a", tmp_path / "a.csv", Guard(5, ledger=tmp_path / "a.ledger"))
+        request = DataRequest(target, exclude=(other,))
+        agreement = preflight(request, ["a"], lambda m, s=station: {"a": s.handle(m["a"])})
+        arrays = {
+            "encoding": text_array(encoding_to_plain(agreement)),
+            "curves": text_array(Curves([[0.0, 1.0]]).to_dict()),
+        }
+        told[target] = station.handle(Message(PIECES, 0, arrays)).arrays["counts"].tolist()
+    assert all(told["ill"])
+    assert 0 in told["old"]

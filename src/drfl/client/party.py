@@ -112,6 +112,9 @@ class Client(Party):
         public bounds.
     columns : sequence of str, optional
         Their names, where X does not have them.
+    reading : bytes
+        How the rows were made of a file, where several readings share a privacy budget: two that
+        happen to give the same numbers are two questions, or which it is would tell of rows.
 
     Attributes
     ----------
@@ -138,6 +141,7 @@ class Client(Party):
         ledger: Ledger | None = None,
         privacy: DifferentialPrivacy | None = None,
         columns: Sequence[str] | None = None,
+        reading: bytes = b"",
     ) -> None:
         if not isinstance(name, str):
             raise TypeError(f"the name of a client must be a string, got {type(name).__name__}")
@@ -154,6 +158,7 @@ class Client(Party):
         if guard is not None and privacy is not None:
             raise ValueError(f"client {name!r} has a guard and differential privacy: take one")
         self.name, self.policy, self.guard, self.privacy = name, policy, guard, privacy
+        self.reading = reading
         self.rows = Rows(X, y, weights=sample_weight, shift=shift, scale=scale)
         if self.rows.n_rows < policy.min_rows:
             raise ValueError(

@@ -36,7 +36,7 @@ class Site:
 
     Attributes
     ----------
-    name, rows, policy, guard, ledger, privacy, spending
+    name, rows, policy, guard, ledger, privacy, spending, reading
         Those of the client; with curves the rows are ramps of its columns.
     problem : Problem
         The problem.
@@ -56,6 +56,7 @@ class Site:
         self.problem, self.raw = problem, client.rows
         self.guard, self.ledger = client.guard, client.ledger
         self.privacy, self.spending = client.privacy, client.spending
+        self.reading = client.reading
         try:
             if problem.curves is not None:
                 self.rows = client.rows.ramped(problem.curves)

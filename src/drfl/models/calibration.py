@@ -50,10 +50,15 @@ def located(model: Model, name: str, X: Any, y: Array) -> Model:
 
     Where every client has an intercept of its own and this one kept it, it is found again.
     """
-    if not model.problem.own_intercepts or name in model.calibrations:
+    if not keeps_intercept(model, name):
         return model.at(name)
     own = [_own_intercept(model, k, name, X, y) for k in range(len(model.coef))]
     return replace(model, calibrations={name: Calibration.trained(own)}).at(name)
+
+
+def keeps_intercept(model: Model, name: str) -> bool:
+    """Whether every client has an intercept of its own, and this one did not tell it."""
+    return model.problem.own_intercepts and name not in model.calibrations
 
 
 def _own_intercept(model: Model, k: int, name: str, X: Any, y: Array) -> float:

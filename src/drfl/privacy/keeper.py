@@ -8,6 +8,7 @@ plus the excess of the true value, rounded up to a class.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,15 +32,17 @@ from drfl.privacy.release.rounding import (
     dither,
     grid_above,
     grid_below,
+    power_of_two,
 )
 from drfl.privacy.release.tilt import best_constant
 from drfl.privacy.release.units import Units
 from drfl.privacy.release.weights import DualPoint, Slopes, fresh_dual
 from drfl.privacy.scalars import release_scalar
 from drfl.wire import Message
+from drfl.worst_case.own_intercept import own_intercept
 from drfl.worst_case.whole_space import WholeSpaceOracle, flip_gain
 
-ANSWER = "answer"
+ANSWER, INTERCEPT = "answer", "intercept"
 CONSTANT = 100.0  # over N^2, in units of a constant: the grid of those that close a run
 NO_BOUND = -1e12  # instead of a constant, where no minorant has the slope
 
@@ -83,29 +86,58 @@ class Keeper:
     answers: int
     curves: Curves | None = None
 
-    def answer(self, w: Array, b: float) -> GuardedAnswer:
+    def answer(self, w: Array, b: float, of: Array | None = None) -> GuardedAnswer:
         """The stored answer of a point that has been asked before, or a new one, now stored.
 
         A point that is too far away is answered at one towards 0, whose cut is valid everywhere
-        and whose value is within Lip times the distance.
+        and whose value is within Lip times the distance. With ``of``, w stands for that model.
         """
-        norm = self.oracle.ball.norm.dual(w)
-        w, b, beyond = self._units.within(w, b)
-        question = self.question(w, b)
-        with self.ledger.journal.locked():
-            self.ledger.refresh()
-            entry = self.ledger.stored(question)
-            if entry is None and self.ledger.count(ANSWER) < self.answers:
-                entry = self._new(question, w, b)
-            if entry is None:
-                self.ledger.refuse(question)
-                raise SpentError(f"the ledger has given its {self.answers} answers")
+        asked = w if of is None else of
+        norm = self.oracle.ball.norm.dual(asked)
+        near, close = self._units.within(w, b)
+        question = self.question(near, close)
+        entry = self._once(question, lambda: self._new(question, near, close))
         upper, lam = entry.arrays["numbers"].tolist()
         if not self.oracle.labels_move:  # the entry serves every radius, norm and label cost
             lam = self.oracle.fixed_multiplier(norm)[0]
         lam = max(lam, norm) if self.oracle.labels_move else lam
-        upper += self._units.lipschitz * beyond
+        upper += self._units.lipschitz * self._units.reach(asked - near, b - close)
         return GuardedAnswer(upper + self.oracle.ball.radius * lam, lam, entry.arrays["cut"])
+
+    def inside(self, w: Array) -> Array:
+        """The model, or one towards 0 that leaves half of the reach to an intercept."""
+        return self._units.within(w, 0.0, 0.5)[0]
+
+    def intercept(self, w: Array) -> float:
+        """About the best intercept for a model `inside`; it stays here, and is found once.
+
+        On a dithered grid: where a rounded one changes would be the score of one row.
+        """
+        question = hashlib.sha256(b"intercept\0" + self.question(w, 0.0)).digest()
+
+        def found() -> Message:
+            step, shift = self.step, dither(self.ledger.secret, question, "intercept")
+            b = grid_above(own_intercept(self.oracle, w).b - 0.5 * step, step, shift)
+            b = self._units.within(np.zeros_like(w), b, 0.5)[1]
+            return self.ledger.write(INTERCEPT, question, {"b": np.array([b])})
+
+        return float(self._once(question, found).arrays["b"][0])
+
+    @cached_property
+    def step(self) -> float:
+        """Between intercepts: about what a few rows can move one by."""
+        return power_of_two(self._units.target * self.ledger.k / self.ledger.n_rows)
+
+    def _once(self, question: bytes, new: Callable[[], Message]) -> Message:
+        """The entry of a question; nothing is computed where no more answers are given."""
+        ledger = self.ledger
+        with ledger.journal.locked():
+            ledger.refresh()
+            entry = ledger.stored(question)
+            if entry is None and ledger.count(ANSWER) >= self.answers:
+                ledger.refuse(question)
+                raise SpentError(f"the ledger has given its {self.answers} answers")
+            return new() if entry is None else entry
 
     def question(self, w: Array, b: float) -> bytes:
         """A digest of what is asked at a point; where labels do not move, for every radius."""
@@ -120,7 +152,7 @@ class Keeper:
     def value(self, w: Array, b: float, most: int) -> float:
         """A closer upper bound of F where a point has been answered; one of so many scalars."""
         told = self.answer(w, b)
-        if self._units.within(w, b)[2] > 0.0:
+        if not self._units.is_within(w, b):
             return told.upper
         cut = float(told.cut @ np.concatenate([[1.0, told.multiplier], w, [b]]))
         step = self._units.floor(w, b, cut, self.ledger.k / self.ledger.n_rows)
@@ -220,11 +252,6 @@ class Keeper:
         slope = -oracle.ball.label_cost * mass if mass > 0.0 else 0.0
         gb, *g = self._lattice.told(weights)
         return np.array([constant, slope, *g, gb])
-
-    @property
-    def target_unit(self) -> float:
-        """The size of the targets; 1 for margins."""
-        return self._units.target
 
     @cached_property
     def _units(self) -> Units:

@@ -74,11 +74,6 @@ def require_answerable(problem: Problem, name: str, rows: Rows) -> None:
         )
     if problem.shared_ball:
         raise ValueError("a guard does not know shared_ball=True: take guard=None or False")
-    if problem.classes is not None:
-        raise ValueError(
-            "a guard does not know several classes at once: each would need another ledger of the "
-            "same rows; take two classes, or guard=None"
-        )
     if not isinstance(ball.support, WholeSpace):
         kind = type(ball.support).__name__
         raise ValueError(

@@ -25,7 +25,7 @@ from drfl.metrics.counts import (
     told,
 )
 from drfl.models import Model
-from drfl.models.calibration import located
+from drfl.models.calibration import keeps_intercept, located
 from drfl.models.file_rows import FileRows
 from drfl.models.plain import from_plain, to_plain
 from drfl.privacy import SpentError, meaning_of, release_metric
@@ -104,11 +104,7 @@ def answer(
     if client is not None and client.guard is not None:
         if any(levels):
             raise RefusedError("noise would ask a guarded client the same question many times")
-        y = rows.y
-        assert y is not None
-        # Its own intercept never left it.
-        model = located(model, client.name, rows.X, y)
-        found = [guarded_metrics(model, client, y) for _ in levels]
+        found = [guarded_metrics(model, client, rows) for _ in levels]
     else:
         model = model.at(name)
         found = [scored(model, rows, v, repeats, int(message.arrays["seed"])) for v in levels]
@@ -207,10 +203,12 @@ def probabilities(federation: Federation, model: Model) -> dict[str, dict[str, A
     return {name: facts_of(each) for name, each in {**everyone, **found}.items()}
 
 
-def guarded_metrics(model: Model, client: Client, y: Array) -> dict[str, float]:
+def guarded_metrics(model: Model, client: Client, rows: FileRows) -> dict[str, float]:
     """How good predictions are, as counted scalars; NaN if the ledger gives no more.
 
-    Nothing is computed then.
+    Nothing is computed then, not even an intercept of the client's own, which never left it. Of a
+    numeric target nothing is told at such an intercept that is a single row's residual, as that of
+    a quantile is: errors of all rows would tell of that one.
 
     Parameters
     ----------
@@ -218,20 +216,25 @@ def guarded_metrics(model: Model, client: Client, y: Array) -> dict[str, float]:
         What has been learned.
     client : Client
         With a guard.
-    y : (N,)
-        Positions of classes or scaled targets.
+    rows : FileRows
+        Its rows, with positions of classes or scaled targets.
     """
-    guard, ledger = client.guard, client.ledger
+    guard, ledger, y = client.guard, client.ledger, rows.y
     assert guard is not None
     assert ledger is not None
-    sha = hashlib.sha256(meaning_of(client.rows))
-    sha.update(model.coef.tobytes() + model.intercept.tobytes())
+    assert y is not None
+    kept = keeps_intercept(model, client.name)
+    if kept and model.target.classes is None and model.problem.loss.kinks:
+        return {"mse": math.nan, "mae": math.nan}
+    asked = model if kept else model.at(client.name)
+    sha = hashlib.sha256(meaning_of(client.rows) + (b"own" if kept else b""))
+    sha.update(asked.coef.tobytes() + asked.intercept.tobytes())
     sha.update(text_array(model.problem.to_dict()).tobytes())  # loss, ball, curves
     question = sha.digest()
 
     @cache
     def scores() -> Array:
-        return client_scores(model, client)
+        return client_scores(located(model, client.name, rows.X, y), client)
 
     def told(name: str, per_row: Callable[[], Array], largest: float = 1.0) -> float:
         try:

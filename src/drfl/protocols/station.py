@@ -17,6 +17,7 @@ from drfl.curves import Curves
 from drfl.inference import HANDLERS as INFERENCE
 from drfl.models import Model
 from drfl.models.file_rows import FileRows, read_rows
+from drfl.models.plain import encoding_to_plain
 from drfl.privacy import (
     Guard,
     Ledger,
@@ -24,6 +25,7 @@ from drfl.privacy import (
     count_refused,
     file_key,
     file_prints,
+    meaning_of,
     release_sums,
     require_sums_left,
 )
@@ -140,8 +142,8 @@ class Station:
         return self._sites[seat].answer(message, handlers_of(message))
 
     def _evaluated(self, message: Message, model: Model) -> Mapping[str, NDArray[Any]]:
-        rows, guarded = self._rows(model), self._guarded(model)
-        return evaluation.answer(self.name, message, model, rows, guarded)
+        guarded = self._guarded(model)  # first: it may refuse before any row is looked at
+        return evaluation.answer(self.name, message, model, self._rows(model), guarded)
 
     def look(self, request: DataRequest) -> Mapping[str, NDArray[Any]]:
         """Read the file and sum it up; ``docs/command-line.md`` says what crosses.
@@ -153,7 +155,10 @@ class Station:
         if self.guard is None:
             self.file = self._opened(request)
             return _told(self.file)
-        question = request.to_bytes().tobytes()
+        # What the site itself lets be read, and calls its columns, can change between two jobs.
+        allowed = self.policy.allow_columns
+        own = (None if allowed is None else sorted(allowed), sorted(self.columns.items()))
+        question = request.to_bytes().tobytes() + repr(own).encode()
         require_sums_left(self.guard, PREFLIGHT, question)
         try:
             return self._look_guarded(self.guard, request, question)
@@ -220,6 +225,7 @@ class Station:
             ledger=self.ledger,
             privacy=self.privacy,
             columns=encoding.features,
+            reading=repr((encoding_to_plain(encoding), positive)).encode(),
         )
 
     def check_guard(self, encoding: Encoding, positive: int | None) -> None:
@@ -242,7 +248,7 @@ class Station:
         if self.guard is None:
             return told_pieces(rows, curves, 0)
         assert self.ledger is not None
-        question = repr((encoding.features, curves.knots, shift.tolist(), scale.tolist())).encode()
+        question = meaning_of(rows) + repr((encoding.features, curves.knots)).encode()
         require_sums_left(self.guard, PIECES, question)
         require_coarse(rows, curves, self.guard.k)
         keep_knots(rows, curves, self.ledger, encoding.features)

@@ -60,12 +60,14 @@ class Units:
         """A bound of the mean size of the scores."""
         return float(np.abs(w) @ self.sizes) + abs(b)
 
-    def within(self, w: Array, b: float) -> tuple[Array, float, float]:
-        """The point, or one towards 0 if it is too far away, and how far they are apart."""
-        reach, most = self.reach(w, b), FARTHEST * self.target
-        if reach <= most:
-            return w, b, 0.0
-        return w * (most / reach), b * (most / reach), reach - most
+    def within(self, w: Array, b: float, part: float = 1.0) -> tuple[Array, float]:
+        """The point, or one towards 0 if it is farther away than this part of the farthest."""
+        reach, most = self.reach(w, b), part * FARTHEST * self.target
+        return (w, b) if reach <= most else (w * (most / reach), b * (most / reach))
+
+    def is_within(self, w: Array, b: float) -> bool:
+        """Whether a point is not too far away."""
+        return self.reach(w, b) <= FARTHEST * self.target
 
     def of_value(self, w: Array, b: float) -> float:
         """The unit of a value."""

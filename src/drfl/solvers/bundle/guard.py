@@ -23,7 +23,7 @@ from drfl.arrays import Array
 from drfl.client import RefusedError, Site
 from drfl.privacy import NO_BOUND, Keeper, SpentError
 from drfl.privacy.keeper import GuardedAnswer
-from drfl.privacy.release.rounding import dither, grid_above, power_of_two
+from drfl.privacy.release.rounding import power_of_two
 from drfl.privacy.release.tilt import best_constant
 from drfl.solvers.base import Status, StatusKind
 from drfl.solvers.bundle.client_half.level_cuts import level
@@ -34,7 +34,6 @@ from drfl.solvers.bundle.state import State, Trial
 from drfl.solvers.certificate.cuts import Cuts, sums
 from drfl.solvers.certificate.proof import bound_of_constants, payable_slopes, weights_in
 from drfl.wire import Field, Message, WireError, reply_kind, validate
-from drfl.worst_case.own_intercept import own_intercept
 from drfl.worst_case.whole_space import WholeSpaceOracle
 
 KIND = "bundle_close"
@@ -74,32 +73,30 @@ def guarded_answer(site: Site, request: Request) -> Mapping[str, NDArray[Any]]:
     return reply
 
 
-def _answer(site: Site, keeper: Keeper, x: Array) -> tuple[GuardedAnswer, float]:
-    """What may be told at a point, and the intercept it is told at."""
+def _answer(site: Site, keeper: Keeper, x: Array) -> tuple[GuardedAnswer, Array, float]:
+    """What may be told at a point, and the model and the intercept that it is told at."""
     n = site.n_features
     if site.problem.own_intercepts:
         return _level_answer(keeper, x)
     b = float(x[n]) if site.dimension > n else 0.0
-    return keeper.answer(x[:n], b), b
+    return keeper.answer(x[:n], b), x[:n], b
 
 
-def _level_answer(keeper: Keeper, w: Array) -> tuple[GuardedAnswer, float]:
+def _level_answer(keeper: Keeper, asked: Array) -> tuple[GuardedAnswer, Array, float]:
     """An answer that does not speak of b, where the client has an intercept of its own.
 
     Audited cuts at intercepts on either side of the best one, mixed so that their slopes in b
-    cancel: a combination of what the ledger holds tells nothing new, and b itself never leaves.
-    Around which intercept is dithered: where a rounded one changes would be the score of one row.
+    cancel: a combination of what the ledger holds tells nothing new, and b itself never leaves. A
+    model that is too far away is answered at one towards 0, before its intercept is sought: how
+    far that is must not depend on b.
     """
-    ledger, told = keeper.ledger, dict[float, GuardedAnswer]()
-    # Multiples of what a few rows can move b by.
-    step = power_of_two(keeper.target_unit * ledger.k / ledger.n_rows)
-    shift = dither(ledger.secret, keeper.question(w, 0.0), "intercept")
-    middle = grid_above(own_intercept(keeper.oracle, w).b - 0.5 * step, step, shift)
+    w = keeper.inside(asked)
+    middle, told = keeper.intercept(w), dict[float, GuardedAnswer]()
     sides: dict[float, Array] = {}
     for side in (-1.0, 1.0):
         for reach in SIDEWAYS:
-            b = middle + side * reach * step
-            told[b] = keeper.answer(w, b)
+            b = middle + side * reach * keeper.step
+            told[b] = keeper.answer(w, b, asked)
             if side * told[b].cut[-1] > 0.0:
                 sides[side] = told[b].cut
                 break
@@ -107,7 +104,7 @@ def _level_answer(keeper: Keeper, w: Array) -> tuple[GuardedAnswer, float]:
     cut = np.zeros(len(w) + 3)  # losses are not negative
     if len(sides) == 2:
         cut[:-1] = level(np.array([sides[-1.0], sides[1.0]]))
-    return replace(told[best], cut=cut), best
+    return replace(told[best], cut=cut), w, best
 
 
 def keeper_of(site: Site) -> Keeper:
@@ -155,8 +152,10 @@ def _value(site: Site, x: NDArray[np.float64]) -> float:
     """An upper bound of F at x, at the multiplier that was told there."""
     assert site.guard is not None
     keeper = keeper_of(site)
-    _, b = _answer(site, keeper, x)
-    return keeper.value(x[: site.n_features], b, site.guard.scalars)
+    told, w, b = _answer(site, keeper, x)
+    if (w != x[: site.n_features]).any():
+        return told.upper
+    return keeper.value(w, b, site.guard.scalars)
 
 
 # ---------------------------------------------------------------------- the server's half

@@ -198,10 +198,13 @@ def _release(
 
 
 def _question(site: Site, message: Message) -> bytes:
-    """A digest of all that the answer depends on: the rows, the loss and the request."""
+    """A digest of all that the answer depends on: the rows, the loss and the request.
+
+    And of how the rows are read: that an answer is an old one must not depend on what is in them.
+    """
     if "rows_key" not in site.memory:
         site.memory["rows_key"] = rows_key(site.rows)
-    about = (message.kind, repr(site.oracle.loss), site.shared_intercept)
+    about = (message.kind, repr(site.oracle.loss), site.shared_intercept, site.reading)
     sha = hashlib.sha256(site.memory["rows_key"] + repr(about).encode())
     for name, array in message.arrays.items():
         sha.update(name.encode() + b"\0" + (array + 0.0).tobytes())
