@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
 import drfl
@@ -98,7 +99,8 @@ KINDS = ("units", "codes", "zeros", "outlier", "id", "copy", "constant")
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_looks_wrong_in_rows_is_told_by_a_fit_scaled_or_not(kind):
     rows, y, words = spoiled(kind)
-    for form in (rows, StandardScaler().fit_transform(rows)):
+    scaled = StandardScaler().fit_transform(rows)
+    for form in (rows, scaled, sparse.csr_array(rows)):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             drfl.DRFLClassifier(**SOON).fit(form, y, clients=HOME)
@@ -147,6 +149,56 @@ def test_table_one_of_a_frame():
         drfl.inspect(comma, y, HOME)
     with pytest.raises(ValueError, match="X holds the target, 'sex': leave it out"):
         drfl.inspect(frame, frame["sex"], HOME)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_table_one_of_sparse_rows_is_that_of_the_same_rows(kind):
+    rows, y, _ = spoiled(kind)
+    dense, other = drfl.inspect(rows, y, HOME), drfl.inspect(sparse.csr_array(rows), y, HOME)
+    assert other.warnings == dense.warnings
+    assert str(other) == str(dense)
+    for one, two in zip(dense.cells, other.cells, strict=True):
+        assert (one.column, one.client, one.rows) == (two.column, two.client, two.rows)
+        if one.mean is not None:
+            assert (two.mean, two.deviation) == pytest.approx((one.mean, one.deviation))
+
+
+def test_of_many_sparse_columns_those_are_named_that_look_wrong():
+    draw = np.random.default_rng(5)
+    words = sparse.random_array((N, 3_000), density=0.02, rng=draw, format="lil")
+    ill = draw.random(N) < 0.3
+    words[:, [0]] = 1.0 * ill[:, None]  # a copy of the target
+    words[draw.permutation(N)[:12], 1] = -999.0
+    words[np.flatnonzero(words[:, [2]].toarray().ravel())[0], 2] = 1e9
+    dose = np.where(np.arange(N) % 5 < 2, draw.normal(400.0, 40.0, N), 0.0)
+    words[:, [3]] = np.where(HOME == "d", dose / 1000.0, dose)[:, None]
+    words[:, [4]] = np.ones((N, 1))
+    member = np.searchsorted(list("abcd"), HOME)
+    told = row_sentences(sparse.csr_array(words), 1.0 * ill, list("abcd"), member, None)
+    wrong = {
+        "column 0 alone tells the target without an error",
+        "column 1 is -999 in 12 rows, apart from all other values",
+        "column 2 has a value that is 1e9 times as far",
+        "column 3 has mean",
+        "column 4 is the same in every row and tells nothing",
+    }
+    assert len(told) == len(wrong)
+    assert all(any(text.startswith(words) for text in told) for words in wrong)
+    one, few = sparse.csr_array(words[:, 3:4]), 0 * member
+    (copy,) = row_sentences(one, 2.0 * one.toarray().ravel() + 1.0, ["all"], few, ["dose"])
+    assert copy.startswith("column 'dose' alone tells the target")
+
+
+def test_many_sentences_are_told_in_a_few():
+    rows, y = patients()
+    table = np.column_stack([rows, np.ones((N, 40)), *[np.where(y == "yes", 1.0, 0.0)] * 40])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        drfl.DRFLClassifier(**SOON).fit(table, y, clients=HOME)
+    told = [str(warning.message) for warning in caught if warning.category is DataWarning]
+    assert len(told) == 21
+    assert re.match(r"columns 3, 4, .* and 30 more are the same in every row", told[0])
+    assert told[-1].startswith("21 more such sentences: see all of them with drfl.inspect")
 
 
 def test_many_rows_are_looked_at_in_a_sample_but_for_the_largest_values():

@@ -19,6 +19,8 @@ from drfl.uncertainty import Mixture
 
 FEW = 10
 """A client with fewer rows should not weigh as much as the others."""
+TOLD = 20
+"""Sentences about the rows; of more it is said how many there are."""
 LEAST, MOST = 0.1, 10.0
 """Between which the standard deviation of a standardised feature should be."""
 
@@ -32,7 +34,7 @@ def inspect(X: Any, y: Any, clients: Any = None) -> TableOne:
 
     Parameters
     ----------
-    X : DataFrame, mapping of columns, or array of shape (N, n)
+    X : DataFrame, mapping of columns, or array or sparse matrix of shape (N, n)
         The rows in their own units, best before anything is scaled or filled: gaps are None or NaN,
         columns may be text.
     y : array of shape (N,)
@@ -90,10 +92,11 @@ def refuse_variants(classes: NDArray[Any]) -> None:
 
 
 def warn_of_data(table: ClientTable, names: Sequence[str] | None) -> None:
-    """Issue a `DataWarning` for everything that looks wrong in the rows; not of sparse ones."""
-    if is_sparse(table.X):
-        return
-    for sentence in row_sentences(table.X, table.y, table.labels, table.member, names):
+    """Issue a `DataWarning` for everything that looks wrong in the rows."""
+    told = row_sentences(table.X, table.y, table.labels, table.member, names)
+    if len(told) > TOLD:
+        told[TOLD:] = [f"{len(told) - TOLD} more such sentences: see all of them with drfl.inspect"]
+    for sentence in told:
         warnings.warn(sentence, DataWarning, stacklevel=4)  # the line that calls fit
 
 

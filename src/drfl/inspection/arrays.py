@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,22 @@ from numpy.typing import NDArray
 from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.inspection.cells import Cell, TableOne
-from drfl.inspection.sentences import ENOUGH, MOST, PYTHON, hinted, units
-from drfl.inspection.suspicion import DISTINCT, hints, is_id, is_numbering, look, nothing, tells
+from drfl.inspection.column import (
+    DISTINCT,
+    column_of,
+    is_id,
+    is_numbering,
+    look,
+    nothing,
+    tells,
+)
+from drfl.inspection.sentences import ENOUGH, MOST, PYTHON, hinted, units, unlike
+from drfl.inspection.sparse_columns import worth_a_look
+from drfl.inspection.suspicion import hints
+from drfl.rows.intake import as_matrix
+from drfl.rows.parts import is_sparse
 from drfl.tables.memory import table_of
-from drfl.tables.moments import moments_of
+from drfl.tables.moments import Moments, added, moments_of
 from drfl.tables.table import MISSING, Table
 
 SAMPLE, ENTRIES, LEAST = 20_000, 500_000, 2_000
@@ -22,6 +35,8 @@ SAMPLE, ENTRIES, LEAST = 20_000, 500_000, 2_000
 
 The largest values are of all rows.
 """
+NAMED = 10
+"""Columns of which one sentence names no more."""
 JUDGES = 5
 """Clients whose numbers are looked at for an id: those with the most rows."""
 
@@ -42,23 +57,48 @@ def array_table(X: Any, y: Any, clients: Sequence[str], member: Index) -> TableO
     member : array of shape (N,)
         The position of each row's client.
     """
-    columns = named_columns(X)
     target = str(getattr(y, "name", None) or "target")
+    table = _table(X, np.asarray(y), target)
+    names = [name for name in table.columns if name != target]
+    parts = {client: table.only(member == k) for k, client in enumerate(clients)}
+    moments = {client: moments_of(part.numbers, None) for client, part in parts.items()}
+    place = {name: j for j, name in enumerate(table.number_names)}
+    cells = [
+        _number(client, name, moments[client], place[name], parts[client].n_rows)
+        if name in place
+        else _cell(client, name, parts[client])
+        for name in names
+        for client in clients
+    ]
+    told = {client: hints(part, names, target, None) for client, part in parts.items()}
+    together = added(list(moments.values()))
+    same = (together.deviation == 0.0) & _stored(table, together)
+    constant = [
+        name for name in names if (same[place[name]] if name in place else _one(table, name))
+    ]
+    warnings = [*_constant(constant), *units(cells), *hinted(told, PYTHON)]
+    few = table.is_text(target) or len(np.unique(table.number(target))) < DISTINCT
+    ends = [_cell(client, target, part, shares=few) for client, part in parts.items()]
+    return TableOne((*cells, *ends), tuple(warnings))
+
+
+def _table(X: Any, y: NDArray[Any], target: str) -> Table:
+    """The rows and their target as a table; sparse rows stay so."""
+    columns = {} if is_sparse(X) else named_columns(X)
     if target in columns:
         raise ValueError(f"X holds the target, {target!r}: leave it out of X")
-    names, labels = list(columns), np.asarray(y)
-    texts = [name for name, values in {**columns, target: labels}.items() if _is_text(values)]
+    columns[target] = y
+    texts = [name for name, values in columns.items() if _is_text(values)]
     for name in texts:
-        _refuse_commas(name, {**columns, target: labels}[name])
-    table = table_of({**columns, target: labels}, texts)
-    parts = {client: table.only(member == k) for k, client in enumerate(clients)}
-    cells = [_cell(client, name, part) for name in names for client, part in parts.items()]
-    told = {client: hints(part, names, target, None) for client, part in parts.items()}
-    constant = [name for name in names if not _varies(table, name)]
-    warnings = [*_constant(constant), *units(names, cells), *hinted(told, PYTHON)]
-    few = target not in texts and len(np.unique(labels)) >= DISTINCT
-    ends = [_cell(c, target, part, shares=not few) for c, part in parts.items()]
-    return TableOne((*cells, *ends), tuple(warnings))
+        _refuse_commas(name, columns[name])
+    table = table_of(columns, texts)
+    if not is_sparse(X):
+        return table
+    names = tuple(f"x{j + 1}" for j in range(X.shape[1]))
+    label = None if texts else table.number(target)
+    return replace(
+        table, columns=(target, *names), numbers=as_matrix(X), number_names=names, label=label
+    )
 
 
 def named_columns(X: Any) -> dict[str, NDArray[Any]]:
@@ -67,8 +107,6 @@ def named_columns(X: Any) -> dict[str, NDArray[Any]]:
         return {str(name): np.asarray(X[name]) for name in X.columns}
     if isinstance(X, Mapping):
         return {str(name): np.asarray(values) for name, values in X.items()}
-    if hasattr(X, "tocsr"):
-        raise ValueError("sparse rows have no Table 1: give an array or a DataFrame")
     array = np.asarray(X)
     if array.ndim != 2:
         raise ValueError(f"X must have rows and columns, got shape {array.shape}")
@@ -93,9 +131,14 @@ def _refuse_commas(name: str, values: NDArray[Any]) -> None:
         )
 
 
+def _number(client: str, name: Any, m: Moments, j: int, rows: int) -> Cell:
+    missing = 1.0 - float(m.count[j]) / rows
+    return Cell(client, name, int(m.count[j]), missing, float(m.mean[j]), float(m.deviation[j]))
+
+
 def _cell(client: str, name: str, part: Table, *, shares: bool = False) -> Cell:
+    """Of texts, or of a target."""
     present = ~part.missing(name)
-    missing = 1.0 - float(present.mean())
     rows = int(present.sum())
     if part.is_text(name):
         counts = np.bincount(part.text(name)[present], minlength=len(part.levels[name]))
@@ -104,26 +147,34 @@ def _cell(client: str, name: str, part: Table, *, shares: bool = False) -> Cell:
         values, counts = np.unique(part.number(name)[present], return_counts=True)
         pairs = zip([f"{value:g}" for value in values], counts.tolist(), strict=True)
     else:
-        m = moments_of(part.number(name)[:, None], None)
-        return Cell(client, name, rows, missing, float(m.mean[0]), float(m.deviation[0]))
-    return Cell(client, name, rows, missing, shares={text: n / max(rows, 1) for text, n in pairs})
+        return _number(client, name, moments_of(part.number(name)[:, None], None), 0, part.n_rows)
+    held = {text: n / max(rows, 1) for text, n in pairs}
+    return Cell(client, name, rows, 1.0 - float(present.mean()), shares=held)
 
 
-def _varies(table: Table, name: str) -> bool:
-    if table.is_text(name):
-        return len(set(table.text(name).tolist()) - {MISSING}) > 1
-    return bool(moments_of(table.number(name)[:, None], None).deviation[0] > 0.0)
+def _one(table: Table, name: str) -> bool:
+    """Whether a column of texts holds one alone."""
+    return len(set(table.text(name).tolist()) - {MISSING}) <= 1
+
+
+def _stored(table: Table, moments: Moments) -> NDArray[np.bool_]:
+    """Where there is something: in sparse rows an empty column is as usual as it is harmless."""
+    return np.asarray((moments.sum != 0.0) | (not table.sparse))
 
 
 def _constant(names: Sequence[Any]) -> Iterator[str]:
     if len(names) == 1:
         yield f"column {names[0]!r} is the same in every row and tells nothing: leave it out"
     elif names:
-        yield f"columns {listed(names)} are the same in every row and tell nothing: leave them out"
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        yield (
+            f"columns {listed(names[:NAMED])}{more} are the same in every row and tell nothing: "
+            "leave them out"
+        )
 
 
 def row_sentences(
-    X: Array, y: Array, clients: Sequence[str], member: Index, names: Sequence[str] | None
+    X: Any, y: Array, clients: Sequence[str], member: Index, names: Sequence[str] | None
 ) -> list[str]:
     """What looks wrong in rows that are about to be fitted.
 
@@ -132,37 +183,52 @@ def row_sentences(
 
     Parameters
     ----------
-    X, y : arrays of shape (N, n) and (N,)
-        Features and codes of classes, or targets.
+    X : array or CSR array of shape (N, n)
+        Features; of sparse ones the columns are looked at in which sums find something.
+    y : array of shape (N,)
+        Codes of classes, or targets.
     clients, member
         As for `array_table`.
     names : sequence of str, optional
         Of the columns; without, they are numbered from 0.
     """
-    step = -(-len(X) // max(LEAST, min(SAMPLE, ENTRIES // X.shape[1])))
+    sparse = is_sparse(X)
+    wide = max(1, X.nnz // X.shape[0] if sparse else X.shape[1])
+    step = -(-X.shape[0] // max(LEAST, min(SAMPLE, ENTRIES // wide)))
     some, target, who = X[::step], y[::step], member[::step]
     columns: list[Any] = list(range(X.shape[1])) if names is None else [str(n) for n in names]
-    largest = np.argsort(-np.bincount(who, minlength=len(clients)), kind="stable")[:MOST]
-    parts = {clients[k]: some[who == k] for k in largest.tolist()}
-    moments = {client: moments_of(rows, None) for client, rows in parts.items()}
-    least, most = X.min(axis=0), X.max(axis=0)
-    found, constant = nothing(), []
-    judges = list(parts.values())[:JUDGES]
-    for j, name in enumerate(columns):
-        if least[j] == most[j]:
-            constant += [name] if len(X) >= ENOUGH else []
-            continue
-        look(found, name, some[:, j], target, text=False, ends=(least[j], most[j]))
-        if all(_numbered(rows[:, j]) for rows in judges):
+    largest = np.argsort(-np.bincount(who, minlength=len(clients)), kind="stable")[:MOST].tolist()
+    least, most = _ends(X)
+    found = nothing()
+    seen = worth_a_look(some, target) if sparse else list(range(X.shape[1]))
+    by_column, all_rows = (some.tocsc(), X.tocsc()) if sparse else (some, X)
+    for j in [j for j in seen if least[j] < most[j]]:
+        name, x = columns[j], column_of(by_column, j)
+        look(found, name, x, target, text=False, stored=sparse, ends=(least[j], most[j]))
+        if all(_numbered(x[who == k]) for k in largest[:JUDGES]):
             found["ids"].append(name)
-        if step > 1 and name in found["perfect"] and not tells(X[:, j], y, text=False):
+        if (
+            step > 1
+            and name in found["perfect"]
+            and not tells(column_of(all_rows, j), y, text=False)
+        ):
             found["perfect"].remove(name)
+    same = (least == most) & ((least != 0.0) | (not sparse)) & (X.shape[0] >= ENOUGH)
+    moments = {clients[k]: moments_of(some[who == k], None) for k in largest if (who == k).any()}
     cells = [
-        Cell(client, name, int(m.count[j]), 0.0, float(m.mean[j]), float(m.deviation[j]))
-        for j, name in enumerate(columns)
+        _number(client, columns[j], m, j, int(m.count[j]))
+        for j in np.flatnonzero(unlike(list(moments.values()))).tolist()
         for client, m in moments.items()
     ]
-    return [*_constant(constant), *units(columns, cells), *hinted({"": found}, PYTHON)]
+    constant = [columns[j] for j in np.flatnonzero(same).tolist()]
+    return [*_constant(constant), *units(cells), *hinted({"": found}, PYTHON)]
+
+
+def _ends(X: Any) -> tuple[Array, Array]:
+    """The least and the largest value of every column (n,)."""
+    if is_sparse(X):
+        return X.min(axis=0).toarray().ravel(), X.max(axis=0).toarray().ravel()
+    return X.min(axis=0), X.max(axis=0)
 
 
 def _numbered(x: Array) -> bool:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from drfl._registry import listed
 from drfl.inspection.cells import Cell
-from drfl.inspection.suspicion import FEW
+from drfl.inspection.column import FEW
+from drfl.tables.moments import Moments
 
 UNITS = {
     10.0: "a power of ten",
@@ -26,6 +31,10 @@ UNITS = {
 """Factors between the units in which the same thing is measured."""
 NEAR = 0.12
 """A ratio this near to a factor, relatively, looks like it."""
+SMALLEST = (1.0 - NEAR) * min(UNITS)
+"""No smaller ratio looks like a factor."""
+SURE = 5.0
+"""Standard errors beyond which means differ surely, also where columns are many."""
 ENOUGH = 20
 """The mean of fewer values says little."""
 MOST = 50
@@ -52,11 +61,14 @@ PROGRAM = Words("leave it out with --exclude {name}", "leave it empty there")
 PYTHON = Words("leave it out", "make it NaN, and fill it or leave the row out")
 
 
-def units(names: Sequence[str], cells: Sequence[Cell]) -> Iterator[str]:
+def units(cells: Iterable[Cell]) -> Iterator[str]:
     """Numbers whose clients differ by more than they spread, or by a factor as between units."""
-    for name in names:
-        mine = [cell for cell in cells if cell.column == name and cell.rows >= ENOUGH]
-        mine = sorted((cell for cell in mine if cell.mean is not None), key=lambda c: -c.rows)
+    columns: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if cell.mean is not None and cell.rows >= ENOUGH:
+            columns.setdefault(cell.column, []).append(cell)
+    for name, mine in columns.items():
+        mine.sort(key=lambda cell: -cell.rows)
         centred = _centred(mine)
         for cell, other in _strange(mine[:MOST]):
             mean, usual = cell.mean or 0.0, other.mean or 0.0
@@ -80,7 +92,7 @@ def _centred(cells: Sequence[Cell]) -> bool:
 
 def _strange(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
     """Clients that are not like the one that most are like, which is given beside."""
-    if len(cells) < 2:
+    if len(cells) < 2 or all(_alike(cells[0], cell) for cell in cells):
         return
     alike = {one.client: [_alike(one, other) for other in cells] for one in cells}
     usual = max(cells, key=lambda cell: (sum(alike[cell.client]), cell.rows))
@@ -93,7 +105,32 @@ def _alike(one: Cell, other: Cell) -> bool:
     """Whether two means differ by no more than the values spread, and by no known factor."""
     spread = max(one.deviation or 0.0, other.deviation or 0.0)
     near = abs((one.mean or 0.0) - (other.mean or 0.0)) <= spread
-    return near and not (_factor(one.mean, other.mean) and _same_shape(one, other))
+    scaled = _factor(one.mean, other.mean) and _same_shape(one, other) and _surely(one, other)
+    return near and not scaled
+
+
+def _surely(one: Cell, other: Cell) -> bool:
+    """Whether two means differ by more than chance makes them."""
+    error = math.hypot(*((c.deviation or 0.0) / math.sqrt(c.rows) for c in (one, other)))
+    return abs((one.mean or 0.0) - (other.mean or 0.0)) > SURE * error
+
+
+def unlike(clients: Sequence[Moments]) -> NDArray[np.bool_]:
+    """Columns (n,) of which `units` may tell: some client is unlike the one with the most rows."""
+    told = [client for client in clients if client.count.max(initial=0.0) >= ENOUGH]
+    if len(told) < 2:
+        return np.zeros(len(clients[0].count), dtype=bool)
+    usual = max(told, key=lambda client: float(client.count.max()))
+    found = np.zeros(len(usual.count), dtype=bool)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for one in told:
+            apart = np.abs(one.mean - usual.mean) > np.maximum(one.deviation, usual.deviation)
+            factor = one.mean / usual.mean
+            shape = np.abs(one.deviation / usual.deviation / factor - 1.0) <= NEAR
+            error = np.hypot(*(m.deviation / np.sqrt(m.count) for m in (one, usual)))
+            sure = np.abs(one.mean - usual.mean) > SURE * error
+            found |= apart | (shape & sure & (np.maximum(factor, 1.0 / factor) >= SMALLEST))
+    return found
 
 
 def _same_shape(one: Cell, other: Cell) -> bool:

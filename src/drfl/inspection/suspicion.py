@@ -13,25 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.inspection.column import DISTINCT, ENOUGH, column_of, is_id, look, nothing
+from drfl.inspection.sparse_columns import worth_a_look
 from drfl.tables import Table
-
-CODES = 3
-"""So many codes beside each other, such as -9, -8 and -7, are looked for."""
-FEW = 5
-"""Of what fewer rows hold nothing is told."""
-DISTINCT = 10
-"""A column with fewer different values is a scale, where any number can be usual."""
-CODED = frozenset(float(digit * (10**k - 1) // 9) for digit in (7, 8, 9) for k in range(1, 6))
-"""9, 99, 999 and the like: what people write for a missing value, often with a minus sign."""
-ENOUGH = 50
-"""In fewer rows different whole numbers, or one column that divides the classes, are chance."""
-FAR = 1e3
-"""A value that is so many times farther from the middle than the usual ones is told of."""
-
-DENSE = 3.0
-"""A numbering has at most so many times as many places as rows."""
-TAILS = [0.25, 0.1, 0.05, 0.02]
-"""Where a column is mostly the same, what is usual is seen farther out."""
 
 
 def hints(
@@ -48,11 +32,12 @@ def hints(
         row; ``perfect``: columns that alone tell the target; ``scale``: how many different whole
         numbers the target has where these are few enough to be classes or grades, else 0.
     """
-    if table.sparse:
-        return NOTHING
     found = nothing()
     y = _positions(table, target, keep)
     found["scale"] = 0 if table.is_text(target) else _grades(y)
+    if table.sparse:
+        _look_at_sparse(found, table, names, y, keep)
+        return found
     for name in names:
         x = _positions(table, name, keep)
         present = ~np.isnan(x)
@@ -62,46 +47,22 @@ def hints(
     return found
 
 
-def nothing() -> dict[str, Any]:
-    """Nothing is found yet."""
-    return {"codes": {}, "far": {}, "ids": [], "perfect": [], "scale": 0}
-
-
-NOTHING = nothing()
-
-
-def look(
+def _look_at_sparse(
     found: dict[str, Any],
-    name: Any,
-    x: Array,
+    table: Table,
+    names: Sequence[str],
     y: Array,
-    *,
-    text: bool,
-    ends: Sequence[float] = (),
+    keep: NDArray[np.bool_] | None,
 ) -> None:
-    """Look at the values of one column, and write down what is found.
-
-    Parameters
-    ----------
-    found : dict
-        What is known, as `hints` returns it.
-    name : str or int
-        Of the column.
-    x, y : arrays of shape (N,)
-        Its values, or the codes of its texts, and the target beside; of all rows or of a sample.
-    text : bool
-        Whether they are codes of texts.
-    ends : sequence of float
-        The least and the largest value of all rows, beside a sample.
-    """
-    if not text and len(x):
-        codes = _codes(x)
-        codes += _usual_codes(x[~np.isin(x, [code for code, _ in codes])])
-        found["codes"] |= {name: codes} if codes else {}
-        far = _far(np.append(x, ends))
-        found["far"] |= {name: far} if far else {}
-    if tells(x, y, text=text):
-        found["perfect"].append(name)
+    rows = table.numbers if keep is None else table.numbers[np.flatnonzero(keep)]
+    by_column, wanted = rows.tocsc(), set(names)
+    for j in worth_a_look(rows, y):
+        name = table.number_names[j]
+        if name in wanted:
+            x = column_of(by_column, j)
+            look(found, name, x, y, text=False, stored=True)
+            if is_id(x):
+                found["ids"].append(name)
 
 
 def _positions(table: Table, name: str, keep: NDArray[np.bool_] | None) -> Array:
@@ -114,107 +75,8 @@ def _positions(table: Table, name: str, keep: NDArray[np.bool_] | None) -> Array
     return values if keep is None else values[keep]
 
 
-def _codes(x: Array) -> list[list[float]]:
-    """Numbers that many rows hold and that lie apart from all others, by more than these spread."""
-    found: list[list[float]] = []
-    while codes := _spikes(x) or [[-code, count] for code, count in _spikes(-x)]:
-        found += codes
-        x = x[~np.isin(x, [code for code, _ in codes])]
-    return found
-
-
-def _spikes(x: Array) -> list[list[float]]:
-    """The least values, if each is held by many rows and the next one is far away."""
-    values, counts = np.unique(x, return_counts=True)
-    for m in range(1, min(CODES, len(values) - DISTINCT) + 1):
-        rest = x[x >= values[m]]
-        if counts[m - 1] < FEW or len(rest) < FEW:
-            return []
-        if values[m] - values[m - 1] > rest.std():
-            return [[float(values[k]), int(counts[k])] for k in range(m)]
-    return []
-
-
-def _usual_codes(x: Array) -> list[list[float]]:
-    """Codes that everybody uses, held by few rows or in a scale of few values.
-
-    A code such as -999 tells nobody's value, so it is named; how many rows hold it is not told if
-    they are few.
-    """
-    found: list[list[float]] = []
-    while codes := _usual_run(x):
-        counts = [int((x == code).sum()) for code in codes]
-        found += [[c, n if n >= FEW else 0] for c, n in zip(codes, counts, strict=True)]
-        x = x[~np.isin(x, codes)]
-    return found
-
-
-def _usual_run(x: Array) -> list[float]:
-    """The least or the largest values, if they are codes and apart from all others.
-
-    By more than these spread; in a scale, where 0 is as usual as 1 and 2, by more than all of it.
-    """
-    values = np.unique(x)
-    for ordered in (values, values[::-1]):
-        scale = len(values) <= DISTINCT
-        usual = [abs(v) in CODED or (not scale and v in (0.0, -1.0)) for v in ordered[:CODES]]
-        run = usual.index(False) if False in usual else len(usual)
-        for m in range(min(run, len(values) - 1), 0, -1):
-            rest = x[np.isin(x, ordered[m:])]
-            # Of two values the larger one may be anything.
-            if len(rest) < FEW or (len(values) == m + 1 and ordered[m - 1] > ordered[m]):
-                continue
-            spread = np.ptp(rest) if scale else rest.std()
-            if abs(ordered[m] - ordered[m - 1]) > spread:
-                return [float(code) for code in ordered[:m]]
-    return []
-
-
-def _far(x: Array) -> int:
-    """The power of ten by which the farthest value is farther from the middle than is usual."""
-    low, high = np.quantile(x, [TAILS, 1.0 - np.array(TAILS)])
-    usual = next((width for width in (high - low).tolist() if width > 0.0), 0.0)
-    ratio = float(np.abs(x - np.median(x)).max()) / usual if usual > 0.0 else 0.0
-    return int(np.log10(ratio)) if ratio >= FAR else 0
-
-
 def _grades(y: Array) -> int:
     """How many different whole numbers there are, of 3 to 9; two are classes anyway."""
     values = np.unique(y[~np.isnan(y)])
     whole = bool((values == np.round(values)).all())
     return len(values) if whole and 2 < len(values) < DISTINCT and len(y) >= ENOUGH else 0
-
-
-def is_id(x: Array) -> bool:
-    """Whether whole numbers differ in every row."""
-    return len(x) >= ENOUGH and bool((x == np.round(x)).all()) and len(np.unique(x)) == len(x)
-
-
-def is_numbering(x: Array) -> bool:
-    """Whether numbers differ in every row and are one step apart: a numbering, scaled or not."""
-    if len(x) < ENOUGH:
-        return False
-    steps = np.diff(np.sort(x))
-    least = float(steps.min())
-    if least <= 0.0 or float(steps.sum()) > DENSE * len(x) * least:
-        return False
-    return bool((np.abs(steps / least - np.round(steps / least)) <= 1e-3).all())
-
-
-def tells(x: Array, y: Array, *, text: bool) -> bool:
-    """Whether a column alone tells the target: by its levels, a threshold, or a line."""
-    if len(x) < ENOUGH or np.isnan(y).any():
-        return False
-    classes, counts = np.unique(y, return_counts=True)
-    levels = np.unique(x)
-    if len(classes) == 1 or len(levels) == 1:
-        return False
-    if len(levels) < DISTINCT or (text and len(levels) <= len(classes) * 2):
-        # Every level is of one class, and none of them is a chance.
-        pairs = np.unique(np.column_stack([x, y]), axis=0)
-        return len(pairs) == len(levels) and int(counts.min()) >= FEW
-    if len(classes) == 2 and not text:
-        one, other = x[y == classes[0]], x[y == classes[1]]
-        apart = one.max() < other.min() or other.max() < one.min()
-        return bool(apart) and int(counts.min()) >= FEW
-    return not text and abs(float(np.corrcoef(x, y)[0, 1])) > 1.0 - 1e-9

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.client import RefusedError
-from drfl.inspection.suspicion import NOTHING, hints
+from drfl.inspection.column import NOTHING
+from drfl.inspection.suspicion import hints
 from drfl.privacy import merge_categories
 from drfl.privacy.columns import deviations, require_many, ruled
 from drfl.privacy.refusals import require_columns, require_counts, require_two

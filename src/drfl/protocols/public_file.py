@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from drfl.client import RefusedError
-from drfl.inspection.suspicion import NOTHING
+from drfl.inspection.column import NOTHING
 from drfl.protocols.client_file import ClientFile
 from drfl.protocols.data_request import DataRequest
 from drfl.tables import Number, TableError

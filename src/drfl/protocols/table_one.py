@@ -23,7 +23,7 @@ def table_one(request: DataRequest, answers: Mapping[str, DataReply]) -> TableOn
     cells = [cell for name in names for cell in _cells(name, answers)]
     # Clients with a guard tell no hints.
     hints = {client: answer.facts["hints"] for client, answer in answers.items()}
-    warnings = [*units(names, cells), *hinted(hints, PROGRAM)]
+    warnings = [*units(cells), *hinted(hints, PROGRAM)]
     warnings += [*_gaps(request, cells), *_small(answers)]
     return TableOne((*cells, *_target_cells(request.target, answers)), tuple(warnings))
 
