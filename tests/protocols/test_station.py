@@ -131,6 +131,48 @@ def test_a_rare_value_that_others_name_is_the_same_in_training_and_evaluation(tm
     assert losses == pytest.approx(out.results[0].client_losses)
 
 
+def towned(path, towns):
+    """A file of towns, doses and whether ill."""
+    dose = np.random.default_rng(len(towns)).normal(size=len(towns))
+    lines = [f"{d:.4f},{t},{'no' if d > 0.0 else 'yes'}" for d, t in zip(dose, towns, strict=True)]
+    path.write_text("\n".join(["dose,town,ill", *lines]) + "\n")
+    return path
+
+
+def test_a_site_tells_how_many_rows_hold_what_was_not_trained(tmp_path):
+    known = {n: towned(tmp_path / f"{n}.csv", ["oslo", "bern"] * 20) for n in ("p", "q")}
+    out, _ = run({"target": "ill", "radius": "0.0"}, known, tmp_path / "run")
+    new = {
+        "p": known["p"],
+        "few": towned(tmp_path / "few.csv", ["oslo"] * 30 + ["rome"] * 3),
+        "many": towned(tmp_path / "many.csv", ["oslo"] * 30 + ["rome"] * 5 + ["Bern "] * 4),
+    }
+    engine, federation = remote(new)
+    told = []
+    evaluate(federation, out.model, warn=told.append)
+    rest = "of 'town' that was not trained: it is 'other', here the mean over the values that were"
+    assert told == [
+        f"few: fewer than 5 rows hold a value {rest} trained",
+        f"many: 5 rows hold a value {rest} trained",
+    ]
+    sent = {name: reply.arrays["unseen"].tolist() for name, reply in engine.sent}
+    assert sent == {"p": [0], "few": [1], "many": [5]}  # not how many fewer than 5
+
+
+def test_under_a_guard_rare_categories_were_trained_as_one_and_nothing_is_told(tmp_path):
+    files = {
+        "p": towned(tmp_path / "p.csv", ["oslo", "bern", "rome"] * 40 + ["kyiv"] * 2),
+        "q": towned(tmp_path / "q.csv", ["oslo", "bern", "rome"] * 40),
+    }
+    stations = [Station(name, path, Guard(5)) for name, path in files.items()]
+    engine = Loopback(stations)
+    values = {"target": "ill", "solver": "bundle", "tol": "0.5", "max_rounds": "3"}
+    run(values, files, tmp_path / "run", Remote(engine, list(files)))
+    replies = [reply for _, reply in engine.sent if reply.kind == "evaluate/reply"]
+    assert replies
+    assert not any("unseen" in reply.arrays for reply in replies)
+
+
 def test_what_is_wrong_with_a_file_stays_where_it_is(files, tmp_path, caplog):
     (tmp_path / "bad.csv").write_text("age,dose,sex,ill\n61,2.0,f,yes\n44,,m,no\n")
     engine, federation = remote({**files, "bad": tmp_path / "bad.csv"})

@@ -47,7 +47,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Calibrate."""
     from drfl.cli.evaluate import sources
-    from drfl.cli.main import OK, printable
+    from drfl.cli.main import OK, printable, say
     from drfl.models import read_model, write_model
     from drfl.models.calibration import Labelled, calibrated_model, from_prevalence
     from drfl.models.document import EVERYONE
@@ -67,6 +67,9 @@ def run(options: argparse.Namespace) -> int:
             f"{out} exists: choose another name with --out, or --force to overwrite it"
         )
     read = {who: read_rows(model, path, target=labelled, reading=how) for who, path, how in files}
+    for who, file in read.items():
+        for sentence in file.unseen_sentences(model):
+            say(f"warning: {who}: {sentence}")
     if labelled:
         rows = {who: Labelled(file.X, file.y) for who, file in read.items()}
         model = calibrated_model(model, rows, kind=options.kind)

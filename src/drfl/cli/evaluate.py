@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     for name, path, reading in sources(options, {str(p): p for p in options.files}):
         rows = read_rows(model, path, target=True, reading=reading)
         here = model.at(name if name in model.calibrations else path.stem)
-        for sentence in rows.unseen(model):
+        for sentence in rows.unseen_sentences(model):
             say(f"warning: {name}: {sentence}")
         if probable:
             parts.append(_Part(name, here, rows, [(c, read_column(path, c)) for c, _ in by]))

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     _require_known(model, [name for name, _, _ in files])
     read = {name: read_rows(model, path, target=True, reading=how) for name, path, how in files}
     for name, file in read.items():
-        for sentence in file.unseen(model):
+        for sentence in file.unseen_sentences(model):
             say(f"warning: {name}: {sentence}")
     for k in range(model.n_problems):
         found = {name: attack(model, k, name, rows) for name, rows in read.items()}

@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
             f"warning: {int(strange.sum())} rows hold a category that was not trained, in a column "
             "for which the model has no 'other', and are not predicted"
         )
-    for sentence in rows.unseen(model):
+    for sentence in rows.unseen_sentences(model):
         say(f"warning: {sentence}")
     beside = None if options.id is None else (options.id, read_column(options.file, options.id))
     if options.out is None:

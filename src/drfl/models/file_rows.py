@@ -18,6 +18,7 @@ from drfl.tables.encode import (
     refuse_missing,
     require_columns,
     strange_rows,
+    unseen,
     unseen_sentences,
 )
 from drfl.tables.encoding import target_values
@@ -45,9 +46,13 @@ class FileRows:
     keep: NDArray[np.bool_]
     y: Array | None
 
-    def unseen(self, model: Model) -> list[str]:
-        """Sentences about rows with categories that were not trained."""
-        return [] if self.table.sparse else unseen_sentences(self.table, model.columns)
+    def unseen(self, model: Model) -> dict[str, int]:
+        """How many rows hold a category that was not trained, by column."""
+        return {} if self.table.sparse else unseen(self.table, model.columns)
+
+    def unseen_sentences(self, model: Model) -> list[str]:
+        """Sentences about them."""
+        return unseen_sentences(self.unseen(model), model.columns)
 
     def lines(self, rows: Sequence[int]) -> Sequence[int]:
         """Where some of these rows are in the file."""

@@ -11,7 +11,7 @@ import numpy as np
 from drfl.estimators.data_warnings import DataWarning
 from drfl.models.document import Model
 from drfl.tables import Number, Table, encoded
-from drfl.tables.encode import missing_rows, refuse_missing, unseen_sentences
+from drfl.tables.encode import missing_rows, refuse_missing, unseen, unseen_sentences
 from drfl.tables.memory import table_of
 
 
@@ -28,7 +28,7 @@ def features_of(X: Any, model: Model) -> Any:
         for column in model.columns:
             if not column.knows_gaps:
                 refuse_missing(table, column.name, "fill it or drop the row")
-    for sentence in unseen_sentences(table, model.columns):
+    for sentence in unseen_sentences(unseen(table, model.columns), model.columns):
         warnings.warn(sentence, DataWarning, stacklevel=4)  # the line that predicts
     return encoded(table, model.columns)
 

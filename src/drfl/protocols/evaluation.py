@@ -31,7 +31,8 @@ from drfl.models.plain import from_plain, to_plain
 from drfl.privacy import SpentError, meaning_of, release_metric
 from drfl.protocols.data_request import array_text, text_array
 from drfl.protocols.federation import Federation
-from drfl.tables.columns import units_of
+from drfl.tables.columns import Category, units_of
+from drfl.tables.encode import FEW, unseen_sentences
 from drfl.wire import Field, Message, Schema, WireError, reply_kind, validate
 
 EVALUATE = "evaluate"
@@ -53,6 +54,8 @@ REPLY = {
     "bins": Field("float64", (len(LEVELS) + 1, 3), optional=True),
     "known": Field("uint8", (len(LEVELS),), optional=True),
     "numbers": Field("float64", (len(NUMBERS),), finite=False, optional=True),
+    # Rows with a category that was not trained, for every column of categories; see `_unseen`.
+    "unseen": Field("int64", ("C",), optional=True),
 }
 
 
@@ -109,8 +112,27 @@ def answer(
         model = model.at(name)
         found = [scored(model, rows, v, repeats, int(message.arrays["seed"])) for v in levels]
     values = {name: np.array([entry[name] for entry in found]) for name in found[0]}
-    more = {} if client is not None and client.guard is not None else _probabilities(model, rows)
+    guarded = client is not None and client.guard is not None
+    # Under a guard all categories were trained that k rows hold, and the others as one.
+    more = {} if guarded else {**_probabilities(model, rows), "unseen": _unseen(model, rows)}
     return {"rows": np.array(int(rows.keep.sum())), **values, **more}
+
+
+def _categories(model: Model) -> list[str]:
+    return [column.name for column in model.columns if isinstance(column, Category)]
+
+
+def _unseen(model: Model, rows: FileRows) -> NDArray[np.int64]:
+    """How many rows hold a category that was not trained; 1 stands for every count below 5."""
+    counts = rows.unseen(model)
+    told = [counts.get(name, 0) for name in _categories(model)]
+    return np.array([1 if 0 < count < FEW else count for count in told], dtype=np.int64)
+
+
+def _unseen_sentences(model: Model, told: NDArray[Any]) -> list[str]:
+    counts = dict(zip(_categories(model), told.tolist(), strict=True))
+    found = {name: count if count >= FEW else 0 for name, count in counts.items() if count > 0}
+    return unseen_sentences(found, model.columns)
 
 
 def _probabilities(model: Model, rows: FileRows) -> Mapping[str, NDArray[Any]]:
@@ -163,16 +185,21 @@ def evaluate(
     repeats: int = 1,
     seed: int = 0,
     partial: bool = False,
+    warn: Callable[[str], object] | None = None,
 ) -> dict[str, list[dict[str, float]]]:
     """The metrics of a model at every client, one entry for each deviation of the noise.
 
-    If ``partial``, clients that do not answer are left out.
+    If ``partial``, clients that do not answer are left out. ``warn`` is told of rows with
+    categories that were not trained.
     """
     message = evaluate_message(model, list(noise), repeats, seed)
     replies = federation.ask(dict.fromkeys(federation.names, message), partial=partial)
     found = {}
     for name, reply in replies.items():
-        validate(reply, reply_kind(EVALUATE), 0, REPLY, {"L": len(noise)})
+        _validate(reply, model, len(noise))
+        if warn is not None and "unseen" in reply.arrays:
+            for sentence in _unseen_sentences(model, reply.arrays["unseen"]):
+                warn(f"{name}: {sentence}")
         told = {key: reply.arrays[key] for key in METRICS[model.target.task] if key in reply.arrays}
         if not told or int(reply.arrays["rows"]) < 1:
             raise WireError(f"client {name!r} told no metric of the model")
@@ -180,6 +207,11 @@ def evaluate(
             {key: float(values[k]) for key, values in told.items()} for k in range(len(noise))
         ]
     return found
+
+
+def _validate(reply: Message, model: Model, levels: int) -> None:
+    sizes = {"L": levels, "C": len(_categories(model))}
+    validate(reply, reply_kind(EVALUATE), 0, REPLY, sizes)
 
 
 def probabilities(federation: Federation, model: Model) -> dict[str, dict[str, Any]]:
@@ -191,7 +223,7 @@ def probabilities(federation: Federation, model: Model) -> dict[str, dict[str, A
     replies = federation.ask(dict.fromkeys(federation.names, message), partial=True)
     found = {}
     for name, reply in replies.items():
-        validate(reply, reply_kind(EVALUATE), 0, REPLY, {"L": 1})
+        _validate(reply, model, 1)
         if "bins" in reply.arrays:
             bins, known = np.array(reply.arrays["bins"]), reply.arrays["known"] == 1
             if (bins < 0.0).any():

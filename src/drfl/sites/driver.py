@@ -228,7 +228,8 @@ class Work:
 
     def _evaluate(self) -> dict[str, Any]:
         model = from_plain(self.order.model)
-        found = evaluate(self.sites, model, partial=True, **self.order.options)
+        options = self.order.options
+        found = evaluate(self.sites, model, partial=True, warn=self.log.warn, **options)
         return self._found({"metrics": found, "probabilities": probabilities(self.sites, model)})
 
     def _explain(self) -> dict[str, Any]:

@@ -124,6 +124,10 @@ def refuse_missing(table: Table, name: str, advice: str) -> None:
         )
 
 
+FEW = 5
+"""Of fewer rows no site tells how many they are."""
+
+
 def unseen(table: Table, columns: Sequence[Column]) -> dict[str, int]:
     """How many rows hold a value that a column of categories takes for `OTHER`, by column."""
     found: dict[str, int] = {}
@@ -137,14 +141,14 @@ def unseen(table: Table, columns: Sequence[Column]) -> dict[str, int]:
     return found
 
 
-def unseen_sentences(table: Table, columns: Sequence[Column]) -> list[str]:
-    """What is to be said of such rows."""
+def unseen_sentences(counts: Mapping[str, int], columns: Sequence[Column]) -> list[str]:
+    """What is to be said of such rows; a count of 0 is one that is too small to be told."""
     mean = {c.name: not c.other for c in columns if isinstance(c, Category)}
     return [
-        f"{count} row{'s hold' if count > 1 else ' holds'} a value of {name!r} that was not "
-        f"trained: it is {OTHER!r}"
+        f"{count or f'fewer than {FEW}'} row{'s hold' if count != 1 else ' holds'} a value of "
+        f"{name!r} that was not trained: it is {OTHER!r}"
         + (", here the mean over the values that were trained" if mean[name] else "")
-        for name, count in unseen(table, columns).items()
+        for name, count in counts.items()
     ]
 
 
