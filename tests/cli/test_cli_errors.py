@@ -194,6 +194,15 @@ def test_a_wrong_command_line(tmp_path, kind):
     one_sentence(drfl(*arguments, cwd=tmp_path, code=2).err, (words, "--help"))
 
 
+def test_files_are_clients_with_and_without_a_word_before_them(files):
+    (files / "s.toml").write_text('target = "nothing"\n')
+    named = ("--client", "a.csv", "--client", "south=b.csv", "--target", "nothing")
+    said = drfl_here("train", *named, cwd=files, code=3).err
+    one_sentence(said, ("'nothing'", "a.csv", "b.csv"))
+    assert drfl_here("train", "a.csv", "south=b.csv", "s.toml", cwd=files, code=3).err == said
+    one_sentence(drfl_here("train", "s.toml", "t.toml", cwd=files, code=3).err, ("one of them",))
+
+
 def other_columns(folder):
     write_csv(folder / "new.csv", ["age", "sex"], [["40", "m"]])
 

@@ -1,6 +1,8 @@
 """Files as people have them: compressed, Excel, Stata, latin-1, numbers beyond all limits."""
 
+import base64
 import gzip
+import zlib
 
 import numpy as np
 import pandas
@@ -9,6 +11,15 @@ import pytest
 from drfl.tables import Reading, TableError, read_table
 
 TEXT = "age,sex,ill\n50,m,1\n61.5,f,0\n,m,1\n"
+
+
+XPT = (
+    "c-r%Db#!qJQV4Q&_78H=f&d>+ry$3mNCgjMIYkICzzY-<f*peuKmdsb8mFLOre|OV;wKfSnCKZP-~@)|e*R%"
+    "bW>!YVR>nqFM&{^z1qy)&7XSLX`Z@u{i1V+Z8JuNefZaToVCSHKkRXb}&&4ssG1xT(#0N14b@=%?`nm=a@~<"
+    "&=|1vN#Ffed1Feav_lI0!-5CEEi!Y3Cnfz4tnPOTu{EesfL;ULQ`kZ@tn%*ml<xNwr=6l$jzf2UwfIU@6ilM"
+    "%#CxsC!5hLddrm`;PaR*wNq1zz_70LcfmwE"
+)
+"""The same three rows as a transport file (version 5) of SAS, compressed."""
 
 
 def same(table, other):
@@ -69,6 +80,30 @@ def test_a_file_of_stata_is_read_by_pandas(plain, tmp_path):
     (tmp_path / "b.dta").write_text("no Stata")
     with pytest.raises(TableError, match="cannot be read by pandas: save it as CSV"):
         read_table(tmp_path / "b.dta")
+
+
+def test_a_transport_file_of_sas_is_read_by_pandas_its_zeros_too(plain, tmp_path):
+    (tmp_path / "a.xpt").write_bytes(zlib.decompress(base64.b85decode(XPT)))
+    same(read_table(tmp_path / "a.xpt"), plain)
+    found = read_table(tmp_path / "a.xpt", Reading(text=frozenset(["ill"])))
+    assert found.levels["ill"] == ["1", "0"]
+    for name in ("b.xpt", "b.sas7bdat"):
+        (tmp_path / name).write_text("no SAS")
+        with pytest.raises(TableError, match="cannot be read by pandas: save it as CSV"):
+            read_table(tmp_path / name)
+
+
+def test_a_file_of_spss_needs_another_package(tmp_path, monkeypatch):
+    def absent(path):
+        raise ImportError("`Import pyreadstat` failed.")
+
+    monkeypatch.setattr(pandas, "read_spss", absent)
+    (tmp_path / "a.sav").write_bytes(b"$FL2")
+    with pytest.raises(TableError, match="SPSS, which needs pyreadstat beside pandas: install it"):
+        read_table(tmp_path / "a.sav")
+    frame = pandas.DataFrame({"age": [50.0, None], "sex": ["m", "f"]})
+    monkeypatch.setattr(pandas, "read_spss", lambda path: frame)
+    assert read_table(tmp_path / "a.sav").levels == {"sex": ["m", "f"]}
 
 
 def test_latin_1_is_told_how_to_become_utf_8(tmp_path):

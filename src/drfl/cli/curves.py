@@ -11,7 +11,7 @@ EXAMPLE = """\
 example:
   drfl curves RUN
 after
-  drfl train --client a.csv --client b.csv --target disease --additive age,chol --out RUN
+  drfl train a.csv b.csv --target disease --additive age,chol --out RUN
 
 What every column with a curve adds to the score, piece by piece, in the units of the files.
 """

@@ -116,7 +116,7 @@ def _parsers() -> tuple[Parser, dict[str, Parser]]:
         prog="drfl",
         description="Distributionally robust federated learning of linear models: the data stay "
         "where they are, and the answer comes with a proof of how good it is.",
-        epilog="example:  drfl train --client a.csv --client b.csv --target disease --out RUN",
+        epilog="example:  drfl train a.csv b.csv --target disease --out RUN",
     )
     parser.add_argument("--version", action="version", version=_version())
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)

@@ -10,7 +10,7 @@ from drfl.training.settings import FIELDS, flag_of
 
 EXAMPLE = """\
 example:
-  drfl train --client a.csv --client b.csv --client c.csv --target disease --out RUN
+  drfl train a.csv b.csv c.csv --target disease --out RUN
   drfl train settings.toml --radius 0.05 --compare erm,afl
   drfl train settings.toml --guard 5 --tol 0.01
   drfl train --resume RUN
@@ -24,9 +24,14 @@ UNLESS = {"validation": "do not judge the model on rows and clients it has not s
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.epilog = EXAMPLE
-    parser.add_argument("config", nargs="?", type=Path, help="a settings file, see `drfl init`")
     parser.add_argument(
-        "--client", action="append", default=[], metavar="[NAME=]FILE", help="one for each client"
+        "given",
+        nargs="*",
+        metavar="[NAME=]FILE",
+        help="one for each client; or a settings file, FILE.toml, see `drfl init`",
+    )
+    parser.add_argument(
+        "--client", action="append", default=[], metavar="[NAME=]FILE", help="one more client"
     )
     parser.add_argument("--out", metavar="RUN", help="the folder to write to (runs/<time>)")
     parser.add_argument("--resume", metavar="RUN", help="continue a run that was interrupted")
@@ -62,15 +67,25 @@ def run(options: argparse.Namespace) -> int:
     console = Console(quiet=options.quiet, as_json=options.json)
     flags = {name: getattr(options, f"set_{name}") for name in FIELDS}
     if options.resume is not None:
-        if options.config or options.client or options.out:
+        if options.given or options.client or options.out:
             raise ValueError("--resume takes the files and the folder of the run: give it alone")
         folder = RunFolder.find(options.resume)
         settings = folder.settings(flags)
     else:
-        settings = read_settings(options.config, flags, options.client)
+        config, files = _given(options.given)
+        settings = read_settings(config, flags, [*files, *options.client])
         folder = RunFolder.new(options.out)
     check_before_reading(settings)
     return _train(settings, folder, console, fresh=options.resume is None)
+
+
+def _given(arguments: list[str]) -> tuple[Path | None, list[str]]:
+    """The settings file, if there is one, and the files of clients."""
+    tables = [text for text in arguments if not text.endswith(".toml")]
+    settings = [Path(text) for text in arguments if text.endswith(".toml")]
+    if len(settings) > 1:
+        raise ValueError(f"{settings[0]} and {settings[1]} are settings files: give one of them")
+    return (settings[0] if settings else None), tables
 
 
 def _train(settings: Any, folder: Any, console: Any, *, fresh: bool) -> int:

@@ -18,6 +18,9 @@ from drfl.tables.table import Table
 
 T = TypeVar("T")
 
+LEAST = 1e-75
+"""pandas reads the 0 of a transport file of SAS as the least number of its format, 5.4e-79."""
+
 
 def read_converted(path: Path, reading: Reading) -> Table:
     """Read a file by way of a temporary CSV file; rows are counted as the lines of that."""
@@ -92,10 +95,16 @@ def _statistics(path: Path, plain: Path) -> None:
     extra = {"encoding": "utf-8"} if name == "read_sas" else {}
     try:
         frame = getattr(pandas, name)(path, **extra)
-    except ImportError as error:
-        raise TableError(f"{path} cannot be read: {error}") from None
+    except ImportError:
+        raise TableError(
+            f"{path} is a file of SPSS, which needs pyreadstat beside pandas: install it, or save "
+            "the file as CSV there"
+        ) from None
     except Exception as error:  # each format has its own
         raise TableError(f"{path} cannot be read by pandas: save it as CSV") from error
+    if path.suffix.lower() == ".xpt":
+        numbers = frame.select_dtypes("number").columns
+        frame[numbers] = frame[numbers].mask(frame[numbers].abs() < LEAST, 0.0)
     frame.to_csv(plain, index=False)
 
 
