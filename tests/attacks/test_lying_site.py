@@ -9,8 +9,11 @@ import drfl
 from drfl import Ball, Box, Client, Mixture, Problem
 from drfl.datasets import load_heart
 from drfl.privacy import Guard
+from drfl.privacy.dp import DifferentialPrivacy
 from drfl.solvers import StatusKind
 from drfl.solvers.bundle import Bundle
+from drfl.solvers.first_order import FirstOrder
+from drfl.solvers.first_order.questions import FACTORS
 from kit.lossy import ChangingEngine, with_arrays
 
 RNG = np.random.default_rng(8)
@@ -269,6 +272,124 @@ def test_false_constants_at_the_end_of_a_guarded_run_are_refused(by):
     result = drfl.solve(problem(), guarded, engine=ChangingEngine(lie), tol=1e-6)
     assert "its constants are above its own values" in reasons(result)
     assert result.lower_bound <= best.objective * (1.0 + 1e-9)
+
+
+# ---------------------------------------------------------------------------- many columns
+def first_order(lie=None, **settings):
+    """The method of many columns, here with few; ``lie`` gets the reply and the point."""
+    asked = {}
+
+    class Lying(ChangingEngine):
+        def map(self, messages, deadline):
+            for name, m in messages.items():
+                x = np.zeros(4)
+                x[m.arrays.get("at", slice(None))] = m.arrays.get("x", 0.0)
+                asked[name] = x
+            return super().map(messages, deadline)
+
+    engine = Lying(lambda name, r: lie(r, asked[name]) if lie and name == LIAR else r)
+    given = Problem("logistic", Ball(0.02, "l2"), Mixture(radius=0.5))
+    solver = FirstOrder(column_sizes=COLUMNS, **settings)
+    return drfl.solve(given, clients(), solver=solver, engine=engine, tol=1e-4, max_rounds=60)
+
+
+def bowl(r, x):
+    """As `Pulling`, with all that goes with it: a value, its slope, constants of lowered slopes."""
+    away = x[:3] - [-2.0, 1.0, -1.6]
+    height = 0.8 * float(np.linalg.norm(away))
+    slope = np.append(0.64 * away / height, 0.0)
+    fan = FACTORS * (height - float(slope @ x))
+    zeros = {name: np.zeros_like(r.arrays[name]) for name in ("halves",) if name in r.arrays}
+    return with_arrays(r, value=np.array(height), slope=slope, fan=fan, **zeros)
+
+
+def raised(r, x, by=5.0):
+    """A loss that is too high by the same everywhere but at 0."""
+    if not x.any():
+        return r
+    return with_arrays(r, value=r.arrays["value"] + by, fan=r.arrays["fan"] + by)
+
+
+def leaning(r, x, column=2, by=0.9):
+    """F(w) + a'w: right at 0, and tangent; its slope is too steep for the column."""
+    slope = r.arrays["slope"].copy()
+    slope[column] += by
+    return with_arrays(r, value=r.arrays["value"] + by * x[column], slope=slope)
+
+
+MANY_LIES = {
+    "a bowl around the contrary": (bowl, "w = 0"),
+    "too high but at 0": (raised, "above its own values"),
+    "values above the cuts": (
+        lambda r, x: with_arrays(r, value=r.arrays["value"] + x.any()),
+        "above its own cut",
+    ),
+    "a steep column": (leaning, "its columns"),
+    "a steep intercept": (lambda r, x: leaning(r, x, 3, 3.0), "intercept"),
+    "1e300": (lambda r, x: with_arrays(r, value=r.arrays["value"] + 1e300), "cannot be"),
+}
+
+
+@pytest.mark.parametrize("name", MANY_LIES)
+def test_a_lie_about_many_columns_is_refused_with_its_reason(name):
+    lie, why = MANY_LIES[name]
+    result = first_order(lie)
+    assert reasons(result)
+    assert all(why in reason for reason in reasons(result))
+    assert result.status.kind in (StatusKind.PARTIAL, StatusKind.FAILED)
+
+
+def test_the_truth_about_many_columns_passes():
+    result = first_order()
+    assert not reasons(result)
+    assert result.status.kind is StatusKind.CERTIFIED
+
+
+# ---------------------------------------------------------------------------- noisy answers
+NOISY_LIES = {
+    "moments": lambda told: told * 1e3,
+    "slope": lambda told: told + 50.0,
+    "curvature": lambda told: told + 50.0,
+    "value": lambda told: told - 50.0,
+    "norm": lambda told: told * 1e200,
+}
+
+
+def noisy_run(name=None):
+    """Differential privacy; a lie about one of the numbers, wherever it is told."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(3, 2000, 3))
+    y = np.where(rows @ np.array([1.0, -0.5, 0.8]) > 0.2, 1.0, -1.0)
+    parties = [
+        Client(
+            f"c{s}",
+            rows[s],
+            y[s],
+            privacy=DifferentialPrivacy(5.0, norm=2.5, draw=rng.standard_normal),
+        )
+        for s in range(3)
+    ]
+
+    def lie(client, r):
+        if client != LIAR or name not in r.arrays:
+            return r
+        return with_arrays(r, **{name: np.asarray(NOISY_LIES[name](r.arrays[name]))})
+
+    given = Problem("logistic", Ball(0.02, "l2"))
+    return drfl.solve(given, parties, solver="private", engine=ChangingEngine(lie))
+
+
+@pytest.mark.parametrize("name", NOISY_LIES)
+def test_a_lie_beyond_all_noise_is_refused(name):
+    """Noise hides a small lie: within the client's own bounds it can say what it likes."""
+    result = noisy_run(name)
+    assert result.status.kind is StatusKind.FAILED
+    assert "bounds" in result.status.message or "any row" in result.status.message
+    assert LIAR in result.status.message
+
+
+def test_noise_alone_is_no_lie():
+    assert noisy_run().status.kind in (StatusKind.PRIVATE, StatusKind.LOCAL)
 
 
 # ---------------------------------------------------------------------------- poisoned rows

@@ -19,7 +19,6 @@ from drfl.problem import Problem
 from drfl.solvers.base import Status, relative_gap
 from drfl.solvers.bundle.messages import KIND, Reply, Request
 from drfl.solvers.bundle.plausibility import (
-    Limits,
     read_reply,
     require_consistent,
     require_possible,
@@ -30,6 +29,7 @@ from drfl.solvers.certificate.cuts import Pool
 from drfl.solvers.certificate.proof import Certificate
 from drfl.solvers.certificate.region import Region
 from drfl.solvers.certificate.server import ServerProblem, lifted, server_problem
+from drfl.solvers.limits import Limits
 from drfl.solvers.master.master import Master
 from drfl.uncertainty import Ball
 from drfl.wire import Message, WireError, reply_kind

@@ -48,7 +48,7 @@ class Bundle(BundleSettings, Solver):
         max_rounds: int,
     ) -> Session:
         if takes_over(problem, names, n_features):
-            other = FirstOrder()
+            other = FirstOrder(column_sizes=self.column_sizes)
             return other.start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
         task = Task(self, problem, tuple(names), n_features, tol, max_rounds)
         return BundleSession(begin(task, task.names))

@@ -12,7 +12,6 @@ from drfl.arrays import Array
 from drfl.solvers.bundle.client_cache import CacheMirror
 from drfl.solvers.bundle.messages import Reply, Request
 from drfl.solvers.bundle.plausibility import (
-    Limits,
     read_reply,
     require_classes,
     require_consistent,
@@ -21,6 +20,7 @@ from drfl.solvers.bundle.plausibility import (
 )
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.certificate.anchors import AnchorBox
+from drfl.solvers.limits import Limits
 from drfl.wire import Message, WireError
 
 PATIENCE = 8  # misses in a row after which a client counts as gone

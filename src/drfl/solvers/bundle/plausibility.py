@@ -7,29 +7,23 @@ above one of its values, here or at a point points before, proves that something
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.norms import NORMS
-from drfl.problem import Problem
 from drfl.solvers.bundle.client_half.curvature import unpack_factor, unpack_sketch
 from drfl.solvers.bundle.client_half.joint import of_pairs, packed_length, unpack_pairs
 from drfl.solvers.bundle.messages import KIND, REPLY, PathModel, Reply, Request
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.certificate.anchors import AnchorBox
 from drfl.solvers.certificate.server import ServerProblem
-from drfl.supports import WholeSpace
+from drfl.solvers.limits import DIGITS, LARGEST, SLACK, Limits, is_below
 from drfl.wire import Message, WireError, reply_kind, validate
 from drfl.wire.triangle import require_semidefinite, unpack_triangle
 
-SLACK = 1e-7  # rounding, relatively
-DIGITS = 1e-11  # rounding of a sum, relative to its largest term
 COARSE = 1e-2  # what the rounding of a guard may add to a slope, relative to the largest
-LARGEST = 1e100  # a number beyond has no business here
 ROUNDING = 1e-9  # of shares, which add up to 1
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -221,77 +215,6 @@ def _double(array: NDArray[Any] | None) -> Array | None:
 
 
 # ---------------------------------------------------------------------- can it be true?
-@dataclass(frozen=True)
-class Limits:
-    """What a client's answers cannot exceed, whatever its rows are.
-
-    Attributes
-    ----------
-    lipschitz : float
-        Of the loss.
-    at_zero, multiplier_at_zero : float or None, float
-        F and its multiplier at x = 0; None: the client has to tell (regression).
-    label_cost : float
-        The price of a label; infinity: none moves.
-    columns : (n,) or None
-        Root mean squares of the columns, if they are known from elsewhere.
-    move : float
-        By how much rows move on average within a support; 0 on the whole space, where the norm
-        of w stands for it.
-    split : bool
-        Whether what flips add can have cuts of its own.
-    classes : int or None
-        How many there are at once.
-    """
-
-    lipschitz: float
-    at_zero: float | None
-    label_cost: float
-    multiplier_at_zero: float = 0.0
-    columns: Array | None = None
-    move: float = 0.0
-    split: bool = False
-    classes: int | None = None
-
-    @classmethod
-    def of(cls, problem: Problem, name: str, columns: Sequence[float] | None = None) -> Limits:
-        """The limits of one client."""
-        loss, ball, own = problem.loss, problem.ball_of(name), problem.own_intercepts
-        margin, move = loss.task == "classification", 0.0
-        cost = ball.label_cost if margin and ball.radius > 0.0 else np.inf
-        whole = isinstance(ball.support, WholeSpace)
-        if not whole:
-            # In a shared ball one client's rows may move by more than the radius.
-            usual = ball.norm.name in NORMS and not problem.shared_ball
-            move = ball.radius if usual else np.inf
-        # With an intercept of its own a client has to tell.
-        at_zero = float(loss.value(np.zeros(1))[0]) if margin and not own else None
-        if problem.joint is not None and problem.classes is not None:
-            at_zero = problem.joint.at_zero(problem.classes)
-            columns = None if columns is None else np.tile(columns, problem.classes)  # type: ignore[assignment]
-        return cls(
-            lipschitz=loss.lipschitz,
-            at_zero=at_zero,
-            classes=problem.classes,
-            label_cost=cost,
-            split=bool(
-                loss.linear_gain
-                and whole
-                and np.isfinite(cost)
-                and not problem.shared_ball
-                and not own
-            ),
-            columns=None if columns is None else np.asarray(columns, dtype=np.float64),
-            move=move,
-        )
-
-    def told(self, value: float, multiplier: float) -> Limits:
-        """With what a client told at x = 0, where that was not known."""
-        if self.at_zero is not None:
-            return self
-        return replace(self, at_zero=value, multiplier_at_zero=multiplier)
-
-
 def require_possible(
     reply: Reply, s: int, asked: Request, first: Reply, limits: Limits, points: Points
 ) -> None:
@@ -308,7 +231,7 @@ def require_possible(
 def _require_value_at_zero(value: float, known: float, *, guarded: bool) -> None:
     """A guard rounds up, by a factor of 3 at most."""
     most = 4.0 * known + 1.0 if guarded else known
-    if _is_below(value, known) or _is_below(most, value):
+    if is_below(value, known) or is_below(most, value):
         raise WireError(f"its value at w = 0 is {value:.6g}, and everybody's is {known:.6g}")
 
 
@@ -388,10 +311,10 @@ def require_consistent(
         for x, value, given in zip(asked.points, reply.values, reply.multipliers, strict=True)
     ]
     for k, (x, value, multiplier) in enumerate(here):
-        if _is_below(value, points.model_of(s, x, multiplier)):
+        if is_below(value, points.model_of(s, x, multiplier)):
             raise WireError("its value is below its own earlier cuts")
         cut = _cut_values(reply, s, x, multiplier, points)[k]
-        if not first.guarded and _is_below(cut, value, _largest_term(reply, k, x)):
+        if not first.guarded and is_below(cut, value, _largest_term(reply, k, x)):
             raise WireError("its value is above its own cut")
     known = [
         (point.x, float(point.values[s]), float(point.multipliers[s]))
@@ -402,7 +325,7 @@ def require_consistent(
         known.append((np.zeros(reply.dimension), limits.at_zero, limits.multiplier_at_zero))
     for x, value, multiplier in (*here, *known):
         for k, least in enumerate(_cut_values(reply, s, x, multiplier, points)):
-            if _is_below(value, least, _largest_term(reply, k, x)):
+            if is_below(value, least, _largest_term(reply, k, x)):
                 raise WireError("its cuts are above its own values")
     if server.priced and not server.is_shared:
         for x, value, multiplier in here:
@@ -413,7 +336,7 @@ def _require_multiplier(
     given: float, value: float, x: Array, s: int, server: ServerProblem
 ) -> None:
     least = 0.0 if server.kind == "box" else server.multiplier(s, x)
-    if _is_below(given, least) or _is_below(value, float(server.rho[s]) * given):
+    if is_below(given, least) or is_below(value, float(server.rho[s]) * given):
         raise WireError("its multiplier is below the norm of w, or costs more than its loss")
 
 
@@ -425,14 +348,14 @@ def require_constants(
     ``value`` is what the client told of the best point.
     """
     server, best = points.server, points.at[points.best]
-    if _is_below(value, points.model_of(s, best.x, float(best.multipliers[s]))):
+    if is_below(value, points.model_of(s, best.x, float(best.multipliers[s]))):
         raise WireError("its value is below its own earlier cuts")
     known = [(best.x, value, float(best.multipliers[s]))]
     if limits.at_zero is not None:
         known.append((np.zeros(len(best.x)), limits.at_zero, limits.multiplier_at_zero))
     for x, most, multiplier in known:
         priced = float(server.rho[s]) * multiplier if server.priced else 0.0
-        if any(_is_below(most, priced + c) for c in constants + slopes @ x):
+        if any(is_below(most, priced + c) for c in constants + slopes @ x):
             raise WireError("its constants are above its own values")
 
 
@@ -443,10 +366,6 @@ def _largest_term(reply: Reply, k: int, x: Array) -> float:
         return max(float((np.abs(a[..., 1:]) @ np.abs(x)).max()) for a in others)
     g = np.abs(reply.rows[k, :, -reply.dimension :])
     return float((g @ np.abs(x)).max())
-
-
-def _is_below(value: float, least: float, largest_term: float = 0.0) -> bool:
-    return value < least - SLACK * (1.0 + abs(least)) - DIGITS * largest_term
 
 
 def _cut_values(

@@ -16,7 +16,6 @@ from drfl.solvers.bundle.client_cache import CacheMirror
 from drfl.solvers.bundle.client_half.curvature import NONE_ABOVE
 from drfl.solvers.bundle.clients import Clients
 from drfl.solvers.bundle.messages import Dual, PathModel, PathRequest, Request, near_marks
-from drfl.solvers.bundle.plausibility import Limits
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.bundle.settings import BundleSettings
 from drfl.solvers.bundle.steps import Descent, Metric, Proposal
@@ -31,6 +30,7 @@ from drfl.solvers.certificate.cuts import Pool
 from drfl.solvers.certificate.proof import Certificate
 from drfl.solvers.certificate.region import Region
 from drfl.solvers.certificate.server import ServerProblem, lifted, server_problem
+from drfl.solvers.limits import Limits
 from drfl.solvers.master.master import Master
 
 MOST_ROOM = 0.003  # of the price of the norm

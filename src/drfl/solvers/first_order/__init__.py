@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from drfl import checks
@@ -30,10 +30,15 @@ class FirstOrder(Solver):
         asked for the second derivatives of these; 0: never.
     memory : int
         How many steps are remembered, two vectors each.
+    column_sizes : mapping of str to (n,) numbers, optional
+        By client the root mean square of each of its columns, as for the bundle method.
     """
 
     newton: int = 1500
     memory: int = 20
+    column_sizes: Mapping[str, Sequence[float]] | None = field(
+        default=None, repr=False, compare=False
+    )
     name: ClassVar[str] = "first_order"
     handlers: ClassVar[Mapping[str, Handler]] = {
         questions.KIND: Checked(answer, questions.REQUEST, questions.REPLY)
@@ -55,8 +60,8 @@ class FirstOrder(Solver):
         reason = objection(problem, names)
         if reason is not None:
             raise ValueError(f"the solver 'first_order' {reason}")
-        task = Task(problem, tuple(names), n_features, tol, max_rounds, self.newton, self.memory)
-        return FirstOrderSession(task)
+        about = (problem, tuple(names), n_features, tol, max_rounds)
+        return FirstOrderSession(Task(*about, self.newton, self.memory, self.column_sizes))
 
 
 MANY_COLUMNS = 2000  # clients send no curvature of more, and masters get slow

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.solvers.limits import LARGEST, SLACK, Limits, is_below
 from drfl.wire import Field, Message, WireError, reply_kind, validate
 from drfl.wire.triangle import require_semidefinite, unpack_triangle
 
@@ -113,10 +114,25 @@ class Reply:
     total: float = 0.0
 
 
+@dataclass(frozen=True)
+class Heard:
+    """What a client said of a point before: its mean loss there, and the gradient."""
+
+    x: Array
+    value: float
+    slope: Array
+
+
 def read_reply(
-    message: Message, round: int, asked: Request, *, intercept: bool, lipschitz: float
+    message: Message,
+    round: int,
+    asked: Request,
+    limits: Limits,
+    heard: list[Heard],
+    *,
+    intercept: bool,
 ) -> Reply:
-    """The reply, or the reason why it cannot be true."""
+    """The reply, or the reason why it cannot be true, or not together with what was heard."""
     d = len(asked.x)
     validate(message, reply_kind(KIND), round, REPLY, {"d": d})
     arrays = message.arrays
@@ -125,13 +141,18 @@ def read_reply(
         if name in arrays and not wanted[why]:
             raise WireError(f"array {name!r} was not asked for")
     value, slope, fan = float(arrays["value"]), arrays["slope"], arrays["fan"]
-    _require_possible(value, slope, fan, asked.x, lipschitz if intercept else np.inf)
+    _require_possible(value, slope, fan, asked.x, limits)
+    _require_sizes(slope, limits, intercept=intercept)
+    for before in heard:
+        _require_consistent(value, slope, fan, asked.x, before)
     halves, total = arrays.get("halves"), float(arrays.get("total", np.zeros(())))
     if asked.introduction:
         if not total > 0.0:
             raise WireError("it does not say how many rows it has")
         if halves is not None:
             _require_halves(halves, value, d)
+            for half in halves:
+                _require_sizes(half[1:], limits, intercept=intercept)
     diagonal = arrays.get("diagonal")
     if diagonal is not None:
         diagonal = diagonal.astype(np.float64)
@@ -148,19 +169,45 @@ def read_reply(
     return Reply(value, slope, fan, diagonal, hess, halves, total)
 
 
-LARGEST = 1e100  # numbers beyond are no features
 TOUCH, TINY = 1e-9, 1e-12  # how much above a value a cut may be, by rounding
 
 
-def _require_possible(value: float, slope: Array, fan: Array, x: Array, steepest: float) -> None:
-    """Refuse what no rows could give: a loss is nonnegative, and its cuts are not above it."""
+def _require_possible(value: float, slope: Array, fan: Array, x: Array, limits: Limits) -> None:
+    """Refuse what no rows could give: a loss is not negative, and its slope touches it."""
     if not 0.0 <= value <= LARGEST or (np.abs(slope) > LARGEST).any():
         raise WireError("a value or a slope that cannot be")
-    if abs(float(slope[-1])) > steepest * (1 + TOUCH):
-        raise WireError("a slope in the intercept that is steeper than the loss")
-    along = float(slope @ x)
+    known = limits.at_zero
+    if known is not None and not x.any() and (is_below(value, known) or is_below(known, value)):
+        raise WireError(f"its value at w = 0 is {value:.6g}, and everybody's is {known:.6g}")
+    along, terms = float(slope @ x), float(np.abs(slope) @ np.abs(x))
     if (fan + FACTORS * along > value + TOUCH * (value + abs(along)) + TINY).any():
         raise WireError("a cut above its own value")
+    if is_below(float(fan[0]) + along, value, terms):
+        raise WireError("its value is above its own cut")
+    if known is not None and is_below(known, float(fan.max())):
+        raise WireError("its cuts are above its own values")
+
+
+def _require_sizes(slope: Array, limits: Limits, *, intercept: bool) -> None:
+    """No mean slope is steeper than the loss times its column."""
+    n, size, steepest = len(slope) - intercept, np.abs(slope), limits.lipschitz
+    if intercept and size[n] > steepest * (1.0 + TOUCH):
+        raise WireError("a slope in the intercept that is steeper than the loss")
+    if limits.columns is not None:
+        most = steepest * limits.columns
+        if (size[:n] > (1.0 + SLACK) * most + SLACK * float(most.max(initial=0.0))).any():
+            raise WireError("its slopes are steeper than its columns allow")
+
+
+def _require_consistent(value: float, slope: Array, fan: Array, x: Array, before: Heard) -> None:
+    """A loss is above all its tangents: the new ones at an old point, and the old one here."""
+    way, far = before.x, x - before.x
+    terms = float(np.abs(slope) @ np.abs(way))
+    if is_below(before.value, float((fan + FACTORS * float(slope @ way)).max()), terms):
+        raise WireError("its cuts are above its own values")
+    least = before.value + float(before.slope @ far)
+    if is_below(value, least, float(np.abs(before.slope) @ np.abs(far))):
+        raise WireError("its value is below its own earlier cuts")
 
 
 def _require_halves(halves: Array, value: float, dimension: int) -> None:

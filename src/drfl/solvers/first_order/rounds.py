@@ -23,6 +23,7 @@ from drfl.solvers.first_order.curved_model import CurvedModel
 from drfl.solvers.first_order.penalized import PENALTIES, Penalty
 from drfl.solvers.first_order.questions import FACTORS, Reply, Request, read_reply
 from drfl.solvers.first_order.saddle import Evaluated, weighted_step
+from drfl.solvers.limits import Limits
 from drfl.wire import Message, WireError
 
 PATIENCE = 8  # misses in a row after which nobody waits for a client
@@ -40,6 +41,7 @@ class Task:
     max_rounds: int
     newton: int
     memory: int
+    column_sizes: Mapping[str, Sequence[float]] | None = None
 
     @property
     def dimension(self) -> int:
@@ -93,6 +95,8 @@ class Progress:
         Who has evaluated it.
     misses : (S,)
         Misses in a row.
+    limits : list of Limits
+        What the clients' answers cannot exceed.
     upper, lower, at_zero : float
         The bounds, and the objective at w = 0.
     better : int
@@ -101,6 +105,7 @@ class Progress:
 
     asked: Request
     misses: NDArray[np.int_]
+    limits: list[Limits]
     heard: dict[int, Reply] = field(default_factory=dict)
     rejected: dict[str, str] = field(default_factory=dict)
     known: Known | None = None
@@ -120,7 +125,9 @@ class FirstOrderSession(Session):
     def __init__(self, task: Task) -> None:
         self.task = task
         first = Request(np.zeros(task.dimension), introduction=True)
-        self.progress = Progress(first, np.zeros(len(task.names), np.int_))
+        known = task.column_sizes or {}
+        limits = [Limits.of(task.problem, name, known.get(name)) for name in task.names]
+        self.progress = Progress(first, np.zeros(len(task.names), np.int_), limits)
 
     def propose(self) -> dict[str, Message]:
         now = self.progress
@@ -201,19 +208,23 @@ class FirstOrderSession(Session):
 def hear(task: Task, now: Progress, replies: Mapping[str, Message]) -> None:
     """The answers that can be used; a bad one counts as missing, with its reason."""
     now.rejected = {}
-    loss, intercept = task.problem.loss, task.problem.shared_intercept
+    intercept = task.problem.shared_intercept
     for s, name in enumerate(task.names):
         if s in now.heard:
             continue
         try:
             if name in replies:
-                now.heard[s] = read_reply(
+                before = [] if now.known is None else [now.known.centre.of(s)]
+                now.heard[s] = reply = read_reply(
                     replies[name],
                     now.round,
                     now.asked,
+                    now.limits[s],
+                    before,
                     intercept=intercept,
-                    lipschitz=loss.lipschitz,
                 )
+                if now.asked.introduction:  # at x = 0
+                    now.limits[s] = now.limits[s].told(reply.value, 0.0)
         except WireError as error:
             now.rejected[name] = str(error)
         now.misses[s] = 0 if s in now.heard else now.misses[s] + 1

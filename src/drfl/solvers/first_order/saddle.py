@@ -17,6 +17,7 @@ from drfl.arrays import Array
 from drfl.solvers.certificate import ServerProblem
 from drfl.solvers.first_order.curved_model import CurvedModel
 from drfl.solvers.first_order.penalized import Penalty
+from drfl.solvers.first_order.questions import Heard
 
 TRIES, CLOSE = 60, 1e-8  # weights that are tried, and what they may still gain, relatively
 
@@ -36,6 +37,10 @@ class Evaluated:
     x: Array
     losses: Array
     slopes: Array
+
+    def of(self, s: int) -> Heard:
+        """What one client said."""
+        return Heard(self.x, float(self.losses[s]), self.slopes[s])
 
     def values(self, server: ServerProblem) -> Array:
         """F_s."""

@@ -17,6 +17,7 @@ from drfl.arrays import Array
 from drfl.privacy.dp import ENOUGH, Sensitivity, deviation, require_known, row_length, unpacked
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Status, StatusKind, relative_gap
+from drfl.solvers.limits import LARGEST
 from drfl.solvers.private.certificate import (
     Ellipsoid,
     Proof,
@@ -33,6 +34,9 @@ from drfl.wire import Failure, Message, WireError, reply_kind, validate
 MOMENTS, SLOPES = 0.05, (0.01, 0.05, 0.24)
 CLOSING = (0.27, 0.27, 0.11)
 """Shares of a budget: the moments, slopes on the way, and slope, curvature and value at the end."""
+
+FAR = 10.0
+"""So many deviations beyond what is expected, noise is none."""
 
 STAGES = (TERMS, START, *[SLOPE] * (len(SLOPES) - 1), CLOSE)
 
@@ -84,6 +88,7 @@ class PrivateSession(Session):
         for name, reply in replies.items():
             try:
                 validate(reply, reply_kind(kind), state.round, REPLIES[kind], sizes)
+                self._require_possible(self.names.index(name), reply.arrays)
                 state.replies[name] = reply.arrays
             except WireError as error:
                 state.rejected[name] = str(error)
@@ -130,6 +135,32 @@ class PrivateSession(Session):
         if kind == START:
             return MOMENTS, SLOPES[0]
         return CLOSING if kind == CLOSE else SLOPES[self.state.stage - 1]
+
+    def _require_possible(self, s: int, told: Mapping[str, Array]) -> None:
+        """Refuse what rows within a client's own bounds would not give in a thousand years."""
+        state, kind = self.state, STAGES[self.state.stage]
+        if kind == TERMS:
+            if not all(float(told[name]) <= LARGEST for name in told):
+                raise WireError("its bounds are larger than those of any client")
+            return
+        bound, loss = self._bounds()[s], self.problem.loss
+        shares = np.atleast_1d(self._shares()).tolist()
+        least, most = bound.values(state.x)
+        square = bound.length**2
+        known = {
+            "moments": (square, bound.moments),
+            "slope": (loss.lipschitz * bound.length, bound.slope),
+            "curvature": (loss.curvature_bound * square, bound.curvature),
+            "value": (most, bound.value(state.x)),
+        }
+        for name, share in zip(REPLIES[kind], shares, strict=True):
+            size, sensitivity = known[name]
+            sigma = deviation(sensitivity, share * state.terms["budget"][s])
+            room = sigma * (math.sqrt(told[name].size) + FAR)
+            if float(np.linalg.norm(told[name])) > size + room:
+                raise WireError(f"its {name} is larger than its own bounds allow")
+        if "value" in told and float(told["value"]) < least - room:
+            raise WireError("its value is smaller than that of any row")
 
     # ------------------------------------------------------------------ what replies mean
     def _terms(self, found: list[Mapping[str, Array]]) -> None:

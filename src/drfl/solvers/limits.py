@@ -1,0 +1,93 @@
+"""What the answers of a client cannot exceed, whatever its rows are: a site may lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from drfl.arrays import Array
+from drfl.norms import NORMS
+from drfl.problem import Problem
+from drfl.supports import WholeSpace
+
+SLACK = 1e-7  # rounding, relatively
+DIGITS = 1e-11  # rounding of a sum, relative to its largest term
+LARGEST = 1e100  # a number beyond has no business here
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a client's answers cannot exceed, whatever its rows are.
+
+    Attributes
+    ----------
+    lipschitz : float
+        Of the loss.
+    at_zero, multiplier_at_zero : float or None, float
+        F and its multiplier at x = 0; None: the client has to tell (regression).
+    label_cost : float
+        The price of a label; infinity: none moves.
+    columns : (n,) or None
+        Root mean squares of the columns, if they are known from elsewhere.
+    move : float
+        By how much rows move on average within a support; 0 on the whole space, where the norm
+        of w stands for it.
+    split : bool
+        Whether what flips add can have cuts of its own.
+    classes : int or None
+        How many there are at once.
+    """
+
+    lipschitz: float
+    at_zero: float | None
+    label_cost: float
+    multiplier_at_zero: float = 0.0
+    columns: Array | None = None
+    move: float = 0.0
+    split: bool = False
+    classes: int | None = None
+
+    @classmethod
+    def of(cls, problem: Problem, name: str, columns: Sequence[float] | None = None) -> Limits:
+        """The limits of one client."""
+        loss, ball, own = problem.loss, problem.ball_of(name), problem.own_intercepts
+        margin, move = loss.task == "classification", 0.0
+        cost = ball.label_cost if margin and ball.radius > 0.0 else np.inf
+        whole = isinstance(ball.support, WholeSpace)
+        if not whole:
+            # In a shared ball one client's rows may move by more than the radius.
+            usual = ball.norm.name in NORMS and not problem.shared_ball
+            move = ball.radius if usual else np.inf
+        # With an intercept of its own a client has to tell.
+        at_zero = float(loss.value(np.zeros(1))[0]) if margin and not own else None
+        if problem.joint is not None and problem.classes is not None:
+            at_zero = problem.joint.at_zero(problem.classes)
+            columns = None if columns is None else np.tile(columns, problem.classes)  # type: ignore[assignment]
+        return cls(
+            lipschitz=loss.lipschitz,
+            at_zero=at_zero,
+            classes=problem.classes,
+            label_cost=cost,
+            split=bool(
+                loss.linear_gain
+                and whole
+                and np.isfinite(cost)
+                and not problem.shared_ball
+                and not own
+            ),
+            columns=None if columns is None else np.asarray(columns, dtype=np.float64),
+            move=move,
+        )
+
+    def told(self, value: float, multiplier: float) -> Limits:
+        """With what a client told at x = 0, where that was not known."""
+        if self.at_zero is not None:
+            return self
+        return replace(self, at_zero=value, multiplier_at_zero=multiplier)
+
+
+def is_below(value: float, least: float, largest_term: float = 0.0) -> bool:
+    """Whether a value is below what it is at least, by more than rounding."""
+    return value < least - SLACK * (1.0 + abs(least)) - DIGITS * largest_term
