@@ -31,13 +31,13 @@ class Rogue:
         (self.folder / f"{stem}.part").rename(self.folder / f"{stem}.order.json")
         return self.folder / f"{stem}.answer.json"
 
-    def send(self, *arguments, **more):
-        """Order it and wait for what came back."""
-        return answer(self.order(*arguments, **more))
+    def ask(self, me, target, topic, **more):
+        """Order a request of FLARE's admin channel; the file with the answer."""
+        return self.order(me, target, "admin", "admin", admin=topic, **more)
 
     def shell(self, me, line, **more):
-        """A command line at the site north."""
-        return self.send(me, "north", "admin", "admin", admin="sys.shell", body=line, **more)
+        """Order a command line at the site north."""
+        return self.ask(me, "north", "sys.shell", body=line, **more)
 
 
 def answer(path, seconds=40.0):
@@ -46,6 +46,11 @@ def answer(path, seconds=40.0):
         assert time.monotonic() < last, "the rogue gave no answer"
         time.sleep(0.1)
     return json.loads(path.read_text("utf-8"))
+
+
+def answers(orders):
+    """What came back, by whatever the orders are called; all of them are under way at once."""
+    return {name: answer(path) for name, path in orders.items()}
 
 
 def refusals(kit):

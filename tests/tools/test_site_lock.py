@@ -51,16 +51,37 @@ for module in {modules!r}:
 """
 
 
+MODULES = (
+    "nvflare.private.fed.app.client.client_train",
+    "nvflare.private.fed.app.client.worker_process",
+    "nvflare.collab.runtime.executor",
+    "nvflare.fuel.f3.drivers.grpc_driver",
+    "drfl.sites.flare.start",
+    "drfl.sites.flare.app",
+    "drfl.sites.flare.launcher",
+    "drfl.protocols.station",
+)
+"""What a site starts, and what that loads."""
+
+
 def test_a_site_does_without_what_is_left_out():
-    modules = (
-        "nvflare.private.fed.app.client.client_train",
-        "nvflare.private.fed.app.client.worker_process",
-        "nvflare.collab.runtime.executor",
-        "nvflare.fuel.f3.drivers.grpc_driver",
-        "drfl.sites.flare.start",
-        "drfl.sites.flare.app",
-        "drfl.sites.flare.launcher",
-        "drfl.protocols.station",
-    )
-    code = BLOCKED.format(names={*LOCK["LEFT_OUT"], "jwt", "attr"}, modules=modules)
+    code = BLOCKED.format(names={*LOCK["LEFT_OUT"], "jwt", "attr"}, modules=MODULES)
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_a_fresh_environment_of_the_list_is_a_site(tmp_path):
+    """The two commands of docs/sites.md, to their end; then the program, and FLARE's client."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path], check=True)
+    python = tmp_path / "bin" / "python"
+    install = [python, "-m", "pip", "install", "-qq", "--no-deps"]
+    listed = ["--require-hashes", "-r", ROOT / "requirements-site.txt"]
+    subprocess.run([*install, *listed], check=True)
+    subprocess.run([*install, ROOT], check=True)
+    there = json.loads(subprocess.check_output([python, "-m", "pip", "list", "--format", "json"]))
+    versions = {one["name"].lower().replace("_", "-"): one["version"] for one in there}
+    assert {name: versions[name] for name in PACKAGES} == {n: v for n, (v, _) in PACKAGES.items()}
+    assert set(versions) - set(PACKAGES) <= {"drfl", "pip", "setuptools"}
+    said = subprocess.check_output([tmp_path / "bin" / "drfl", "sites", "--help"], text=True)
+    assert "join" in said
+    subprocess.run([python, "-c", f"import {', '.join(MODULES)}"], check=True)
