@@ -42,7 +42,7 @@ test-torch: .venv-torch/.complete ## the tests of networks, in an environment wi
 	OMP_NUM_THREADS=1 .venv-torch/bin/pytest -q -n $(WORKERS) tests/networks
 	OMP_NUM_THREADS=1 .venv-torch/bin/pytest -q --doctest-modules src/drfl/torch
 .venv-torch/.complete: pyproject.toml constraints.txt
-	$(call environment,.venv-torch,--editable .[torch] --group torch)
+	$(call environment,.venv-torch,--editable . --group torch)
 
 test-flower: .venv-flower/.complete ## the tests over Flower, real SuperNodes among them; SLOW=1 for all faults
 	.venv-flower/bin/pytest -q -n 3 --dist loadfile $(if $(SLOW),-m "") tests/flower

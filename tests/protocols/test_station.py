@@ -103,7 +103,8 @@ def test_models_are_evaluated_and_explained_over_sites(files, tmp_path):
     found = []
     for federation in (Files([Station(*pair) for pair in files.items()]), remote(files)[1]):
         noise = evaluate(federation, model, noise=(0.0, 0.5), repeats=3, seed=1)
-        found.append(json.dumps([noise, explained_facts(explain(federation, model))]))
+        attacks = [explained_facts(k, *told) for k, told in enumerate(explain(federation, model))]
+        found.append(json.dumps([noise, attacks]))
     assert found[0] == found[1]
     assert noise["north"][0]["accuracy"] > noise["north"][1]["accuracy"]
 

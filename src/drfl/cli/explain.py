@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from drfl._registry import listed
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     from drfl.models.adversary import changed_rows, worst_weights
     from drfl.models.file_rows import read_rows
     from drfl.problem import to_json
-    from drfl.protocols.explanation import attack
+    from drfl.protocols.explanation import attack, explained_facts
     from drfl.training.settings import named_files
 
     model = read_model(options.model)
@@ -53,17 +53,13 @@ def run(options: argparse.Namespace) -> int:
             say(f"warning: {name}: {sentence}")
     for k in range(model.n_problems):
         found = {name: attack(model, k, name, rows) for name, rows in read.items()}
-        attacks = {name: facts for name, (facts, _, _) in found.items()}
-        weights = worst_weights(model, k, attacks)
+        attacks = {name: one for name, (one, _, _) in found.items()}
+        facts = explained_facts(k, attacks, worst_weights(model, k, attacks))
         if options.json:
-            for name, one in attacks.items():
-                facts = {"model": k, "client": name, "weight": weights.get(name)}
-                print(json.dumps(to_json(facts | one.facts()), allow_nan=False))
+            for entry in facts:
+                print(json.dumps(to_json(entry), allow_nan=False))
             continue
-        if model.n_problems > 1:
-            assert model.target.classes is not None
-            print(f"class {model.target.classes[k]} against the rest")
-        print("\n".join(_lines(model, attacks, weights)))
+        print("\n".join(table(model, k, facts)))
         for name, (_, rows, distribution) in found.items():
             if options.rows is not None:
                 changes = list(changed_rows(model, rows, distribution, options.rows))
@@ -85,35 +81,42 @@ def _require_known(model: Any, names: Iterable[str]) -> None:
             )
 
 
-def _lines(model: Any, attacks: dict[str, Any], weights: dict[str, float]) -> list[str]:
-    width = max(len("client"), *(len(name) for name in attacks))
-    numeric = model.target.classes is None
-    head = "target moved" if numeric else "labels changed"
-    lines = [
+def table(model: Any, k: int, found: Iterable[dict[str, Any]]) -> list[str]:
+    """What `explained_facts` tells of the k-th problem of a model, for people."""
+    found, classes = list(found), model.target.classes
+    width = max(len("client"), *(len(entry["client"]) for entry in found))
+    moved = "target moved" if classes is None else "labels changed"
+    lines = [f"class {classes[k]} against the rest"] if model.n_problems > 1 else []
+    lines.append(
         f"{'client':{width}}  {'weight':>7}  {'loss':>9}  {'worst loss':>10}  "
-        f"{head:>14}  {'features moved':>14}  {'per radius':>10}"
-    ]
-    for name, found in attacks.items():
-        weight = f"{weights[name]:.4f}" if name in weights else "-"
-        label = f"{found.target_moved:.4g}" if numeric else f"{found.flipped:.2%}"
+        f"{moved:>14}  {'features moved':>14}  {'per radius':>10}"
+    )
+    for entry in found:
+        weight = "-" if entry["weight"] is None else f"{entry['weight']:.4f}"
+        told = entry["target_moved"] if classes is None else entry["labels_changed"]
+        label = f"{told:.4g}" if classes is None else f"{told:.2%}"
         lines.append(
-            f"{name:{width}}  {weight:>7}  {found.loss:>9.5g}  {found.worst_loss:>10.5g}  "
-            f"{label:>14}  {found.moved:>14.4g}  {found.price:>10.4g}"
+            f"{entry['client']:{width}}  {weight:>7}  {entry['loss']:>9.5g}  "
+            f"{entry['worst_loss']:>10.5g}  {label:>14}  {entry['features_moved']:>14.4g}  "
+            f"{entry['price']:>10.4g}"
         )
-    for name, found in attacks.items():
-        carried = [f"{feature} {share:.0%}" for feature, share in found.carriers(SHOWN)]
-        if found.bound > found.worst_loss:
-            most = f"at most {found.bound:.5g}" if found.bound < math.inf else "without a bound"
-            lines.append(f"{name}: the worst loss was found, and is {most}, as proved")
-        nothing = "the target" if found.target_moved > 0.0 else "no feature"
-        said = ", ".join(carried) if carried else nothing
-        lines.append(f"{name}: the risk is carried by {said}")
-        if found.moved_to:
-            to = ", ".join(f"{label} {share:.2%}" for label, share in found.moved_to.items())
-            lines.append(f"{name}: labels are changed to {to}")
-        if not found.attained:
-            lines.append(f"{name}: the worst case is approached only, by rows that move very far")
-    return lines
+    return [*lines, *(f"{e['client']}: {sentence}" for e in found for sentence in _sentences(e))]
+
+
+def _sentences(found: dict[str, Any]) -> Iterator[str]:
+    """What is to be said of the worst case at a client."""
+    bound = float(found["bound"])  # JSON has no infinity: "inf"
+    if bound > found["worst_loss"]:
+        most = f"at most {bound:.5g}" if bound < math.inf else "without a bound"
+        yield f"the worst loss was found, and is {most}, as proved"
+    carried = [f"{name} {share:.0%}" for name, share in list(found["carriers"].items())[:SHOWN]]
+    nothing = "the target" if found["target_moved"] > 0.0 else "no feature"
+    yield f"the risk is carried by {', '.join(carried) or nothing}"
+    if moved := found.get("labels_moved_to"):
+        to = ", ".join(f"{label} {share:.2%}" for label, share in moved.items())
+        yield f"labels are changed to {to}"
+    if not found["attained"]:
+        yield "the worst case is approached only, by rows that move very far"
 
 
 def _rows(name: str, file: Any, changes: list[tuple[int, str]]) -> list[str]:

@@ -113,11 +113,10 @@ def explain(
 
 
 def explained_facts(
-    found: Sequence[tuple[dict[str, Attack], dict[str, float]]],
+    k: int, attacks: Mapping[str, Attack], weights: Mapping[str, float]
 ) -> list[dict[str, Any]]:
-    """What `explain` found, one object per model and client; nothing of single rows."""
+    """What `explain` found for the k-th problem, one object per client; nothing of single rows."""
     return [
         {"model": k, "client": name, "weight": weights.get(name)} | attack.facts()
-        for k, (attacks, weights) in enumerate(found)
         for name, attack in attacks.items()
     ]

@@ -234,7 +234,8 @@ class Work:
 
     def _explain(self) -> dict[str, Any]:
         model = from_plain(self.order.model)
-        return self._found(explained_facts(explain(self.sites, model)))
+        found = explain(self.sites, model)
+        return self._found([e for k, told in enumerate(found) for e in explained_facts(k, *told)])
 
     def _found(self, result: Any) -> dict[str, Any]:
         write_json(self.run / "result.json", to_json(result), indent=None)

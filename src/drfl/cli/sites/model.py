@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from typing import Any
 
 from drfl.cli.console import Console
@@ -68,8 +69,14 @@ def _judged(found: list[dict[str, Any]]) -> list[str]:
 
 def explain(options: argparse.Namespace) -> int:
     """Ask every site for its worst case; nothing of single rows leaves it."""
+    from drfl.cli.explain import table
+    from drfl.models import read_model
+
     result, code = _answers("explain", options, {})
-    _print(result or [], options.json, _explained)
+    model = read_model(options.model)
+    for k in range(model.n_problems):
+        found = [entry for entry in result or () if entry["model"] == k]
+        _print(found, options.json, partial(table, model, k))
     return code
 
 
@@ -100,22 +107,3 @@ def _print(found: list[dict[str, Any]], as_json: bool, table: Any) -> None:
     elif found:
         for line in table(found):
             print(printable(line))
-
-
-def _explained(found: list[dict[str, Any]]) -> list[str]:
-    width = max(len("site"), *(len(entry["client"]) for entry in found))
-    lines = [
-        f"{'site':{width}}  {'weight':>7}  {'loss':>9}  {'worst loss':>10}  "
-        f"{'labels changed':>14}  {'features moved':>14}  {'per radius':>10}"
-    ]
-    lines += [
-        f"{entry['client']:{width}}  {entry['weight']:>7.4f}  {entry['loss']:>9.5g}  "
-        f"{entry['worst_loss']:>10.5g}  {entry['labels_changed']:>14.2%}  "
-        f"{entry['features_moved']:>14.4g}  {entry['price']:>10.4g}"
-        for entry in found
-    ]
-    for entry in found:
-        carried = [f"{name} {share:.0%}" for name, share in list(entry["carriers"].items())[:8]]
-        said = ", ".join(carried) or "no feature"
-        lines.append(f"{entry['client']}: the risk is carried by {said}")
-    return lines
