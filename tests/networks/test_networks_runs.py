@@ -291,6 +291,29 @@ def test_a_classifier_learns_what_no_line_can():
     assert (model.classes_[scores.argmax(axis=1)] == model.predict(X)).all()
 
 
+def test_a_fit_says_what_looks_wrong_in_the_data_as_linear_models_do():
+    X, y, who = data()
+    X = X.copy()
+    X[who == "c", 1] *= 1000.0  # another unit
+    for kind in (drfl.DRFLClassifier, lambda: TorchClassifier(two_classes, rounds=1)):
+        with pytest.warns() as caught:
+            kind().fit(X, y, clients=who)
+        told = {w.category for w in caught}
+        assert {drfl.DataWarning, drfl.ScaleWarning} <= told
+        assert all(w.filename == __file__ for w in caught if w.category in told), told
+        sentences = {str(w.message) for w in caught if w.category is drfl.DataWarning}
+        assert any("column 1" in sentence for sentence in sentences)
+    with pytest.raises(ValueError, match="merge_labels"):
+        fitted_labels = np.where(np.arange(90) % 7 == 0, "Yes ", y)
+        TorchClassifier(two_classes, rounds=1).fit(data()[0], fitted_labels)
+    with pytest.warns(drfl.DataWarning, match="hardly any rows"):
+        few = np.where(np.arange(90) < 80, "a", "b")
+        few[-3:] = "tiny"
+        TorchRegressor(nn.Linear(4, 1), rounds=1, mixture_center="uniform").fit(
+            data()[0], np.linspace(0.0, 1.0, 90) ** 2, clients=few
+        )
+
+
 def test_a_regressor_and_scikit_learn_around_it():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(80, 4))

@@ -16,6 +16,12 @@ from torch import nn
 from drfl._registry import lookup
 from drfl.arrays import Array
 from drfl.estimators.client_table import ClientTable
+from drfl.estimators.data_warnings import (
+    refuse_variants,
+    warn_of_data,
+    warn_of_scale,
+    warn_of_small_clients,
+)
 from drfl.native import METHODS
 from drfl.native.settings import Native, configured
 from drfl.problem import Problem
@@ -92,6 +98,10 @@ class _Network(BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, table: ClientTable) -> None:
         problem, solver = self._problem(), self._solver()
+        names = getattr(self, "feature_names_in_", None)
+        warn_of_data(table, names)
+        warn_of_scale(table.X, table.weight, names)
+        warn_of_small_clients(table, problem.mixture)
         table = table.canonical()
         clients = list(table.clients(table.y))
         result = solve(
@@ -192,6 +202,7 @@ class TorchClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
         self.classes_, codes = np.unique(table.y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class only, {self.classes_.tolist()[0]!r}: give two")
+        refuse_variants(self.classes_)
         self._fit(table.coded(codes.astype(np.float64), np.ones(len(codes))))
         return self
 
