@@ -50,7 +50,10 @@ TRAINING = {
     "loss": "logistic",
     "radius": 0.01,
     "scale": "none",
-    "max_rounds": 12,  # the rounds count here, not the optimum
+    "max_rounds": 12,  # the rounds count here, not the optimum, nor what follows a training
+    "validation": False,
+    "inference": False,
+    "leave_out": False,
 }
 DRFL = [sys.executable, "-m", "drfl"]
 
