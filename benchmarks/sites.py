@@ -286,7 +286,8 @@ def show(carrier, case, found, target=""):
     begun = f"{start:.1f}" + (f" ({START:g})" if S == 3 and target else "")
     print(
         f"| {carrier} | {S} | {n} | {'yes' if curvature else 'no'} | {rounds} "
-        f"| {seconds:.3f} | {overhead:.3f}{target} | {begun} | {told} | {'yes' if same else 'no'} |",
+        f"| {seconds:.3f} | {overhead:.3f}{target} | {begun} | {told} "
+        f"| {'yes' if same else 'no'} |",
         flush=True,
     )
 

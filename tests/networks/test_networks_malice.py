@@ -84,7 +84,7 @@ def test_the_name_of_a_module_is_looked_up_and_never_executed(name, sprung, tmp_
     data = json.loads(path.read_text("utf-8"))
     data["problem"]["loss"]["module"] = name
     path.write_text(json.dumps(data), "utf-8")
-    with pytest.raises(ModelError, match="unknown module|names no layers"):
+    with pytest.raises(ModelError, match=r"unknown module|names no layers"):
         read_model(path)
 
 

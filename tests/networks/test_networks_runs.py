@@ -303,15 +303,13 @@ def test_a_fit_says_what_looks_wrong_in_the_data_as_linear_models_do():
         assert all(w.filename == __file__ for w in caught if w.category in told), told
         sentences = {str(w.message) for w in caught if w.category is drfl.DataWarning}
         assert any("column 1" in sentence for sentence in sentences)
+    X, spelt = data()[0], np.where(np.arange(90) % 7 == 0, "Yes ", y)
     with pytest.raises(ValueError, match="merge_labels"):
-        fitted_labels = np.where(np.arange(90) % 7 == 0, "Yes ", y)
-        TorchClassifier(two_classes, rounds=1).fit(data()[0], fitted_labels)
+        TorchClassifier(two_classes, rounds=1).fit(X, spelt)
+    numbers, few = np.linspace(0.0, 1.0, 90) ** 2, np.repeat(["a", "b", "tiny"], [50, 37, 3])
+    plain = TorchRegressor(nn.Linear(4, 1), rounds=1, mixture_center="uniform")
     with pytest.warns(drfl.DataWarning, match="hardly any rows"):
-        few = np.where(np.arange(90) < 80, "a", "b")
-        few[-3:] = "tiny"
-        TorchRegressor(nn.Linear(4, 1), rounds=1, mixture_center="uniform").fit(
-            data()[0], np.linspace(0.0, 1.0, 90) ** 2, clients=few
-        )
+        plain.fit(X, numbers, clients=few)
 
 
 def test_a_regressor_and_scikit_learn_around_it():
