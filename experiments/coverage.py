@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -31,7 +31,7 @@ from drfl.losses import Huber, Logistic, Loss
 DESCRIPTION = "Count how often intervals hold the truth."
 EXAMPLE = """\
 example:
-  python -m experiments coverage --repeats 1000 --out coverage.md
+  python -m experiments coverage --page docs/inference.md
   python -m experiments coverage --designs huber --rows 200 800 --radii 1
 """
 SHARES = np.array([0.15, 0.25, 0.375, 0.225])
@@ -45,6 +45,8 @@ DESIGNS = ("logistic", "huber", "misspecified", "additive")
 SIZES = (200, 800, 4000)
 FACTORS = (0.0, 0.1, 1.0)
 HOLDS = (0.93, 0.97)
+MARKS = "<!-- coverage -->", "<!-- coverage where it may fail -->"
+"""Lines of the page after which the tables of `cells` and of `HARD` stand."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,9 @@ def page(found: Sequence[Covered]) -> list[str]:
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.epilog = EXAMPLE
-    parser.add_argument("--out", type=Path, metavar="FILE", help="a Markdown file to write to")
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="count all cells, and write both tables here"
+    )
     parser.add_argument("--repeats", type=int, default=1000, help="draws of every cell (1000)")
     parser.add_argument("--hard", action="store_true", help="the cells where it may fail instead")
     parser.add_argument(
@@ -239,13 +243,32 @@ def run(options: argparse.Namespace) -> int:
     """Run the study."""
     if options.repeats < 1:
         raise ValueError(f"--repeats must be at least 1, got {options.repeats}")
-    console, found = Console(), []
+    if options.page is not None:
+        written(options.page.read_text("utf-8"), [], [])  # has it the marks? Before the work.
+        usual, hard = (_counted(some, options.repeats) for some in (cells(), HARD))
+        write_text(options.page, written(options.page.read_text("utf-8"), usual, hard))
+        return OK
     some = HARD if options.hard else cells(options.designs, options.rows, options.radii)
+    _counted(some, options.repeats)
+    return OK
+
+
+def _counted(some: Iterable[Cell], repeats: int) -> list[Covered]:
+    """Count cells, and say each line when it is there."""
+    console, found = Console(), []
     for cell in some:
         console.note(str(cell))
-        found.append(covered(cell, options.repeats))
+        found.append(covered(cell, repeats))
         console.clear()
         console.say(page(found[-1:])[-1])
-        if options.out is not None:
-            write_text(options.out, "\n".join(page(found)) + "\n")
-    return OK
+    return found
+
+
+def written(text: str, usual: Sequence[Covered], hard: Sequence[Covered]) -> str:
+    """A page with the two tables after their marks; each ends where the next empty line is."""
+    for mark, found in zip(MARKS, (usual, hard), strict=True):
+        if text.count(mark) != 1:
+            raise ValueError(f"the page must have the line {mark!r} once")
+        before, after = text.split(f"{mark}\n")
+        text = f"{before}{mark}\n" + "\n".join(page(found)) + "\n\n" + after.split("\n\n", 1)[1]
+    return text

@@ -202,6 +202,12 @@ def test_what_has_no_estimate_says_so(rows):
     clear = DRFLClassifier(radius=0.1).fit(X, X[:, 0] > 0.0, clients=member)
     with pytest.raises(InferenceError, match="separate the classes"):
         clear.inference()
+    # A level without any row of one class: its odds have no end, and no standard error.
+    level = (np.arange(500) < 25) * 1.0
+    odd = np.where(level > 0.0, "yes", y)
+    some = DRFLClassifier(radius=0.01).fit(np.column_stack([X, level]), odd, clients=member)
+    with pytest.raises(InferenceError, match=r"separate the classes, here 'x4': leave columns out"):
+        some.inference()
     twin = DRFLClassifier(radius=0.1).fit(np.column_stack([X, X[:, 0]]), y, clients=member)
     with pytest.raises(InferenceError, match="do not tell these columns apart"):
         twin.inference()

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # help must not wait for SciPy
+    from drfl.models import Model
 
 EXAMPLE = """\
 example:
@@ -26,6 +31,18 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", metavar="[NAME=]FILE", nargs="+", help="rows with the target, by client"
     )
+    fitted_options(parser)
+    parser.add_argument(
+        "--prevalence",
+        type=float,
+        metavar="P",
+        help="a known share of the second class, instead of a target in the file",
+    )
+    reading_options(parser)
+
+
+def fitted_options(parser: argparse.ArgumentParser) -> None:
+    """What is fitted, and where it is written to."""
     parser.add_argument(
         "--kind",
         choices=["intercept", "slope"],
@@ -33,15 +50,33 @@ def fill(parser: argparse.ArgumentParser) -> None:
         help="what is fitted: an intercept, or a slope as well, which gives any model "
         "probabilities (intercept)",
     )
-    parser.add_argument(
-        "--prevalence",
-        type=float,
-        metavar="P",
-        help="a known share of the second class, instead of a target in the file",
-    )
     parser.add_argument("--out", metavar="FILE", type=Path, help="where to (model-NAME.json)")
     parser.add_argument("--force", action="store_true", help="overwrite the file that is there")
-    reading_options(parser)
+
+
+def new_file(options: argparse.Namespace, clients: Sequence[str]) -> Path:
+    """Where the model with a calibration of these clients goes; never over a file unasked."""
+    name = clients[0] if len(clients) == 1 else "all"
+    out: Path = options.out or Path(options.model).with_name(f"model-{name}.json")
+    if out.exists() and not options.force:
+        raise ValueError(
+            f"{out} exists: choose another name with --out, or --force to overwrite it"
+        )
+    return out
+
+
+def lines(model: Model, clients: Sequence[str], rest: str, out: Path) -> list[str]:
+    """What was fitted, and where it is."""
+    from drfl.models.document import EVERYONE
+
+    name = clients[0] if len(clients) == 1 else EVERYONE
+    found = model.calibrations[name]
+    whose = "everyone without one of its own" if name == EVERYONE else name
+    told = [
+        f"{whose}: score x {slope:.4g} {intercept:+.4g}, from {rest}"
+        for slope, intercept in zip(found.slope, found.intercept, strict=True)
+    ]
+    return [*told, f"the calibrated model: {out}"]
 
 
 def run(options: argparse.Namespace) -> int:
@@ -50,7 +85,6 @@ def run(options: argparse.Namespace) -> int:
     from drfl.cli.main import OK, printable, say
     from drfl.models import read_model, write_model
     from drfl.models.calibration import Labelled, calibrated_model, from_prevalence
-    from drfl.models.document import EVERYONE
     from drfl.models.file_rows import read_rows
     from drfl.training.settings import named_files
 
@@ -59,13 +93,8 @@ def run(options: argparse.Namespace) -> int:
     labelled = options.prevalence is None
     if not labelled and (len(files) > 1 or options.kind != "intercept"):
         raise ValueError("--prevalence is for one file and sets its intercept: leave out the rest")
-    name = files[0][0] if len(files) == 1 else EVERYONE
-    plain = "all" if name == EVERYONE else name
-    out = options.out or Path(options.model).with_name(f"model-{plain}.json")
-    if out.exists() and not options.force:
-        raise ValueError(
-            f"{out} exists: choose another name with --out, or --force to overwrite it"
-        )
+    names = [name for name, _, _ in files]
+    out = new_file(options, names)
     read = {who: read_rows(model, path, target=labelled, reading=how) for who, path, how in files}
     for who, file in read.items():
         for sentence in file.unseen_sentences(model):
@@ -74,12 +103,9 @@ def run(options: argparse.Namespace) -> int:
         rows = {who: Labelled(file.X, file.y) for who, file in read.items()}
         model = calibrated_model(model, rows, kind=options.kind)
     else:
-        model = from_prevalence(model, name, read[name].X, options.prevalence)
+        model = from_prevalence(model, names[0], read[names[0]].X, options.prevalence)
     write_model(model, out)
-    found = model.calibrations[name]
     count = sum(int(file.keep.sum()) for file in read.values())
-    whose = "everyone without one of its own" if name == EVERYONE else name
-    for slope, intercept in zip(found.slope, found.intercept, strict=True):
-        print(printable(f"{whose}: score x {slope:.4g} {intercept:+.4g}, from {count} rows"))
-    print(f"the calibrated model: {out}")
+    for line in lines(model, names, f"{count} rows", out):
+        print(printable(line))
     return OK

@@ -262,7 +262,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         pairs = zip(self.model_targets(table.y), results, strict=True)
         found = [
             Inference.of(
-                estimate_of(problem, table, target, result, choices),
+                estimate_of(problem, table, target, result, choices, names),
                 names,
                 kind=kind,
                 level=level,

@@ -20,7 +20,12 @@ CONFIDENCE = "confidence"
 
 
 def estimate_of(
-    problem: Problem, table: ClientTable, target: Array, result: Result, choices: Choices
+    problem: Problem,
+    table: ClientTable,
+    target: Array,
+    result: Result,
+    choices: Choices,
+    names: list[str] | None = None,
 ) -> Estimate:
     """The unpenalised estimate of one model, asked of the clients of a table.
 
@@ -36,13 +41,20 @@ def estimate_of(
         Where it begins, and the weights of the clients.
     choices : Choices
         With the engine.
+    names : list of str, optional
+        Of the coefficients, for sentences.
     """
     require_curved(problem.loss)
     x = np.append(result.coef, result.intercept)[: len(result.coef) + problem.shared_intercept]
     engine = "serial" if choices.engine is None else choices.engine
     with Inquiry(problem, list(table.clients(target)), engine) as inquiry:
         return corrected(
-            inquiry.ask, problem.loss, x, result.weights, own_intercepts=problem.own_intercepts
+            inquiry.ask,
+            problem.loss,
+            x,
+            result.weights,
+            names=names,
+            own_intercepts=problem.own_intercepts,
         )
 
 

@@ -1,7 +1,14 @@
 """Standard errors, intervals and tests for the unpenalised model that a robust fit leads to."""
 
 from drfl.inference.confidence import confidence_radius
-from drfl.inference.estimate import KINDS, Estimate, InferenceError, corrected, require_curved
+from drfl.inference.estimate import (
+    KINDS,
+    Estimate,
+    InferenceError,
+    ModelPieces,
+    corrected,
+    require_curved,
+)
 from drfl.inference.protocol import HANDLERS, Inquiry
 from drfl.inference.table import CLUSTERS, FewClustersWarning, Inference, Wald, file_units
 
@@ -14,6 +21,7 @@ __all__ = [
     "Inference",
     "InferenceError",
     "Inquiry",
+    "ModelPieces",
     "Wald",
     "confidence_radius",
     "corrected",

@@ -14,12 +14,13 @@ with the J of the rows ("robust"), of the information if the model is true ("mod
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.losses import Loss
 
@@ -27,6 +28,9 @@ KINDS = ("model", "robust", "clustered")
 MOST_ROUNDS = 40
 SMALL = 1e-7
 """A step that is smaller, in standard errors, is none: the point is the minimiser."""
+STILL = 1e-5
+"""Nor may it be larger in itself. Where a column separates the classes of some rows, like a level
+without any positive one, its coefficient has no end: steps of 1 while the curvature falls by e."""
 SINGULAR = 1e-10
 
 
@@ -57,6 +61,11 @@ class ModelPieces:
     gradient: Array
     hessian: Array
     outer: Array | None
+
+    def without(self, n: int) -> ModelPieces:
+        """The same with the first n coefficients held as they are."""
+        outer = None if self.outer is None else self.outer[n:, n:]
+        return replace(self, gradient=self.gradient[n:], hessian=self.hessian[n:, n:], outer=outer)
 
 
 Ask = Callable[[Array, bool], Mapping[str, ModelPieces]]
@@ -164,13 +173,22 @@ def corrected(
         H, g = _mixed(q, [p.hessian for p in found.values()]), _gradient(q, found)
         step, size = _step(H, g, names)
         scale = sum(w * w * piece.squares for w, piece in zip(q, found.values(), strict=True))
-        if float(np.max(np.abs(step) / np.sqrt(size * scale), initial=0.0)) <= SMALL:
+        small = float(np.max(np.abs(step) / np.sqrt(size * scale), initial=0.0)) <= SMALL
+        if small and not _running(step, x).any():
             return _summed(ask(x, True), loss, robust, x, weights, steps, own_intercepts)
         x, last, steps = x - step, value, steps + 1
+    far = [n for n, runs in zip(names or (), _running(step, x), strict=False) if runs]
+    told = f", here {listed(far[:6])}" if far else ""
     raise InferenceError(
         "no standard errors: without the radius no minimum of the loss was found, as where columns "
-        "separate the classes: leave columns out, or report the robust coefficients alone"
+        f"separate the classes{told}: leave columns out, join levels, or report the robust "
+        "coefficients alone"
     )
+
+
+def _running(step: Array, x: Array) -> NDArray[np.bool_]:
+    """Which coefficients are still on their way."""
+    return np.asarray(np.abs(step) > STILL * np.maximum(1.0, np.abs(x)))
 
 
 def _weights(weights: Mapping[str, float], found: Mapping[str, ModelPieces]) -> list[float]:

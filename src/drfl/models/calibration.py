@@ -12,7 +12,7 @@ one column, z: two numbers go down and up in every round.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,9 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from drfl.arrays import Array
-from drfl.client import Client
+from drfl.client import Client, Party
+from drfl.engines import Engine
+from drfl.inference import InferenceError, Inquiry, ModelPieces, corrected
 from drfl.models.document import EVERYONE, Calibration, Model
 from drfl.problem import Problem
 from drfl.rows import Rows
@@ -35,6 +37,8 @@ FITTED = ("intercept", "slope")
 LEAST = 1
 """Rows of each class without which nothing can be calibrated."""
 TOL = 1e-9
+TOGETHER = Problem("logistic", Ball(0.0), Mixture("proportional"))
+"""What several clients fit: every row counts the same, whosever it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +89,22 @@ def calibrated_model(
     kind : {"intercept", "slope"}
         What is fitted.
     """
+    require_calibratable(model, kind)
+    found = [_fitted(model, k, clients, kind) for k in range(len(model.coef))]
+    return with_calibration(model, list(clients), kind, found)
+
+
+def with_calibration(
+    model: Model, clients: Sequence[str], kind: str, found: Sequence[tuple[float, float]]
+) -> Model:
+    """The model with what clients have found: slope and intercept of each linear model."""
+    name = clients[0] if len(clients) == 1 else EVERYONE
+    made = Calibration(kind, tuple(a for a, _ in found), tuple(c for _, c in found))
+    return replace(model, calibrations={**model.calibrations, name: made})
+
+
+def require_calibratable(model: Model, kind: str) -> None:
+    """Refuse what has no calibration, before any row is looked at."""
     if kind not in FITTED:
         raise ValueError(f"kind must be 'intercept' or 'slope', got {kind!r}")
     if model.problem.network is not None:
@@ -102,19 +122,13 @@ def calibrated_model(
             f"a slope is for two classes, and {model.target.name!r} has {len(classes)}: take "
             "kind='intercept'"
         )
-    found = [_fitted(model, k, clients, kind) for k in range(len(model.coef))]
-    name = next(iter(clients)) if len(clients) == 1 else EVERYONE
-    made = Calibration(kind, tuple(a for a, _ in found), tuple(c for _, c in found))
-    return replace(model, calibrations={**model.calibrations, name: made})
 
 
 def _fitted(
     model: Model, k: int, clients: Mapping[str, Labelled], kind: str
 ) -> tuple[float, float]:
     """Slope and intercept of the k-th linear model."""
-    columns = {
-        name: (_base(model, k, rows), _target(model, k, rows)) for name, rows in clients.items()
-    }
+    columns = {name: score_column(model, k, rows) for name, rows in clients.items()}
     if model.target.classes is not None:
         _require_both(model, columns)
     if kind == "intercept":
@@ -123,10 +137,12 @@ def _fitted(
         problem = Problem(loss, Ball(0.0))
         oracle = make_oracle(Rows(z[:, None], y), problem.loss, Ball(0.0))
         return 1.0, middle_intercept(oracle, np.ones(1))
-    # Every row counts the same, whosever it is.
-    problem = Problem("logistic", Ball(0.0), Mixture("proportional"))
-    parties = [Client(name, z[:, None], y) for name, (z, y) in columns.items()]
-    result = solve(problem, parties, tol=TOL)
+    return fitted_slope([Client(name, z[:, None], y) for name, (z, y) in columns.items()])
+
+
+def fitted_slope(parties: Sequence[Party], engine: str | Engine = "serial") -> tuple[float, float]:
+    """Slope and intercept of clients whose one column is a score, by the solver of a training."""
+    result = solve(TOGETHER, parties, engine=engine, tol=TOL)
     if result.status.kind is StatusKind.FAILED or not np.isfinite(result.coef).all():
         raise ValueError(f"the scores could not be calibrated: {result.status.message}")
     if not result.coef[0] > 0.0:
@@ -135,6 +151,24 @@ def _fitted(
             "second class, and the model should not be used for them"
         )
     return float(result.coef[0]), float(result.intercept)
+
+
+def fitted_intercept(
+    parties: Sequence[Party], engine: str | Engine = "serial"
+) -> tuple[float, float]:
+    """Slope 1 and the intercept, by Newton's steps of what each client tells of its scores."""
+    try:
+        with Inquiry(TOGETHER, parties, engine) as inquiry:
+
+            def ask(c: Array, outer: bool) -> dict[str, ModelPieces]:
+                found = inquiry.ask(np.append(1.0, c), outer)
+                return {name: piece.without(1) for name, piece in found.items()}
+
+            rows = {name: piece.total for name, piece in ask(np.zeros(1), False).items()}
+            return 1.0, float(corrected(ask, TOGETHER.loss, np.zeros(1), rows).point[0])
+    except InferenceError as error:
+        why = str(error).removeprefix("no standard errors: ")
+        raise ValueError(f"no intercept fits the scores: {why}") from error
 
 
 def from_prevalence(model: Model, name: str, X: Any, prevalence: float) -> Model:
@@ -172,9 +206,10 @@ def _base(model: Model, k: int, rows: Labelled) -> Array:
     return np.asarray(scores[:, k])
 
 
-def _target(model: Model, k: int, rows: Labelled) -> Array:
+def score_column(model: Model, k: int, rows: Labelled) -> tuple[Array, Array]:
+    """Scores of the k-th linear model without any calibration, and its target (N,)."""
     assert rows.y is not None
-    return model.target_of(k, rows.y)
+    return _base(model, k, rows), model.target_of(k, rows.y)
 
 
 def _require_both(model: Model, columns: Mapping[str, tuple[Array, Array]]) -> None:

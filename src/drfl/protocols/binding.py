@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.client import RemoteClient
-from drfl.models.plain import encoding_from_plain, encoding_to_plain
+from drfl.models import Model
+from drfl.models.plain import encoding_from_plain, encoding_to_plain, from_plain
 from drfl.problem import Problem
 from drfl.protocols.data_request import array_text, text_array
 from drfl.tables.encoding import Encoding
@@ -21,6 +22,7 @@ REQUEST = {
     "problem": Field("uint8", (None,)),
     "positive": Field("int64"),  # the class that is +1; -1: a number, or classes by their numbers
     "folds": Field("int64"),  # 1: the rows in the order in which a selection divides them
+    "scores_of": Field("uint8", (None,), optional=True),  # a model: its scores are the one column
 }
 
 
@@ -39,12 +41,15 @@ class Binding:
         that knows the classes by their numbers.
     folds : bool
         Whether a selection will divide the rows.
+    scores_of : Model or None
+        A model whose scores are the only column of the rows, as for a calibration.
     """
 
     encoding: Encoding
     problem: Problem
     positive: int | None
     folds: bool
+    scores_of: Model | None = None
 
     @classmethod
     def read(cls, message: Message) -> Binding:
@@ -55,6 +60,8 @@ class Binding:
         try:
             encoding = encoding_from_plain(array_text(arrays["encoding"]))
             problem = Problem.from_dict(array_text(arrays["problem"]))
+            asked = arrays.get("scores_of")
+            scores_of = None if asked is None else from_plain(array_text(asked))
         except (ValueError, TypeError, RecursionError, ImportError):
             raise WireError("the encoding or the problem of a binding cannot be read") from None
         classes = 0 if encoding.target.classes is None else len(encoding.target.classes)
@@ -62,7 +69,9 @@ class Binding:
         coded = positive >= 0 or classes == 0 or several
         if not (-1 <= positive < classes and coded and folds in (0, 1)):
             raise WireError("a binding names a class that there is not")
-        return cls(encoding, problem, None if positive < 0 else positive, bool(folds))
+        if scores_of is not None and (positive < 0 or scores_of.joint or scores_of.problem.network):
+            raise WireError("a model of a binding has no score for one class")
+        return cls(encoding, problem, None if positive < 0 else positive, bool(folds), scores_of)
 
 
 def binding_of(encoding: Encoding, positive: int | None, *, folds: bool) -> dict[str, NDArray[Any]]:

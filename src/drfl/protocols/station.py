@@ -16,6 +16,7 @@ from drfl.client import Client, Handler, Policy, RefusedError, Site, code_of
 from drfl.curves import Curves
 from drfl.inference import HANDLERS as INFERENCE
 from drfl.models import Model
+from drfl.models.calibration import Labelled, score_column
 from drfl.models.file_rows import FileRows, read_rows
 from drfl.models.plain import encoding_to_plain
 from drfl.privacy import (
@@ -263,6 +264,9 @@ class Station:
     def _bind(self, binding: Binding, seat: int) -> None:
         encoding, classes = binding.encoding, binding.encoding.target.classes
         self.policy.require(loss=binding.problem.loss.name)
+        if binding.scores_of is not None:
+            self._sites[seat] = Site(self._scored(binding.scores_of, binding), binding.problem)
+            return
         self._looked().require_agreed(encoding)
         guarded = self.guard is not None or self.privacy is not None
         if guarded and classes is not None and len(classes) > 2:
@@ -271,6 +275,16 @@ class Station:
         if client.n_features != len(encoding.features):
             raise RefusedError("the encoding of a binding does not fit the file")
         self._sites[seat] = Site(client, binding.problem)
+
+    def _scored(self, model: Model, binding: Binding) -> Client:
+        """The client with one column, the scores of a model without any calibration."""
+        if self.guard is not None or self.privacy is not None:
+            raise RefusedError("whoever chooses the model chooses whose rows a fit to it tells of")
+        k = 0 if len(model.coef) == 1 else binding.positive
+        assert k is not None
+        file = self._rows(model)
+        z, y = score_column(model, k, Labelled(file.X, file.y))
+        return Client(self.name, z[:, None], y, policy=self.policy)
 
     def _knows(self, model: Model) -> bool:
         """Whether the rows at hand are those that a model speaks of."""

@@ -1,4 +1,4 @@
-"""What the server does with an order: a training, a check, an evaluation, an explanation."""
+"""What the server does with an order: to train, to check, or something with a model."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from typing import Any
 
 from drfl._registry import listed, load_extensions
 from drfl.files import write_json
-from drfl.models.plain import from_plain
+from drfl.models.plain import from_plain, to_plain
 from drfl.problem import to_json
 from drfl.protocols.agreement import preflight
+from drfl.protocols.calibration import calibrate
 from drfl.protocols.data_request import array_text
 from drfl.protocols.evaluation import evaluate, probabilities
 from drfl.protocols.explanation import explain, explained_facts
@@ -137,6 +138,7 @@ class Work:
             "inspect": self._inspect,
             "evaluate": self._evaluate,
             "explain": self._explain,
+            "calibrate": self._calibrate,
         }
         return kinds[self.order.kind]()
 
@@ -146,6 +148,7 @@ class Work:
         present = [site for site in self.order.sites if site not in self.engine.missing]
         sites = Remote(self.engine, present)
         replies = sites.ask(dict.fromkeys(present, Message(HELLO, 0)))
+        self.guards = {name: _about(reply)["guard"] for name, reply in replies.items()}
         for name, about in ((name, _about(reply)) for name, reply in replies.items()):
             if about["drfl"] != version("drfl"):
                 raise ValueError(
@@ -236,6 +239,20 @@ class Work:
         model = from_plain(self.order.model)
         found = explain(self.sites, model)
         return self._found([e for k, told in enumerate(found) for e in explained_facts(k, *told)])
+
+    def _calibrate(self) -> dict[str, Any]:
+        options = self.order.options
+        names = list(options["sites"] or self.order.sites)
+        if absent := [name for name in names if name not in self.sites.names]:
+            raise ValueError(f"site {absent[0]!r} is not there: wait for it, or leave it out")
+        if guarded := [name for name in names if self.guards[name]]:
+            raise ValueError(
+                f"site {guarded[0]!r} has a guard, and whoever chooses a model could choose whose "
+                "rows a fit to its scores tells of: leave the site out (--site), or calibrate at "
+                "the site, with `drfl calibrate MODEL FILE`, where the result stays"
+            )
+        model = calibrate(Remote(self.engine, names), from_plain(self.order.model), options["kind"])
+        return self._found({"model": to_plain(model), "sites": names})
 
     def _found(self, result: Any) -> dict[str, Any]:
         write_json(self.run / "result.json", to_json(result), indent=None)

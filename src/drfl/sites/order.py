@@ -17,7 +17,7 @@ SCHEMA = 1
 PROGRESS = "drfl.progress"
 """The application command that tells what has happened."""
 
-KINDS = ("train", "check", "inspect", "evaluate", "explain")
+KINDS = ("train", "check", "inspect", "evaluate", "explain", "calibrate")
 _RUN = re.compile(r"[0-9a-f]{32}")
 
 
@@ -42,7 +42,7 @@ class Order:
     settings : dict
         Of the training.
     model, options : dict
-        Of an evaluation or an explanation.
+        Of an evaluation, an explanation or a calibration.
     """
 
     kind: str

@@ -33,7 +33,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     for name, text in ACTIONS.items():
         action = actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         action.add_argument("--debug", action="store_true", help="show the traceback of an error")
-        if name in COORDINATOR:
+        if name not in APART:
             action.add_argument(
                 "--config", type=Path, default=CONFIG, help="the project's file (sites.toml)"
             )
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
 MODULES = {
     "coordinator": ("init", "approve", "serve", "check", "inspect", "run", "stop"),
-    "model": ("evaluate", "explain"),
+    "model": ("evaluate", "explain", "calibrate"),
     "site": ("request", "join", "audit"),
 }
 """Where the actions are."""
@@ -66,14 +66,15 @@ ACTIONS = {
     "run": "train over the sites",
     "evaluate": "how good a model is at the sites",
     "explain": "what the adversary would do at the sites",
+    "calibrate": "fit an intercept, or a slope as well, to the scores of a model at the sites",
     "stop": "end server and sites",
     "request": "at a site: make a key, and a request for a certificate",
     "join": "at a site: take part",
     "audit": "at a site: what has left it",
 }
 
-COORDINATOR = ("approve", "serve", "check", "inspect", "run", "evaluate", "explain", "stop")
-"""Actions that work on a project that exists."""
+APART = ("init", "request", "join", "audit")
+"""Actions that need no project that exists."""
 
 
 def _init(action: argparse.ArgumentParser) -> None:
@@ -110,6 +111,21 @@ def _evaluate(action: argparse.ArgumentParser) -> None:
     action.add_argument("--seed", type=int, default=0, help="of the noise (0)")
 
 
+def _calibrate(action: argparse.ArgumentParser) -> None:
+    from drfl.cli.calibrate import fitted_options
+
+    _explain(action)
+    fitted_options(action)
+    action.add_argument(
+        "--site",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="whose rows are taken: one site gets a calibration of its own, several fit one for "
+        "everyone (all sites)",
+    )
+
+
 def _request(action: argparse.ArgumentParser) -> None:
     action.add_argument("name", metavar="NAME", help="of the site, as in the project")
 
@@ -139,6 +155,7 @@ _FILL = {
     "run": _run,
     "evaluate": _evaluate,
     "explain": _explain,
+    "calibrate": _calibrate,
     "stop": lambda action: None,
     "request": _request,
     "join": _join,

@@ -1,4 +1,4 @@
-"""A model at the sites: how good it is there, and what the adversary would do."""
+"""A model at the sites: how good it is there, what the adversary would do, calibration."""
 
 from __future__ import annotations
 
@@ -77,6 +77,32 @@ def explain(options: argparse.Namespace) -> int:
     for k in range(model.n_problems):
         found = [entry for entry in result or () if entry["model"] == k]
         _print(found, options.json, partial(table, model, k))
+    return code
+
+
+def calibrate(options: argparse.Namespace) -> int:
+    """Let the sites fit a calibration, and write the model that has it."""
+    from drfl._registry import lookup
+    from drfl.cli.calibrate import lines, new_file
+    from drfl.models import read_model, write_model
+    from drfl.models.calibration import require_calibratable
+    from drfl.models.plain import from_plain
+
+    known = find_layout(options).project.sites
+    wanted = [lookup("site", name, {site: site for site in known}) for name in options.site]
+    out = new_file(options, wanted or known)
+    require_calibratable(read_model(options.model), options.kind)
+    result, code = _answers("calibrate", options, {"kind": options.kind, "sites": wanted})
+    if result is not None:
+        model, took_part = from_plain(result["model"]), result["sites"]
+        write_model(model, out)
+        told = {
+            "sites": took_part,
+            "calibrations": result["model"]["calibrations"],
+            "out": str(out),
+        }
+        of = f"the rows of {', '.join(took_part)}"
+        _print([told], options.json, lambda found: lines(model, took_part, of, out))
     return code
 
 

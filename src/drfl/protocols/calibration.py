@@ -1,0 +1,56 @@
+"""A calibration over sites: rows stay where they are, and with them their scores.
+
+Every site is bound to one column, the scores of the model on its rows (`Binding.scores_of`). A
+slope is fitted by the rounds of a training, an intercept alone by the message of standard errors:
+there is no kind of message that a training does not have.
+"""
+
+from __future__ import annotations
+
+from drfl.client import RemoteClient
+from drfl.models import Model
+from drfl.models.calibration import (
+    fitted_intercept,
+    fitted_slope,
+    require_calibratable,
+    with_calibration,
+)
+from drfl.one_vs_rest import positives
+from drfl.protocols.binding import binding_of
+from drfl.protocols.evaluation import model_array
+from drfl.protocols.federation import Remote
+
+COLUMN = ("score",)
+
+
+def calibrate(sites: Remote, model: Model, kind: str) -> Model:
+    """The model with a calibration that these sites have fitted: of the one, or for everyone.
+
+    Parameters
+    ----------
+    sites : Remote
+        Whose rows are taken; one site gets a calibration of its own.
+    model : Model
+        Of a training.
+    kind : {"intercept", "slope"}
+        What is fitted.
+    """
+    require_calibratable(model, kind)
+    classes = model.target.classes
+    if classes is None:
+        raise ValueError(
+            "the intercept of a numeric target can be one row's own number, and does not leave a "
+            "site: fit it there, with `drfl calibrate MODEL FILE`"
+        )
+    fitted = fitted_slope if kind == "slope" else fitted_intercept
+    found = [
+        fitted(_parties(sites, model, seat, positive), sites.engine)
+        for seat, positive in enumerate(positives(len(classes)))
+    ]
+    return with_calibration(model, sites.names, kind, found)
+
+
+def _parties(sites: Remote, model: Model, seat: int, positive: int) -> list[RemoteClient]:
+    binding = binding_of(model.encoding, positive, folds=False)
+    binding["scores_of"] = model_array(model)
+    return [RemoteClient(name, COLUMN, name, seat, binding) for name in sites.names]
