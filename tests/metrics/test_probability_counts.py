@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
-from drfl.metrics.counts import LEVELS, SMALLEST, Told, added, coarsened, facts_of, told
+from drfl.metrics.counts import (
+    LEVELS,
+    SMALLEST,
+    Told,
+    added,
+    coarsened,
+    facts_of,
+    named_decisions,
+    told,
+)
 from drfl.metrics.probabilities import decisions
 
 
@@ -47,7 +56,7 @@ def test_parts_add_up():
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=20, max_size=20))
 def test_no_small_cell_is_shown_and_what_is_shown_is_true(counts):
     bins = np.array([[a, b, 0.5 * (a + b)] for a, b in counts])
-    exact = Told(bins, np.ones(19, dtype=bool), np.ones(5))
+    exact = Told(bins, np.ones(19, dtype=bool), np.ones(7))
     shown = coarsened(exact)
     cells = shown.bins[:, :2]
     assert ((cells == 0.0) | (cells >= SMALLEST)).all()
@@ -65,3 +74,22 @@ def test_of_few_rows_of_a_class_nothing_is_told():
     rare[:3] = True
     facts = facts_of(coarsened(told(z, rare)))
     assert facts["rows"] == 0
+
+
+def test_a_named_threshold_is_counted_and_goes_last():
+    z, positive = drawn(150, seed=3)
+    facts = facts_of(told(z, positive, (0.33,)))
+    (decided,) = named_decisions(facts)
+    at = decisions(z, positive, 0.33)
+    assert decided["called_positive"] == at.true_positive + at.false_positive
+    assert decided["negative_value"] == pytest.approx(at.negative_value)
+    assert len(facts["decisions"]) == 20
+    # Of few rows the named one is told, and not its neighbours; without it, others are.
+    few = facts_of(coarsened(told(z, positive, (0.33,))))
+    assert named_decisions(few) == [decided]
+    assert not {0.3, 0.35} <= {d["threshold"] for d in few["decisions"]}
+    assert named_decisions(facts_of(coarsened(told(z, positive)))) == []
+    # Two that differ by a row or two are never told both: their difference is a small cell.
+    p = np.sort(expit(z[positive]))
+    close = (float(p[20] - 1e-9), float(p[20] + 1e-9))
+    assert len(named_decisions(facts_of(coarsened(told(z, positive, close))))) <= 1

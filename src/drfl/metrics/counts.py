@@ -1,20 +1,22 @@
 r"""What a client tells of its probabilities: counts between thresholds, and a few numbers.
 
-Between neighbouring thresholds 0.05, 0.10, ..., 0.95 the rows of either class and the sum of their
-probabilities. Such counts add up over folds and clients, and they are all that a ROC curve at these
-thresholds, a calibration plot and a decision curve need. Areas under the ROC curve do not add up:
-scores of different clients need not be comparable, so that each tells its own, with DeLong's
-variance, and they are averaged.
+Between neighbouring thresholds 0.05, 0.10, ..., 0.95, and those that the user names, the rows of
+either class and the sum of their probabilities. Such counts add up over folds and clients, and they
+are all that a ROC curve at these thresholds, a calibration plot and a decision curve need. Areas
+under the ROC curve do not add up: scores of different clients need not be comparable, so that each
+tells its own, with DeLong's variance, and they are averaged.
 
 Where counts are shown, no cell of 1 to 4 rows is: bins are joined until there is none, and curves
-are told at the thresholds that are left.
+are told at the thresholds that are left. Those that the user names are the last to go.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,10 +26,18 @@ from scipy.special import expit, ndtri
 from drfl.arrays import Array
 from drfl.metrics.probabilities import Decisions, area, brier, combined_auc, recalibration
 
-LEVELS = np.linspace(0.05, 0.95, 19)
+LEVELS = np.round(np.linspace(0.05, 0.95, 19), 2)
 SMALLEST = 5
 ALL_CLIENTS = "all clients"
-NUMBERS = ("auc", "auc_variance", "brier", "calibration_intercept", "calibration_slope")
+NUMBERS = (
+    "auc",
+    "auc_variance",
+    "brier",
+    "accuracy",
+    "calibration_in_the_large",
+    "calibration_intercept",
+    "calibration_slope",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,17 +46,25 @@ class Told:
 
     Attributes
     ----------
-    bins : array of shape (20, 3)
-        Between thresholds: other rows, positive rows, sum of probabilities.
-    known : array of shape (19,)
-        At which thresholds the sums of bins on either side are exact.
-    numbers : array of shape (5,)
+    bins : array of shape (E + 1, 3)
+        Between edges: other rows, positive rows, sum of probabilities.
+    known : array of shape (E,)
+        At which edges the sums of bins on either side are exact.
+    numbers : array of shape (7,)
         `NUMBERS`, NaN where there is none.
+    thresholds : tuple of float
+        Those that the user names; with `LEVELS` they are the E edges.
     """
 
     bins: Array
     known: NDArray[np.bool_]
     numbers: Array
+    thresholds: tuple[float, ...] = ()
+
+    @property
+    def edges(self) -> Array:
+        """The thresholds between the bins (E,)."""
+        return edges_of(self.thresholds)
 
     @property
     def rows(self) -> float:
@@ -60,37 +78,47 @@ class Told:
         return float(other * positive / max(other + positive, 1.0))
 
 
-def told(z: Array, positive: NDArray[np.bool_]) -> Told:
+def edges_of(thresholds: Sequence[float]) -> Array:
+    """`LEVELS` and the thresholds that a user names, in order (E,)."""
+    return np.union1d(LEVELS, np.asarray(thresholds, dtype=np.float64))
+
+
+def told(z: Array, positive: NDArray[np.bool_], thresholds: Sequence[float] = ()) -> Told:
     """Of log-odds and who is positive (N,)."""
-    p = expit(z)
-    at = np.searchsorted(LEVELS, p, side="left")
-    sums = [np.bincount(at, weight, len(LEVELS) + 1) for weight in (~positive, positive, p)]
-    both = recalibration(z, positive)
-    numbers = [*area(z, positive), brier(z, positive), both.intercept, both.slope]
-    return Told(np.stack(sums, axis=1), np.ones(len(LEVELS), dtype=bool), np.array(numbers))
+    p, edges = expit(z), edges_of(thresholds)
+    at = np.searchsorted(edges, p, side="left")
+    sums = [np.bincount(at, weight, len(edges) + 1) for weight in (~positive, positive, p)]
+    both, shift = recalibration(z, positive), recalibration(z, positive, slope=False)
+    numbers = [*area(z, positive), brier(z, positive), float(np.mean((z > 0.0) == positive))]
+    numbers += [shift.intercept, both.intercept, both.slope]
+    known = np.ones(len(edges), dtype=bool)
+    return Told(np.stack(sums, axis=1), known, np.array(numbers), tuple(thresholds))
 
 
 def coarsened(found: Told) -> Told:
-    """The same without cells of 1 to 4 rows; nothing where there are too few of a class."""
-    bins, kept = np.zeros_like(found.bins), list[int]()
-    waiting = np.zeros(3)
-    for k, counts in enumerate(found.bins):
-        waiting = waiting + counts
-        if _large(waiting) and waiting[:2].any():
-            bins[k], waiting = waiting, np.zeros(3)
-            kept.append(k)
-    while kept and (waiting.any() or not _large(bins[kept[-1]])):
-        waiting = waiting + bins[kept[-1]]
-        bins[kept[-1]] = 0.0
-        if _large(waiting):
-            bins[kept[-1]], waiting = waiting, np.zeros(3)
-        else:
-            kept.pop()
-    known = np.zeros(len(LEVELS), dtype=bool)
-    known[[k for k in kept[:-1] if found.known[k]]] = True
-    totals = bins[:, :2].sum(axis=0)
-    whole = bool(kept) and bool((totals >= SMALLEST).all())
-    return Told(bins, known, found.numbers if whole else np.full(len(NUMBERS), np.nan))
+    """The same without cells of 1 to 4 rows; nothing where there are too few of a class.
+
+    One edge after the other is taken, those that the user names first, if it leaves rows of every
+    class on either side, up to the next edges that were taken: none, or at least 5.
+    """
+    sums = np.vstack([np.zeros(3), np.cumsum(found.bins, axis=0)])  # below each edge, and of all
+    first, last = 0, len(found.bins)
+    bins, known = np.zeros_like(found.bins), np.zeros(len(found.known), dtype=bool)
+    if not _large(sums[last]) or not (sums[last, :2] > 0.0).any():
+        return Told(bins, known, np.full(len(NUMBERS), np.nan), found.thresholds)
+    taken = [first, last]
+    named = np.isin(found.edges, found.thresholds)
+    for k in [*np.flatnonzero(named).tolist(), *np.flatnonzero(~named).tolist()]:
+        at = bisect(taken, k + 1)
+        parts = np.diff(sums[[taken[at - 1], k + 1, taken[at]]], axis=0)
+        if found.known[k] and all(_large(part) and part[:2].any() for part in parts):
+            taken.insert(at, k + 1)
+            known[k] = True
+    for low, high in pairwise(taken):
+        bins[high - 1] = sums[high] - sums[low]
+    whole = bool((sums[last, :2] >= SMALLEST).all())
+    numbers = found.numbers if whole else np.full(len(NUMBERS), np.nan)
+    return Told(bins, known, numbers, found.thresholds)
 
 
 def _large(counts: Array) -> bool:
@@ -106,7 +134,7 @@ def added(parts: Sequence[Told]) -> Told:
     pairs = np.array([part.pairs for part in parts])
     middle, variance = combined_auc(values[:, 0], values[:, 1], pairs)
     means = [_mean(values[:, k], weights) for k in range(2, len(NUMBERS))]
-    return Told(bins, known, np.array([middle, variance, *means]))
+    return Told(bins, known, np.array([middle, variance, *means]), parts[0].thresholds)
 
 
 def _mean(values: Array, weights: Array) -> float:
@@ -121,7 +149,7 @@ def facts_of(found: Told, level: float = 0.95) -> dict[str, Any]:
     if rows == 0:
         return {"rows": 0}
     share = positive / rows
-    auc, variance, score, intercept, slope = found.numbers.tolist()
+    auc, variance, score, accuracy, shift, intercept, slope = found.numbers.tolist()
     half = float(ndtri(0.5 + 0.5 * level)) * math.sqrt(variance) if variance >= 0.0 else math.nan
     return {
         "rows": rows,
@@ -131,7 +159,9 @@ def facts_of(found: Told, level: float = 0.95) -> dict[str, Any]:
         "auc_high": min(1.0, auc + half),
         "brier": score,
         "brier_of_share": share * (1.0 - share),
+        "accuracy": accuracy,
         "majority": max(share, 1.0 - share),
+        "calibration_in_the_large": shift,
         "calibration_intercept": intercept,
         "calibration_slope": slope,
         "calibration": [
@@ -140,16 +170,23 @@ def facts_of(found: Told, level: float = 0.95) -> dict[str, Any]:
             if a + b > 0.0
         ],
         "decisions": [_decided(found, k) for k in np.flatnonzero(found.known).tolist()],
+        "thresholds": list(found.thresholds),
     }
+
+
+def named_decisions(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Of what `facts_of` tells, the decisions at thresholds that the user named."""
+    return [d for d in facts.get("decisions", ()) if d["threshold"] in facts["thresholds"]]
 
 
 def _decided(found: Told, k: int) -> dict[str, Any]:
     """What happens at the k-th threshold: a point of the ROC and of the decision curve."""
     below, above = found.bins[: k + 1, :2].sum(axis=0), found.bins[k + 1 :, :2].sum(axis=0)
     counts = (round(c) for c in (above[1], above[0], below[0], below[1]))
-    at = Decisions(float(LEVELS[k]), *counts)
+    at = Decisions(float(found.edges[k]), *counts)
     names = ("sensitivity", "specificity", "positive_value", "negative_value", "net_benefit")
     return {
-        "threshold": round(at.threshold, 4),
+        "threshold": at.threshold,
+        "called_positive": at.true_positive + at.false_positive,
         **{name: getattr(at, name) for name in (*names, "benefit_of_all")},
     }
