@@ -103,6 +103,68 @@ def test_evaluate(sites, trained):
         assert found == pytest.approx(entry)
 
 
+def test_groups_and_thresholds(sites, trained):
+    """What sites tell of groups is what their files say; what they hide is said to be hidden."""
+    flags = ("--threshold", "0.5", "--by", "oldpeak:1", "--json")
+    there = drfl_sites("evaluate", "RUN/model.json", *flags, cwd=sites.folder).stdout
+    told = {e["rows_of"]: e for e in map(json.loads, there.splitlines()) if "rows_of" in e}
+    files = [f"{name}.csv" for name in sites.sites]
+    here = drfl(sites.folder, "evaluate", "RUN/model.json", *files, *flags)
+    known = {e["rows_of"]: e for e in map(json.loads, here.splitlines()) if "rows_of" in e}
+    assert set(told) >= {"all clients", "oldpeak < 1", "oldpeak >= 1"}
+    for name in ("oldpeak < 1", "oldpeak >= 1"):
+        for key in ("rows", "positive", "brier", "majority"):
+            assert told[name][key] == pytest.approx(known[name][key])
+    refused = drfl_sites("evaluate", "RUN/model.json", "--threshold", "2", cwd=sites.folder, code=3)
+    assert "between 0 and 1" in refused.stderr
+
+
+def test_own_intercepts(sites):
+    """An intercept of every site: model, proof and standard errors are those of the files."""
+    plan = (sites.folder / "sites.toml").read_text().replace("validation = true", "", 1)
+    own = 'intercept = "per-client"\nvalidation = false\n'
+    (sites.folder / "own.toml").write_text(plan + own)
+    drfl_sites("run", "--config", "own.toml", "--out", "OWN", cwd=sites.folder, seconds=280)
+    files = [f"--client={name}.csv" for name in sites.sites]
+    settings = [f"--{key.replace('_', '-')}={value}" for key, value in TRAINING.items()]
+    more = (*settings, "--intercept=per-client", "--no-validation", "--out=OWN-HERE")
+    drfl(sites.folder, "train", *files, "--target=disease", *more)
+    runs = [sites.folder / run for run in ("OWN", "OWN-HERE")]
+    ours, theirs = (read_model(run / "model.json") for run in runs)
+    assert ours.problem.own_intercepts
+    assert np.array_equal(ours.coef, theirs.coef)
+    assert ours.certificates == theirs.certificates
+    assert set(ours.calibrations) == set(sites.sites)
+    assert ours.calibrations == theirs.calibrations
+    one, other = ([r["point"] for r in records_of(run) if r["kind"] == "inference"] for run in runs)
+    assert one == other
+    assert len(one[0]) == len(ours.features)
+
+
+@pytest.mark.parametrize("kind", ["intercept", "slope"])
+def test_calibrate(sites, trained, kind):
+    """What sites fit, together or one alone, is what their files would."""
+    for names in ([], ["west"]):
+        which = [f"--site={name}" for name in names]
+        there, here = f"there-{kind}-{len(names)}.json", f"here-{kind}-{len(names)}.json"
+        flags = ("--kind", kind, "--out")
+        said = drfl_sites(
+            "calibrate", "RUN/model.json", *which, *flags, there, cwd=sites.folder
+        ).stdout
+        assert f"the calibrated model: {there}" in said
+        files = [f"{name}.csv" for name in names or sites.sites]
+        drfl(sites.folder, "calibrate", "RUN/model.json", *files, *flags, here)
+        ours, theirs = (read_model(sites.folder / name).calibrations for name in (there, here))
+        assert set(ours) == set(theirs) == {names[0] if names else "*"}
+        for name, found in ours.items():
+            assert found.slope == pytest.approx(theirs[name].slope, abs=1e-6)
+            assert found.intercept == pytest.approx(theirs[name].intercept, abs=1e-6)
+    again = ("calibrate", "RUN/model.json", "--kind", kind, "--out", there)
+    assert "exists" in drfl_sites(*again, cwd=sites.folder, code=3).stderr
+    unknown = drfl_sites(*again[:2], "--site", "rome", cwd=sites.folder, code=3).stderr
+    assert "rome" in unknown
+
+
 def test_explain(sites, trained):
     lines = drfl_sites("explain", "RUN/model.json", "--json", cwd=sites.folder).stdout
     there = [json.loads(line) for line in lines.splitlines()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,10 @@ example:
 Noise is Gaussian, added to every column of numbers; its deviation is in units of the scaled column
 (for a model with scale = "none", in those of the file).
 """
+NO_PROBABILITIES = (
+    "--threshold and --by judge probabilities, which a model of two classes with the logistic loss "
+    "has, and any other after `drfl calibrate --kind slope`: leave them out"
+)
 
 
 def fill(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +30,13 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLE
     parser.add_argument("model", metavar="MODEL", help="a model file, like RUN/model.json")
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="rows with the target")
+    judging_options(parser)
+    reading_options(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+
+
+def judging_options(parser: argparse.ArgumentParser) -> None:
+    """What is asked about a model on files, and at sites."""
     parser.add_argument("--noise", metavar="DEVIATIONS", help="like 0.1,0.5: also under noise")
     parser.add_argument("--repeats", type=int, default=10, help="draws of the noise (10)")
     parser.add_argument("--seed", type=int, default=0, help="of the noise (0)")
@@ -39,36 +50,33 @@ def fill(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMN[:CUTS]",
         help="judge probabilities in groups of rows: sex, or age:50,65",
     )
-    reading_options(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate."""
     from drfl.cli.main import OK, say
     from drfl.models import read_model
-    from drfl.models.file_rows import read_rows
+    from drfl.models.file_rows import column_texts, read_rows
+    from drfl.models.judgement import read_by
     from drfl.problem import to_json
     from drfl.protocols.evaluation import scored
-    from drfl.tables.read import read_column
+    from drfl.training.fields import probabilities
 
     levels = noise_levels(options.noise, options.repeats)
     model = read_model(options.model)
-    thresholds, by = _thresholds(options.threshold), [_by(text) for text in options.by]
-    probable = model.probabilistic and len(model.target.classes or ()) == 2
-    if (thresholds or by) and not probable:
-        raise ValueError(
-            "--threshold and --by judge probabilities, which a model of two classes with the "
-            "logistic loss has: leave them out"
-        )
+    thresholds = probabilities("--threshold", options.threshold or ())
+    by = [read_by(text) for text in options.by]
     found, parts = [], []
     for name, path, reading in sources(options, {str(p): p for p in options.files}):
         rows = read_rows(model, path, target=True, reading=reading)
         here = model.at(name if name in model.calibrations else path.stem)
         for sentence in rows.unseen_sentences(model):
             say(f"warning: {name}: {sentence}")
-        if probable:
-            parts.append(_Part(name, here, rows, [(c, read_column(path, c)) for c, _ in by]))
+        if here.judgeable:
+            texts = {c: column_texts(path, c, reading, rows) for c, _ in by}
+            parts.append(_Part(name, here, rows, texts))
+        elif thresholds or by:
+            raise ValueError(NO_PROBABILITIES)
         for level in levels:
             values = scored(here, rows, level, options.repeats, options.seed)
             found.append({"file": name, "rows": int(rows.keep.sum()), "noise": level} | values)
@@ -77,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
             print(json.dumps(to_json(entry), allow_nan=False))
     else:
         print("\n".join(table(found)))
-    if probable:
+    if parts:
         _judge(parts, dict(by), thresholds, as_json=options.json)
     return OK
 
@@ -85,19 +93,14 @@ def run(options: argparse.Namespace) -> int:
 class _Part:
     """The rows of a file: whose they are, scores, classes, and the columns that divide them."""
 
-    def __init__(self, name: str, model: Any, rows: Any, columns: Any) -> None:
-        self.name = name
-        if any(len(texts) != len(rows.keep) for _, texts in columns):
-            raise ValueError("--by needs a file for every client: divide the file first")
+    def __init__(self, name: str, model: Any, rows: Any, texts: Mapping[str, list[str]]) -> None:
+        self.name, self.columns = name, texts
         self.z = model.scores(rows.X, rows.X)[:, 0]
         self.positive = rows.y == 1
-        self.columns = {
-            c: [t for t, k in zip(texts, rows.keep, strict=True) if k] for c, texts in columns
-        }
 
 
 def _judge(
-    parts: list[_Part], by: dict[str, list[float]], thresholds: list[float], *, as_json: bool
+    parts: list[_Part], by: dict[str, list[float]], thresholds: Sequence[float], *, as_json: bool
 ) -> None:
     """Print how good the probabilities are: of all files, of each, and of groups of rows."""
     import numpy as np
@@ -124,22 +127,6 @@ def _judge(
         print(printable(line))
     if small:
         print(printable(f"fewer than 5 rows, not told: {', '.join(small)}"))
-
-
-def _thresholds(text: str | None) -> list[float]:
-    from drfl.training.fields import number
-
-    found = [] if text is None else [number("--threshold", part) for part in text.split(",")]
-    if not all(0.0 < value < 1.0 for value in found):
-        raise ValueError("--threshold must be probabilities between 0 and 1, like 0.2,0.5")
-    return found
-
-
-def _by(text: str) -> tuple[str, list[float]]:
-    from drfl.training.fields import number
-
-    column, _, cuts = text.partition(":")
-    return column, sorted(number(f"--by {column}", cut) for cut in cuts.split(",") if cut)
 
 
 def reading_options(parser: argparse.ArgumentParser, *, several: bool = True) -> None:

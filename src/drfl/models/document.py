@@ -245,6 +245,11 @@ class Model:
             return network.task == "classification"
         return self.problem.loss.name == "logistic" or self.calibrated == "slope"
 
+    @property
+    def judgeable(self) -> bool:
+        """Whether its one score is the log-odds of the second of two classes."""
+        return self.probabilistic and len(self.target.classes or ()) == 2
+
     def probabilities(self, scores: Array) -> Array:
         """Of the classes (N, K), as those of `drfl.DRFLClassifier`."""
         return probabilities(scores, joint=self.joint)

@@ -23,6 +23,7 @@ from drfl.tables.encode import (
 )
 from drfl.tables.encoding import target_values
 from drfl.tables.errors import shown
+from drfl.tables.read import read_column
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +58,16 @@ class FileRows:
     def lines(self, rows: Sequence[int]) -> Sequence[int]:
         """Where some of these rows are in the file."""
         return self.table.lines(np.flatnonzero(self.keep)[rows].tolist())
+
+
+def column_texts(path: Path, name: str, reading: Reading, rows: FileRows) -> list[str]:
+    """The texts of a column of a file, of the rows that were read from it and can be used."""
+    texts = read_column(path, reading.names.get(name, name))
+    if reading.where is not None:
+        column, value = reading.where
+        wanted = [own == value for own in read_column(path, column)]
+        texts = [text for text, kept in zip(texts, wanted, strict=True) if kept]
+    return [text for text, kept in zip(texts, rows.keep, strict=True) if kept]
 
 
 def read_rows(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.metrics.counts import named_decisions
 from drfl.metrics.probabilities import (
     area,
     bins,
@@ -66,6 +67,7 @@ def judged(
             if n >= SMALLEST
         ],
         "decisions": [_decided(z, positive, t) for t in thresholds],
+        "thresholds": list(thresholds),
     }
     return facts
 
@@ -113,10 +115,43 @@ def _group(column: str, text: str, cuts: Sequence[float]) -> str:
     return f"{below[-1]:g} <= {column} < {above[0]:g}"
 
 
+def read_by(text: str) -> tuple[str, list[float]]:
+    """A column that divides rows, and where: ``sex``, or ``age:50,65``.
+
+    Examples
+    --------
+    >>> read_by("age:65,50")
+    ('age', [50.0, 65.0])
+    """
+    column, _, cuts = text.partition(":")
+    try:
+        found = sorted(float(cut) for cut in cuts.split(",") if cut.strip())
+    except ValueError:
+        found = [math.nan]
+    if not column.strip() or not all(map(math.isfinite, found)):
+        raise ValueError(f"groups are written as COLUMN, or COLUMN:CUT,CUT; got {text!r}")
+    return column.strip(), found
+
+
 def told(groups: Mapping[str, NDArray[np.bool_]]) -> tuple[dict[str, NDArray[np.bool_]], list[str]]:
     """The groups that are large enough, and the names of the others."""
     small = [name for name, at in groups.items() if int(at.sum()) < SMALLEST]
     return {name: at for name, at in groups.items() if name not in small}, small
+
+
+def told_outside(groups: Mapping[str, NDArray[np.bool_]]) -> dict[str, NDArray[np.bool_]]:
+    """The groups of one column that a site may name: those that are not, have 5 rows or none.
+
+    Otherwise all rows less the groups that are told would be a few rows.
+    """
+    sizes = {name: int(at.sum()) for name, at in groups.items()}
+    kept, hidden = dict(groups), 0
+    for name in sorted(groups, key=lambda group: sizes[group]):
+        if sizes[name] >= SMALLEST and (hidden == 0 or hidden >= SMALLEST):
+            break
+        hidden += sizes[name]
+        del kept[name]
+    return kept
 
 
 def lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -133,7 +168,7 @@ def lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
             f"{f['brier_of_share']:>8.4f} {f['accuracy']:>8.4f} {f['majority']:>8.4f} "
             f"{f['calibration_slope']:>6.2f} {f['calibration_in_the_large']:>+12.2f}"
         )
-    decided = [(name, d) for name, f in found.items() for d in f["decisions"]]
+    decided = [(name, d) for name, f in found.items() for d in named_decisions(f)]
     if decided:
         text += [
             "",
@@ -146,4 +181,12 @@ def lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
             f"{d['negative_value']:>6.3f} {d['net_benefit']:>11.4f} {d['benefit_of_all']:>7.4f}"
             for name, d in decided
         ]
+    hidden = [
+        f"{name} at {threshold:g}"
+        for name, f in found.items()
+        for threshold in f["thresholds"]
+        if threshold not in [d["threshold"] for d in f["decisions"]]
+    ]
+    if hidden:
+        text += ["", f"1 to 4 rows are in a cell of these decisions: {', '.join(hidden)}"]
     return text

@@ -16,17 +16,18 @@ from drfl.client import Client, RefusedError
 from drfl.metrics import METRICS, class_metrics, number_metrics
 from drfl.metrics.counts import (
     ALL_CLIENTS,
-    LEVELS,
     NUMBERS,
     Told,
     added,
     coarsened,
+    edges_of,
     facts_of,
     told,
 )
 from drfl.models import Model
 from drfl.models.calibration import keeps_intercept, located
 from drfl.models.file_rows import FileRows
+from drfl.models.judgement import grouped, told_outside
 from drfl.models.plain import from_plain, to_plain
 from drfl.privacy import SpentError, meaning_of, release_metric
 from drfl.protocols.data_request import array_text, text_array
@@ -42,6 +43,8 @@ REQUEST = {
     "noise": Field("float64", ("L",)),
     "repeats": Field("int64"),
     "seed": Field("int64"),
+    "thresholds": Field("float64", ("T",)),  # of the probability, where decisions are counted
+    "by": Field("uint8", (None,)),  # columns and cuts that divide the rows into groups
 }
 REPLY = {
     "rows": Field("int64"),
@@ -50,16 +53,30 @@ REPLY = {
         name: Field("float64", ("L",), finite=False, optional=True)
         for name in sum(METRICS.values(), ())
     },
-    # Of two classes with probabilities: counts without small cells, and a few numbers.
-    "bins": Field("float64", (len(LEVELS) + 1, 3), optional=True),
-    "known": Field("uint8", (len(LEVELS),), optional=True),
-    "numbers": Field("float64", (len(NUMBERS),), finite=False, optional=True),
+    # Of two classes with probabilities, of all rows and of every group: counts without small cells,
+    # and a few numbers. The names of the groups, that of all rows being empty.
+    "groups": Field("uint8", (None,), optional=True),
+    "bins": Field("float64", ("G", "B", 3), optional=True),
+    "known": Field("uint8", ("G", "E"), optional=True),
+    "numbers": Field("float64", ("G", len(NUMBERS)), finite=False, optional=True),
     # Rows with a category that was not trained, for every column of categories; see `_unseen`.
     "unseen": Field("int64", ("C",), optional=True),
 }
+ALL_ROWS = ""
+By = Sequence[tuple[str, Sequence[float]]]
+"""Columns that divide rows into groups, with their cuts."""
+Texts = Callable[[str], Sequence[str]]
+"""The texts of a column of a client's file, a row each."""
 
 
-def evaluate_message(model: Model, noise: list[float], repeats: int, seed: int) -> Message:
+def evaluate_message(
+    model: Model,
+    noise: Sequence[float] = (0.0,),
+    repeats: int = 1,
+    seed: int = 0,
+    thresholds: Sequence[float] = (),
+    by: By = (),
+) -> Message:
     """Ask for the metrics of a model, under noise of each of these deviations."""
     return Message(
         EVALUATE,
@@ -69,6 +86,8 @@ def evaluate_message(model: Model, noise: list[float], repeats: int, seed: int) 
             "noise": np.array(noise, dtype=np.float64),
             "repeats": np.array(repeats),
             "seed": np.array(seed),
+            "thresholds": np.array(thresholds, dtype=np.float64),
+            "by": text_array([[column, list(cuts)] for column, cuts in by]),
         },
     )
 
@@ -88,7 +107,12 @@ def asked_model(message: Message, schema: Schema) -> Model:
 
 
 def answer(
-    name: str, message: Message, model: Model, rows: FileRows, client: Client | None
+    name: str,
+    message: Message,
+    model: Model,
+    rows: FileRows,
+    client: Client | None,
+    texts: Texts,
 ) -> Mapping[str, NDArray[Any]]:
     """The client's half.
 
@@ -100,21 +124,30 @@ def answer(
         The client's.
     client : Client or None
         With a guard, if it has one.
+    texts : callable
+        The texts of a column that divides the rows.
     """
     levels, repeats = message.arrays["noise"].tolist(), int(message.arrays["repeats"])
     if repeats < 1 or not all(level >= 0.0 for level in levels):
         raise WireError("noise must be deviations >= 0, drawn at least once")
+    thresholds, by = tuple(message.arrays["thresholds"].tolist()), asked_groups(message)
+    if not all(0.0 < threshold < 1.0 for threshold in thresholds):
+        raise WireError("thresholds must be probabilities between 0 and 1")
     if client is not None and client.guard is not None:
         if any(levels):
             raise RefusedError("noise would ask a guarded client the same question many times")
+        if by or thresholds:
+            raise RefusedError("counts of some of the rows would pass the guard by")
         found = [guarded_metrics(model, client, rows) for _ in levels]
     else:
         model = model.at(name)
         found = [scored(model, rows, v, repeats, int(message.arrays["seed"])) for v in levels]
     values = {name: np.array([entry[name] for entry in found]) for name in found[0]}
-    guarded = client is not None and client.guard is not None
     # Under a guard all categories were trained that k rows hold, and the others as one.
-    more = {} if guarded else {**_probabilities(model, rows), "unseen": _unseen(model, rows)}
+    more: dict[str, NDArray[Any]] = {}
+    if client is None or client.guard is None:
+        divided = {column: (texts(column), cuts) for column, cuts in by}
+        more = {**_probabilities(model, rows, thresholds, divided), "unseen": _unseen(model, rows)}
     return {"rows": np.array(int(rows.keep.sum())), **values, **more}
 
 
@@ -135,13 +168,40 @@ def _unseen_sentences(model: Model, told: NDArray[Any]) -> list[str]:
     return unseen_sentences(found, model.columns)
 
 
-def _probabilities(model: Model, rows: FileRows) -> Mapping[str, NDArray[Any]]:
+def asked_groups(message: Message) -> list[tuple[str, list[float]]]:
+    """The columns that divide rows, and their cuts; WireError if they are not of this form."""
+    try:
+        found = [
+            (column, list(map(float, cuts))) for column, cuts in array_text(message.arrays["by"])
+        ]
+        if all(isinstance(c, str) and sorted(cuts) == cuts for c, cuts in found):
+            return found
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise WireError("the groups that a message asks for cannot be read")
+
+
+def _probabilities(
+    model: Model,
+    rows: FileRows,
+    thresholds: Sequence[float],
+    by: Mapping[str, tuple[Sequence[str], Sequence[float]]],
+) -> Mapping[str, NDArray[Any]]:
     """What is told of probabilities, if the model has any; a guard lets nothing of it out."""
-    if not model.probabilistic or len(model.coef) > 1 or rows.y is None:
+    if not model.judgeable or rows.y is None:
         return {}
-    found = coarsened(told(model.scores(rows.X, rows.X)[:, 0], rows.y == 1.0))
-    known = found.known.astype(np.uint8)
-    return {"bins": found.bins, "known": known, "numbers": found.numbers}
+    z, positive = model.scores(rows.X, rows.X)[:, 0], rows.y == 1.0
+    groups = {ALL_ROWS: np.ones(len(z), dtype=bool)}
+    for column, (texts, cuts) in by.items():
+        labels = grouped(column, texts, cuts)
+        groups |= told_outside({str(label): labels == label for label in np.unique(labels)})
+    found = [coarsened(told(z[at], positive[at], thresholds)) for at in groups.values()]
+    return {
+        "groups": text_array(list(groups)),
+        "bins": np.array([each.bins for each in found]),
+        "known": np.array([each.known for each in found], dtype=np.uint8),
+        "numbers": np.array([each.numbers for each in found]),
+    }
 
 
 def client_scores(model: Model, client: Client) -> NDArray[np.float64]:
@@ -192,11 +252,11 @@ def evaluate(
     If ``partial``, clients that do not answer are left out. ``warn`` is told of rows with
     categories that were not trained.
     """
-    message = evaluate_message(model, list(noise), repeats, seed)
+    message = evaluate_message(model, noise, repeats, seed)
     replies = federation.ask(dict.fromkeys(federation.names, message), partial=partial)
     found = {}
     for name, reply in replies.items():
-        _validate(reply, model, len(noise))
+        _validate(reply, model, len(noise), len(edges_of(())))
         if warn is not None and "unseen" in reply.arrays:
             for sentence in _unseen_sentences(model, reply.arrays["unseen"]):
                 warn(f"{name}: {sentence}")
@@ -209,30 +269,64 @@ def evaluate(
     return found
 
 
-def _validate(reply: Message, model: Model, levels: int) -> None:
-    sizes = {"L": levels, "C": len(_categories(model))}
+def _validate(reply: Message, model: Model, levels: int, edges: int) -> None:
+    sizes = {"L": levels, "C": len(_categories(model)), "E": edges, "B": edges + 1}
     validate(reply, reply_kind(EVALUATE), 0, REPLY, sizes)
 
 
-def probabilities(federation: Federation, model: Model) -> dict[str, dict[str, Any]]:
-    """What a model's probabilities are worth at every client, and at all; see `facts_of`.
+def probabilities(
+    federation: Federation, model: Model, thresholds: Sequence[float] = (), by: By = ()
+) -> dict[str, dict[str, Any]]:
+    """What a model's probabilities are worth at all clients, at each, and in groups of their rows.
 
-    Empty for models without probabilities, and of clients whose guard lets nothing of it out.
+    See `facts_of`. Empty for models without probabilities, and of clients whose guard lets nothing
+    of it out.
+
+    Parameters
+    ----------
+    federation, model
+        Who is asked, and of what.
+    thresholds : sequence of float
+        Of the probability, where decisions are counted.
+    by : sequence of (str, sequence of float)
+        Columns that divide the rows into groups, with cuts for those of numbers.
     """
-    message = evaluate_message(model, [0.0], 1, 0)
+    message = evaluate_message(model, thresholds=thresholds, by=by)
     replies = federation.ask(dict.fromkeys(federation.names, message), partial=True)
-    found = {}
+    clients: dict[str, Told] = {}
+    groups: dict[str, list[Told]] = {}
     for name, reply in replies.items():
-        _validate(reply, model, 1)
-        if "bins" in reply.arrays:
-            bins, known = np.array(reply.arrays["bins"]), reply.arrays["known"] == 1
-            if (bins < 0.0).any():
-                raise WireError(f"client {name!r} told counts that are none")
-            found[name] = Told(bins, known, np.array(reply.arrays["numbers"]))
-    if not found:
+        for group, found in _read_groups(name, reply, model, thresholds).items():
+            if group == ALL_ROWS:
+                clients[name] = found
+            else:
+                groups.setdefault(group, []).append(found)
+    everyone = {ALL_CLIENTS: added(list(clients.values()))} if len(clients) > 1 else {}
+    summed = {group: added(groups[group]) for group in sorted(groups)}
+    return {name: facts_of(each) for name, each in {**everyone, **clients, **summed}.items()}
+
+
+def _read_groups(
+    name: str, reply: Message, model: Model, thresholds: Sequence[float]
+) -> dict[str, Told]:
+    """What a client tells of its groups; WireError if it cannot be."""
+    _validate(reply, model, 1, len(edges_of(thresholds)))
+    if "groups" not in reply.arrays:
         return {}
-    everyone = {ALL_CLIENTS: added(list(found.values()))} if len(found) > 1 else {}
-    return {name: facts_of(each) for name, each in {**everyone, **found}.items()}
+    arrays = reply.arrays
+    try:
+        names = [str(group) for group in array_text(arrays["groups"])]
+    except (ValueError, TypeError, RecursionError):
+        names = []
+    bins, known = np.array(arrays["bins"]), arrays["known"] == 1
+    if (bins < 0.0).any() or len(names) != len(bins) or names[:1] != [ALL_ROWS]:
+        raise WireError(f"client {name!r} told counts that are none")
+    return {
+        group: Told(counts, exact, numbers, tuple(thresholds))
+        for group, counts, exact, numbers in zip(
+            names, bins, known, np.array(arrays["numbers"]), strict=True
+        )
+    }
 
 
 def guarded_metrics(model: Model, client: Client, rows: FileRows) -> dict[str, float]:

@@ -17,7 +17,7 @@ from drfl.curves import Curves
 from drfl.inference import HANDLERS as INFERENCE
 from drfl.models import Model
 from drfl.models.calibration import Labelled, score_column
-from drfl.models.file_rows import FileRows, read_rows
+from drfl.models.file_rows import FileRows, column_texts, read_rows
 from drfl.models.plain import encoding_to_plain
 from drfl.privacy import (
     Guard,
@@ -144,7 +144,14 @@ class Station:
 
     def _evaluated(self, message: Message, model: Model) -> Mapping[str, NDArray[Any]]:
         guarded = self._guarded(model)  # first: it may refuse before any row is looked at
-        return evaluation.answer(self.name, message, model, self._rows(model), guarded)
+        rows = self._rows(model)
+
+        def texts(column: str) -> list[str]:
+            self.policy.require(columns=[column])
+            reading = Reading(names=self.columns, where=self.where)
+            return column_texts(self.path, column, reading, rows)
+
+        return evaluation.answer(self.name, message, model, rows, guarded, texts)
 
     def look(self, request: DataRequest) -> Mapping[str, NDArray[Any]]:
         """Read the file and sum it up; ``docs/command-line.md`` says what crosses.

@@ -231,9 +231,11 @@ class Work:
 
     def _evaluate(self) -> dict[str, Any]:
         model = from_plain(self.order.model)
-        options = self.order.options
-        found = evaluate(self.sites, model, partial=True, warn=self.log.warn, **options)
-        return self._found({"metrics": found, "probabilities": probabilities(self.sites, model)})
+        asked = dict(self.order.options)
+        thresholds, by = asked.pop("thresholds"), asked.pop("by")
+        found = evaluate(self.sites, model, partial=True, warn=self.log.warn, **asked)
+        judged = probabilities(self.sites, model, thresholds, by)
+        return self._found({"metrics": found, "probabilities": judged, "guards": self.guards})
 
     def _explain(self) -> dict[str, Any]:
         model = from_plain(self.order.model)

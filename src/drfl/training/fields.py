@@ -95,6 +95,19 @@ def pairs(name: str, value: Any) -> dict[str, str]:
     return value
 
 
+def probabilities(name: str, value: Any) -> tuple[float, ...]:
+    """A list of probabilities; 0.2,0.5 on the command line."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = [value]
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        raise ValueError(f"{name} must be a list of probabilities, got {value!r}")
+    found = tuple(sorted({number(name, part) for part in parts}))
+    if not all(0.0 < p < 1.0 for p in found):
+        raise ValueError(f"{name} must be probabilities between 0 and 1, like 0.2,0.5")
+    return found
+
+
 def number_or(*words: str) -> Read:
     """A number, or one of these words."""
 

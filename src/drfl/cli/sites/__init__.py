@@ -105,10 +105,10 @@ def _explain(action: argparse.ArgumentParser) -> None:
 
 
 def _evaluate(action: argparse.ArgumentParser) -> None:
+    from drfl.cli.evaluate import judging_options
+
     _explain(action)
-    action.add_argument("--noise", metavar="DEVIATIONS", help="like 0.1,0.5: also under noise")
-    action.add_argument("--repeats", type=int, default=10, help="draws of the noise (10)")
-    action.add_argument("--seed", type=int, default=0, help="of the noise (0)")
+    judging_options(action)
 
 
 def _calibrate(action: argparse.ArgumentParser) -> None:

@@ -4,67 +4,69 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drfl.cli.console import Console
 from drfl.cli.main import FAILED, OK, printable, say
 from drfl.cli.sites.coordinator import find_layout, watched
 
+if TYPE_CHECKING:  # help must not wait for SciPy
+    from drfl.models import Model
+
 
 def evaluate(options: argparse.Namespace) -> int:
     """Ask every site for its metrics."""
-    from drfl.cli.evaluate import noise_levels, table
+    from drfl.cli.evaluate import NO_PROBABILITIES, noise_levels, table
+    from drfl.models import read_model
+    from drfl.models.judgement import lines, read_by
+    from drfl.training.fields import probabilities
 
     levels = noise_levels(options.noise, options.repeats)
+    thresholds = probabilities("--threshold", options.threshold or ())
+    by = [read_by(text) for text in options.by]
+    model = read_model(options.model)
+    forms = [model, *(model.at(name) for name in model.calibrations)]
+    if (thresholds or by) and not any(form.judgeable for form in forms):
+        raise ValueError(NO_PROBABILITIES)
     asked = {"noise": levels, "repeats": options.repeats, "seed": options.seed}
+    asked |= {"thresholds": list(thresholds), "by": by}
     result, code = _answers("evaluate", options, asked)
+    if result is None:
+        return code
     found = [
         {"site": site, "noise": level} | values
-        for site, entries in (result or {"metrics": {}})["metrics"].items()
+        for site, entries in result["metrics"].items()
         for level, values in zip(levels, entries, strict=True)
     ]
     _print(found, options.json, table)
-    judged = [{"rows_of": n, **f} for n, f in (result or {}).get("probabilities", {}).items()]
-    _print(judged, options.json, _judged)
+    judged = result["probabilities"]
+    told = [{"rows_of": name, **facts} for name, facts in judged.items() if facts["rows"]]
+    _print(told, options.json, lambda _: ["", *lines({f["rows_of"]: f for f in told})])
+    for sentence in _untold(result, forms):
+        say(sentence)
     return code
 
 
-def _judged(found: list[dict[str, Any]]) -> list[str]:
-    """How good the probabilities are; of sites with a guard nothing is told."""
-    shown = [f for f in found if f["rows"]]
-    width = max(len("decisions"), *(len(f["rows_of"]) for f in found))
-    lines = [
-        "",
-        f"{'rows of':{width}} {'rows':>7} {'positive':>8} {'AUC (95 %)':>21} {'Brier':>7} "
-        f"{'of share':>8} {'majority':>8} {'slope':>6} {'intercept':>9}",
-    ]
-    for f in shown:
-        auc, low, high = (float(f[key]) for key in ("auc", "auc_low", "auc_high"))
-        slope, shift = float(f["calibration_slope"]), float(f["calibration_intercept"])
-        lines.append(
-            f"{f['rows_of']:{width}} {f['rows']:>7} {f['positive']:>8} "
-            f"{f'{auc:.3f} ({low:.3f}-{high:.3f})':>21} {float(f['brier']):>7.4f} "
-            f"{f['brier_of_share']:>8.4f} {f['majority']:>8.4f} {slope:>6.2f} {shift:>+9.2f}"
-        )
-    decided = [(f["rows_of"], d) for f in shown for d in f["decisions"]]
-    if decided:
-        lines += [
-            "",
-            f"{'decisions':{width}} {'threshold':>9} {'sens':>6} {'spec':>6} {'PPV':>6} "
-            f"{'NPV':>6} {'net benefit':>11} {'of all':>7}",
-        ]
-    for name, d in decided:
-        sens, spec, ppv, npv = (
-            float(d[key])
-            for key in ("sensitivity", "specificity", "positive_value", "negative_value")
-        )
-        lines.append(
-            f"{name:{width}} {d['threshold']:>9g} {sens:>6.3f} {spec:>6.3f} {ppv:>6.3f} "
-            f"{npv:>6.3f} {d['net_benefit']:>11.4f} {d['benefit_of_all']:>7.4f}"
-        )
-    few = [f["rows_of"] for f in found if not f["rows"]]
-    return [*lines, f"fewer than 5 rows of a class, not told: {', '.join(few)}"] if few else lines
+def _untold(result: dict[str, Any], forms: Sequence[Model]) -> list[str]:
+    """Who told nothing, or nothing of probabilities, and why."""
+    silent = [site for site in result["guards"] if site not in result["metrics"]]
+    guarded = [site for site in silent if result["guards"][site]]
+    others = [site for site in silent if site not in guarded]
+    judged = {name: facts["rows"] for name, facts in result["probabilities"].items()}
+    small = [name for name, rows in judged.items() if not rows]
+    unsaid = [site for site in result["metrics"] if site not in judged]
+    unsaid = unsaid if any(form.judgeable for form in forms) else []
+    why = {
+        "its guard answers for the rows of a training alone, whose records have its accuracy": (
+            guarded
+        ),
+        "its policy or its file does not allow it, as is said there": others,
+        "nothing of probabilities: has its file the columns of --by, and may they be used?": unsaid,
+        "fewer than 5 rows of a class, so that nothing is told of them": small,
+    }
+    return [f"{', '.join(names)}: {reason}" for reason, names in why.items() if names]
 
 
 def explain(options: argparse.Namespace) -> int:
@@ -110,6 +112,7 @@ def _answers(kind: str, options: argparse.Namespace, asked: dict[str, Any]) -> t
     """What the sites say, and the exit code."""
     from drfl.models import read_model
     from drfl.models.plain import to_plain
+    from drfl.problem import from_json
     from drfl.sites.watch import Watch
 
     console = Console(quiet=options.quiet, as_json=options.json)
@@ -117,7 +120,7 @@ def _answers(kind: str, options: argparse.Namespace, asked: dict[str, Any]) -> t
     watch = Watch(find_layout(options), kind, console, model=model, options=asked)
     outcome, folder = watched(watch)
     try:
-        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        result = from_json(json.loads((folder / "result.json").read_text(encoding="utf-8")))
     except OSError:
         say(outcome.get("sentence") or "the sites did not answer")
         return None, int(outcome.get("exit", FAILED)) or FAILED
@@ -127,9 +130,11 @@ def _answers(kind: str, options: argparse.Namespace, asked: dict[str, Any]) -> t
 
 
 def _print(found: list[dict[str, Any]], as_json: bool, table: Any) -> None:
+    from drfl.problem import to_json
+
     if as_json:
         for entry in found:
-            print(json.dumps(entry, allow_nan=False))
+            print(json.dumps(to_json(entry), allow_nan=False))
     elif found:
         for line in table(found):
             print(printable(line))
