@@ -6,7 +6,7 @@ import pytest
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 import drfl as library
-from kit.program import THREE, drfl
+from kit.program import THREE, drfl, records_of
 
 MODEL = "RUN/model.json"
 
@@ -57,3 +57,69 @@ def test_scores_that_are_no_probabilities_are_not_judged(files):
     assert "Brier" not in drfl("evaluate", MODEL, "a.csv", cwd=files).out
     refused = drfl("evaluate", MODEL, "a.csv", "--by", "sex", cwd=files, code=3)
     assert "judge probabilities" in refused.err
+
+
+def test_a_validation_judges_groups_and_decisions_on_held_out_rows(trained, tmp_path):
+    for name in "abc":
+        (tmp_path / f"{name}.csv").write_bytes((trained / f"{name}.csv").read_bytes())
+    groups = ("--by", "sex", "--by", "age:50,65", "--threshold", "0.3,0.5")
+    drfl("train", *THREE, *groups, "--out", "RUN", "--quiet", cwd=tmp_path, validation=True)
+    (told,) = [r for r in records_of(tmp_path / "RUN") if r["kind"] == "validation"]
+    frame = pd.concat([pd.read_csv(tmp_path / f"{c}.csv", keep_default_na=False) for c in "abc"])
+    ill, age = frame["disease"] == "yes", frame["age"]
+    known = {
+        "sex = m": frame["sex"] == "m",
+        "sex = f": frame["sex"] == "f",
+        "age < 50": age < 50,
+        "50 <= age < 65": (age >= 50) & (age < 65),
+        "age >= 65": age >= 65,
+    }
+    assert set(told["groups"]) == set(known)
+    for name, at in known.items():
+        found = told["groups"][name]
+        assert (found["rows"], found["positive"]) == (at.sum(), (at & ill).sum())
+    everyone = told["probabilities"]["all clients"]
+    assert everyone["thresholds"] == [0.3, 0.5]
+    at = {d["threshold"]: d for d in everyone["decisions"]}
+    assert at[0.3]["called_positive"] > at[0.5]["called_positive"]
+    assert at[0.3]["sensitivity"] >= at[0.5]["sensitivity"]
+    # Held-out rows have the accuracy of the threshold 0.5.
+    right = at[0.5]["sensitivity"] * ill.sum() + at[0.5]["specificity"] * (~ill).sum()
+    assert everyone["accuracy"] == pytest.approx(right / 270)
+    drfl("report", "RUN", cwd=tmp_path)
+    page = (tmp_path / "RUN/report.html").read_text()
+    for words in (
+        "negative predictive value",
+        "50 &lt;= age &lt; 65",
+        "Decisions in groups of rows",
+    ):
+        assert words in page
+
+
+@pytest.mark.parametrize(
+    ("by", "sentence"),
+    [
+        ("town", "column of the model"),
+        ("age", "say where to divide them"),
+        ("age:x", "COLUMN:CUT,CUT"),
+    ],
+)
+def test_groups_that_cannot_be_are_refused_before_a_training(trained, tmp_path, by, sentence):
+    for name in "abc":
+        (tmp_path / f"{name}.csv").write_bytes((trained / f"{name}.csv").read_bytes())
+    refused = drfl("train", *THREE, "--by", by, "--out", "RUN", cwd=tmp_path, code=3)
+    assert sentence in refused.err
+    assert not (tmp_path / "RUN").exists()
+
+
+def test_a_calibrated_hinge_model_is_judged(trained, tmp_path):
+    for name in "abc":
+        (tmp_path / f"{name}.csv").write_bytes((trained / f"{name}.csv").read_bytes())
+    hinge = ("--loss", "hinge", "--tol", "0.1", "--out", "RUN", "--quiet")
+    drfl("train", *THREE, *hinge, cwd=tmp_path)
+    three = ("a.csv", "b.csv", "c.csv")
+    drfl("calibrate", MODEL, *three, "--kind", "slope", "--out", "platt.json", cwd=tmp_path)
+    said = drfl("evaluate", "platt.json", "a.csv", "--threshold", "0.5", "--json", cwd=tmp_path)
+    (judged,) = [entry for entry in said.records if "rows_of" in entry]
+    assert judged["rows"] == 90
+    assert judged["brier"] < judged["brier_of_share"]

@@ -37,7 +37,7 @@ def test_the_table_is_that_of_statsmodels(trained, tmp_path, pooled):
     assert list(rows) == [*names, "intercept"]
     ends = logit.conf_int(alpha=0.1)
     for j, name in enumerate(rows):
-        row = {k: float(v) for k, v in rows[name].items() if k != "name"}
+        row = {k: float(v) for k, v in rows[name].items() if k != "name" and v}
         assert row["coef"] == pytest.approx(logit.params[j], rel=1e-5)
         assert row["se"] == pytest.approx(logit.bse[j], rel=1e-5)
         assert (row["low"], row["high"]) == pytest.approx(tuple(ends[j]), rel=1e-4, abs=1e-8)
@@ -49,6 +49,11 @@ def test_the_table_is_that_of_statsmodels(trained, tmp_path, pooled):
     test = logit.wald_test(np.eye(len(names) + 1)[at], scalar=True, use_f=False)
     wald = f"chest_pain_type: all 3 are zero: chi2 {test.statistic:.4g}, 3 degrees"
     assert wald in said.out
+    level = rows["chest_pain_type=none"]
+    assert float(level["wald_chi2"]) == pytest.approx(test.statistic, rel=1e-4)
+    assert (level["wald_degrees"], rows["intercept"]["wald_degrees"]) == ("3", "")
+    one = logit.params[names.index("sex=f")] / logit.bse[names.index("sex=f")]
+    assert f"sex: its coefficient is zero: chi2 {one**2:.4g}, 1 degree, p" in said.out
     assert f"log-likelihood {logit.llf:.6g}" in said.out
     assert "a 0.3333 (90), b 0.3333 (90), c 0.3333 (90)" in said.out
     (told,) = [r for r in records_of(trained / "RUN") if r["kind"] == "inference"]

@@ -52,6 +52,7 @@ def add_setting(group: Any, name: str) -> None:
         )
         return
     alone: dict[str, Any] = {"nargs": "?", "const": "true"} if field.default is False else {}
+    alone |= {"action": "append"} if name == "by" else {}
     group.add_argument(
         flag_of(name), dest=f"set_{name}", metavar=name.upper(), help=field.help, **alone
     )

@@ -248,16 +248,18 @@ class Inference:
         return lines
 
     def factor_lines(self) -> list[str]:
-        """The Wald tests of columns with several coefficients."""
+        """The Wald tests of factors: columns whose coefficients are of levels, or pieces."""
         lines = []
         for column, test in self.tests().items():
-            if len(self.factors[column]) > 1:
+            if self.factors[column] != (column,):  # a column of numbers has its own line
                 told = (
                     "too few clients for this test"
                     if test is None
                     else f"chi2 {test.statistic:.4g}, {test.degrees} degrees, p {test.p:.4g}"
                 )
-                lines.append(f"{column}: all {len(self.factors[column])} are zero: {told}")
+                n = len(self.factors[column])
+                what = f"all {n} are zero" if n > 1 else "its coefficient is zero"
+                lines.append(f"{column}: {what}: {told}".replace("1 degrees", "1 degree"))
         return lines
 
     def __str__(self) -> str:

@@ -15,13 +15,13 @@ from __future__ import annotations
 import math
 from bisect import bisect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtri
+from scipy.special import expit, logit, ndtri
 
 from drfl.arrays import Array
 from drfl.metrics.probabilities import Decisions, area, brier, combined_auc, recalibration
@@ -88,10 +88,13 @@ def told(z: Array, positive: NDArray[np.bool_], thresholds: Sequence[float] = ()
     p, edges = expit(z), edges_of(thresholds)
     at = np.searchsorted(edges, p, side="left")
     sums = [np.bincount(at, weight, len(edges) + 1) for weight in (~positive, positive, p)]
+    known = np.ones(len(edges), dtype=bool)
+    if len(z) == 0:
+        nothing = np.full(len(NUMBERS), np.nan)
+        return Told(np.stack(sums, axis=1), known, nothing, tuple(thresholds))
     both, shift = recalibration(z, positive), recalibration(z, positive, slope=False)
     numbers = [*area(z, positive), brier(z, positive), float(np.mean((z > 0.0) == positive))]
     numbers += [shift.intercept, both.intercept, both.slope]
-    known = np.ones(len(edges), dtype=bool)
     return Told(np.stack(sums, axis=1), known, np.array(numbers), tuple(thresholds))
 
 
@@ -135,6 +138,23 @@ def added(parts: Sequence[Told]) -> Told:
     middle, variance = combined_auc(values[:, 0], values[:, 1], pairs)
     means = [_mean(values[:, k], weights) for k in range(2, len(NUMBERS))]
     return Told(bins, known, np.array([middle, variance, *means]), parts[0].thresholds)
+
+
+def recalibrated(found: Told) -> Told:
+    """The same with the calibration of all rows together, each with the mean score of its bin.
+
+    The calibrations of single folds of few rows are nothing that could be averaged.
+    """
+    other, positive, sums = found.bins.T
+    rows = other + positive
+    at = rows > 0.0
+    p = np.clip(sums[at] / rows[at], 1e-6, 1.0 - 1e-6)
+    z, times = np.tile(logit(p), 2), np.append(other[at], positive[at])
+    second = np.repeat([False, True], int(at.sum()))
+    shift = recalibration(z, second, slope=False, times=times)
+    both = recalibration(z, second, times=times)
+    numbers = np.append(found.numbers[:4], [shift.intercept, both.intercept, both.slope])
+    return replace(found, numbers=numbers)
 
 
 def _mean(values: Array, weights: Array) -> float:

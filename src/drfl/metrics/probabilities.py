@@ -33,20 +33,26 @@ class Recalibration:
     slope_error: float
 
 
-def recalibration(z: Array, positive: NDArray[np.bool_], *, slope: bool = True) -> Recalibration:
-    """Fit intercept and slope by maximum likelihood; or the intercept alone, with slope 1."""
+def recalibration(
+    z: Array, positive: NDArray[np.bool_], *, slope: bool = True, times: Array | None = None
+) -> Recalibration:
+    """Fit intercept and slope by maximum likelihood; or the intercept alone, with slope 1.
+
+    ``times`` says how often every row is there; by default once.
+    """
     nothing = Recalibration(np.nan, np.nan if slope else 1.0, np.nan, np.nan)
-    if positive.all() or not positive.any():
+    weight = np.ones(len(z)) if times is None else times
+    if positive[weight > 0.0].all() or not positive[weight > 0.0].any():
         return nothing
     A = np.column_stack([np.ones(len(z)), z])[:, : 1 + slope]
     offset = np.zeros(len(z)) if slope else z
     theta = np.zeros(A.shape[1])
     for _ in range(STEPS):
         p = _probability(A @ theta + offset)
-        H = (A * (p * (1.0 - p))[:, None]).T @ A
+        H = (A * (weight * p * (1.0 - p))[:, None]).T @ A
         if np.linalg.cond(H) > 1e12 or np.abs(theta).max() > FAR:
             return nothing
-        step = np.linalg.solve(H, A.T @ (positive - p))
+        step = np.linalg.solve(H, A.T @ (weight * (positive - p)))
         theta = theta + step
         if np.abs(step).max() <= 1e-10:
             break

@@ -121,12 +121,18 @@ def _estimate(record: Mapping[str, Any]) -> Estimate:
 
 
 def csv_records(found: Sequence[Inferred]) -> list[dict[str, Any]]:
-    """One object per model and coefficient, in both units side by side."""
+    """One object per model and coefficient, in both units, with the Wald test of its column."""
     lines = []
     for entry in found:
         first = entry.units or entry.scaled
+        tests = first.tests()
+        column_of = {name: column for column, own in first.factors.items() for name in own}
         for unit, sd in zip(first.records(), entry.scaled.records(), strict=True):
             own = {"model": entry.label} if entry.label else {}
             per_sd = {f"{key}_per_sd": sd[key] for key in ("robust", "coef", "se", "low", "high")}
-            lines.append({**own, **unit, **per_sd})
+            test = tests.get(column_of.get(unit["name"], ""))
+            wald = {"wald_chi2": None, "wald_degrees": None, "wald_p": None}
+            if test is not None:
+                wald = {"wald_chi2": test.statistic, "wald_degrees": test.degrees, "wald_p": test.p}
+            lines.append({**own, **unit, **per_sd, **wald})
     return lines

@@ -106,13 +106,15 @@ def _group(column: str, text: str, cuts: Sequence[float]) -> str:
         return f"{column} missing"
     if math.isnan(value):
         return f"{column} missing"
-    below = [cut for cut in cuts if cut <= value]
-    above = [cut for cut in cuts if cut > value]
-    if not below:
-        return f"{column} < {above[0]:g}"
-    if not above:
-        return f"{column} >= {below[-1]:g}"
-    return f"{below[-1]:g} <= {column} < {above[0]:g}"
+    low = max((cut for cut in cuts if cut <= value), default=-math.inf)
+    return between(column, low, min((cut for cut in cuts if cut > value), default=math.inf))
+
+
+def between(column: str, low: float, high: float) -> str:
+    """What rows with a number from low to below high are called."""
+    if math.isinf(low):
+        return f"{column} < {high:g}"
+    return f"{column} >= {low:g}" if math.isinf(high) else f"{low:g} <= {column} < {high:g}"
 
 
 def read_by(text: str) -> tuple[str, list[float]]:

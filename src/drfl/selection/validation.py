@@ -30,12 +30,13 @@ from drfl.estimators.base import RobustModel
 from drfl.estimators.fitting import LOCAL, NoModelError, find_model, make_solver, solver_name
 from drfl.estimators.parameters import seed_of
 from drfl.estimators.shared import solvable
-from drfl.metrics.counts import ALL_CLIENTS, Told, added, coarsened, facts_of
+from drfl.metrics.counts import ALL_CLIENTS, Told, added, coarsened, facts_of, recalibrated
 from drfl.named_problems import restated
 from drfl.problem import Problem
 from drfl.run.result import Result, stacked
 from drfl.selection.client_half import alone, probabilities, scores
 from drfl.selection.client_half.folds import FoldEngine, Part, on_parts
+from drfl.selection.client_half.probabilities import Wanted
 from drfl.selection.clients import SelectionClients, sorted_table
 from drfl.selection.cross_validation import Split, folds_of_everyone, one_client_out
 from drfl.selection.grid import candidate, for_clients
@@ -94,6 +95,8 @@ class Validation:
     probabilities : dict
         What the model's probabilities are worth on held-out rows, of all clients together and of
         each (`drfl.metrics.counts.facts_of`); empty where there are none.
+    groups : dict
+        The same of groups of rows of all clients.
     """
 
     measures: dict[str, dict[str, dict[str, Measured]]]
@@ -101,6 +104,7 @@ class Validation:
     radius: float
     rounds: int
     probabilities: dict[str, dict[str, Any]] = field(default_factory=dict)
+    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
         """For records."""
@@ -175,9 +179,14 @@ def validate(
 
 
 def validate_clients(
-    estimator: RobustModel, clients: SelectionClients, *, folds: int = 5, seed: int = 0
+    estimator: RobustModel,
+    clients: SelectionClients,
+    *,
+    folds: int = 5,
+    seed: int = 0,
+    wanted: Wanted = Wanted(),  # noqa: B008  (frozen)
 ) -> Validation:
-    """The same with clients wherever they are."""
+    """The same with clients wherever they are; ``wanted`` is counted of probabilities."""
     folds = min(folds, min(clients.rows))
     S = len(clients.names)
     questions = {NEW_ROWS: folds_of_everyone(S, folds, seed)} if folds > 1 else {}
@@ -196,8 +205,17 @@ def validate_clients(
         work = _Work(clients, point.problem, choices, solver, engine)
         measures = {name: work.answer(splits) for name, splits in questions.items()}
         radii = work.needed_radii(questions.get(NEW_CLIENT, []))
-        worth = work.probabilities(questions.get(NEW_ROWS, []))
-    return Validation(measures, radii, point.radius, work.rounds, worth)
+        worth, groups = work.probabilities(questions.get(NEW_ROWS, []), wanted)
+    return Validation(measures, radii, point.radius, work.rounds, worth, groups)
+
+
+def _summed(told: Mapping[str, Sequence[Told]]) -> dict[str, dict[str, Any]]:
+    """What parts of rows tell together, without small cells."""
+    return {
+        name: facts_of(coarsened(recalibrated(added(parts))))
+        for name, parts in told.items()
+        if parts
+    }
 
 
 def _bundle(choices: Any) -> WarmBundle:
@@ -262,13 +280,19 @@ class _Work:
             found[label] = max(0.0, excess / price) if price > 0.0 else math.inf
         return found
 
-    def probabilities(self, splits: Sequence[Split]) -> dict[str, dict[str, Any]]:
-        """What the model's probabilities are worth on the rows that splits hold out."""
+    def probabilities(
+        self, splits: Sequence[Split], wanted: Wanted
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+        """What the model's probabilities are worth on the rows that splits hold out.
+
+        Of all clients together, of each of them, and of groups of all their rows.
+        """
         logistic = scores.score_of(None, self.problem.loss) == "log_loss"
         several = len(self.clients.groups) > 1 or self.problem.classes is not None
         if not splits or several or not logistic:
-            return {}
+            return {}, {}
         (group,) = self.clients.groups
+        of_groups: dict[str, list[Told]] = {each.label: [] for each in wanted.groups}
         parts: dict[str, list[Told]] = {label: [] for label in self.clients.labels}
         for split in splits:
             (result,) = self._fit(MODEL, split)
@@ -277,17 +301,19 @@ class _Work:
                     split.parts[s],
                     result.coef,
                     float(scores.intercepts_of([[result]], group[s].name)[0, 0]),
+                    wanted,
                 )
                 for s in split.scored
             }
             answers = self.engine.map(messages, None)
             _require(answers)
             for s in split.scored:
-                found = probabilities.read(answers.replies[group[s].name])
-                parts[self.clients.labels[s]].append(found)
-        of_clients = {label: added(found) for label, found in parts.items() if found}
-        everyone = {ALL_CLIENTS: added([t for found in parts.values() for t in found])}
-        return {name: facts_of(coarsened(t)) for name, t in {**everyone, **of_clients}.items()}
+                whole, *some = probabilities.read(answers.replies[group[s].name], wanted)
+                parts[self.clients.labels[s]].append(whole)
+                for label, found in zip(of_groups, some, strict=True):
+                    of_groups[label].append(found)
+        everyone = [found for own in parts.values() for found in own]
+        return _summed({ALL_CLIENTS: everyone, **parts}), _summed(of_groups)
 
     def _told(self, split: Split) -> Array:
         """Measures (methods, M, S) on what a split holds out, NaN for clients that hold nothing."""

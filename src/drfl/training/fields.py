@@ -108,6 +108,24 @@ def probabilities(name: str, value: Any) -> tuple[float, ...]:
     return found
 
 
+def groups(name: str, value: Any) -> tuple[str, ...]:
+    """Columns with their cuts; sex,age:50,65 on the command line, where numbers are cuts."""
+    found: list[str] = []
+    for text in [value] if isinstance(value, str) else value:
+        for part in texts(name, text):
+            if found and ":" in found[-1] and _is_number(part):
+                found[-1] += f",{part}"
+            else:
+                found.append(part)
+    return tuple(found)
+
+
+def _is_number(text: str) -> bool:
+    with suppress(ValueError):
+        return bool(float(text) == float(text))
+    return False
+
+
 def number_or(*words: str) -> Read:
     """A number, or one of these words."""
 

@@ -9,10 +9,12 @@ import numpy as np
 
 from drfl.curves import Curves
 from drfl.selection.choice import Choice
+from drfl.selection.client_half.probabilities import Wanted
 from drfl.selection.clients import SelectionClients
 from drfl.selection.cross_validation import choose
 from drfl.selection.curves import choose_curves
 from drfl.selection.validation import validate_clients
+from drfl.training.groups import wanted_groups
 from drfl.training.train import Training
 
 NEEDS = "judge the model with `drfl evaluate` on rows that were not there"
@@ -59,6 +61,7 @@ def _validation(training: Training) -> dict[str, Any]:
             _clients(training),
             folds=settings["folds"],
             seed=settings["seed"],
+            wanted=Wanted(settings["threshold"], wanted_groups(settings, training.agreement)),
         )
     except (ValueError, RuntimeError) as error:
         return {"failure": str(error)}

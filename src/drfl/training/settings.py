@@ -122,6 +122,14 @@ FIELDS: dict[str, Setting] = {
     "validation": Setting(
         True, read.flag, "whether the model is judged on rows and clients it has not seen"
     ),
+    "threshold": Setting(
+        (0.5,), read.probabilities, "of the probability, where the validation counts decisions: 0.2"
+    ),
+    "by": Setting(
+        (),
+        read.groups,
+        "groups of rows that the validation judges: sex, or age:50,65; may be repeated",
+    ),
     "guard": Setting(
         None,
         read.whole_or("dp"),

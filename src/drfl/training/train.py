@@ -206,6 +206,10 @@ class Training:
             self.listener.warn(sentence)
         self.curves, self.pieces = self._agreed_curves()
         self.problem = self.problem_now()
+        if self.settings["by"]:
+            from drfl.training.groups import wanted_groups
+
+            wanted_groups(self.settings, agreement)  # what is wrong with them is said now
         line = guards_line(agreement.guards, self.settings, self.folder)
         if self._private:
             self.listener.say(line, NOT_EXACT)

@@ -5,31 +5,56 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drfl.report.blocks import Block, Lines, Series, TableBlock, Text
-from drfl.report.evidence import Json, name, number, objects, objects_of
+from drfl.report.evidence import Json, name, number, objects, objects_of, vector
 from drfl.report.figures import ABSENT, count, plain
 from drfl.report.suppression import Groups
 
 NOTE = (
     "Of held-out rows, each fold in turn. Bins with fewer than 5 rows of a class are joined with "
     "their neighbours. An area is the mean of the clients' own areas, with DeLong's interval. "
-    "Slope 1 and intercept 0 are calibrated; a slope above 1 says that the probabilities are "
-    "cautious, as those of a robust model are. Beside the Brier score stands that of telling "
+    "Calibrated probabilities have slope 1 and intercept 0, together and, in the large, with slope "
+    "1; a slope above 1 says that they are cautious, as those of a robust model are. Accuracy at "
+    "0.5 stands beside that of always naming the majority. Decisions with 1 to 4 rows in a cell are not shown. Beside the Brier score stands that of telling "
     "everybody the share of positive rows, beside the net benefit that of calling everybody "
     "positive; calling nobody has 0."
 )
+CALIBRATION = ("calibration_slope", "calibration_intercept", "calibration_in_the_large")
+WORST_SHOWN = -0.1
+"""Of net benefits: calling everybody is far worse at high thresholds, which would hide the rest."""
 Point = tuple[float, float]
 
 
-def probabilities(found: Json, groups: Groups) -> list[Block]:
-    """Calibration, ROC and decision curves, and a table; of all clients if one is too small."""
+def probabilities(found: Json, of_groups: Json, groups: Groups) -> list[Block]:
+    """Calibration, ROC and decision curves, and tables; of all clients if one is too small.
+
+    Parameters
+    ----------
+    found : dict
+        What was found by client, first of all clients.
+    of_groups : dict
+        The same by groups of rows.
+    groups : Groups
+        Which clients are too small to be spoken of.
+    """
     every = {name(client): objects_of(facts) for client, facts in found.items()}
     shown = {client: facts for client, facts in every.items() if number(facts.get("rows"))}
     if groups.small:
         shown = dict(list(shown.items())[:1])
     if not shown:
         return []
+    parts = {name(group): objects_of(facts) for group, facts in of_groups.items()}
+    large = {group: facts for group, facts in parts.items() if number(facts.get("rows"))}
+    few = [group for group in parts if group not in large]
     return [
-        _table(shown),
+        _table("Probabilities on held-out rows, with what they rest on.", shown),
+        *_decisions("Decisions on held-out rows, at the thresholds that were named.", shown),
+        *([_table("The same in groups of the rows of all clients.", large)] if large else []),
+        *_decisions("Decisions in groups of rows.", large),
+        *(
+            [Text(f"Fewer than 5 rows of a class, not told: {', '.join(few)}.", "note")]
+            if few
+            else []
+        ),
         Lines(
             "Calibration on held-out rows",
             "predicted probability",
@@ -82,7 +107,7 @@ def _decision_curve(facts: Json) -> list[Block]:
             _pair(number(entry.get("threshold")), number(entry.get(key)))
             for entry in objects(facts.get("decisions"))
         ]
-        points = [pair for pair in pairs if pair is not None]
+        points = [pair for pair in pairs if pair is not None and pair[1] >= WORST_SHOWN]
         curves.append(Series(label, points, dashed=key != "net_benefit"))
     if not curves[0].points:
         return []
@@ -90,39 +115,63 @@ def _decision_curve(facts: Json) -> list[Block]:
     return [Lines(title, "threshold of the probability", "net benefit", curves)]
 
 
-def _table(shown: dict[str, Json]) -> TableBlock:
+def _decisions(caption: str, shown: dict[str, Json]) -> list[TableBlock]:
+    """What happens at thresholds that the user named; cells of 1 to 4 rows are not shown."""
+    keys = ("sensitivity", "specificity", "positive_value", "negative_value")
+    head = ["rows of", "threshold", "called positive", "sensitivity", "specificity"]
+    head += [
+        "positive predictive value",
+        "negative predictive value",
+        "net benefit",
+        "of calling all",
+    ]
+    rows = []
+    for client, facts in shown.items():
+        told = {number(entry.get("threshold")): entry for entry in objects(facts.get("decisions"))}
+        for threshold in vector(facts.get("thresholds")):
+            at = told.get(threshold, {})
+            called = number(at.get("called_positive"))
+            rows.append(
+                [
+                    client,
+                    plain(threshold, 3),
+                    ABSENT if called is None else count(int(called)),
+                    *(_cell(at, key) for key in (*keys, "net_benefit", "benefit_of_all")),
+                ]
+            )
+    return [TableBlock(caption, head, rows)] if rows else []
+
+
+def _table(caption: str, shown: dict[str, Json]) -> TableBlock:
     head = [
         "rows of",
         "rows",
         "positive",
         "AUC (95 %)",
-        "Brier score",
-        "of the share",
-        "calibration slope",
+        "Brier",
+        "of share",
+        "slope",
         "intercept",
-        "sensitivity at 0.5",
-        "specificity at 0.5",
-        "always the majority",
+        "in the large",
+        "accuracy",
+        "majority",
     ]
     rows = []
     for client, facts in shown.items():
         low, high = number(facts.get("auc_low")), number(facts.get("auc_high"))
         auc = plain(number(facts.get("auc")), 3)
         between = "" if low is None or high is None else f" ({plain(low, 3)} to {plain(high, 3)})"
-        half = [e for e in objects(facts.get("decisions")) if number(e.get("threshold")) == 0.5]
-        at = half[0] if half else {}
         rows.append(
             [
                 client,
                 *(count(int(number(facts.get(key)) or 0)) for key in ("rows", "positive")),
                 auc + between,
                 *(_cell(facts, key) for key in ("brier", "brier_of_share")),
-                *(_cell(facts, key) for key in ("calibration_slope", "calibration_intercept")),
-                *(_cell(at, key) for key in ("sensitivity", "specificity")),
-                _cell(facts, "majority"),
+                *(_cell(facts, key) for key in CALIBRATION),
+                *(_cell(facts, key) for key in ("accuracy", "majority")),
             ]
         )
-    return TableBlock("Probabilities on held-out rows, with what they rest on.", head, rows)
+    return TableBlock(caption, head, rows)
 
 
 def _cell(facts: Json, key: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drfl.report.blocks import Block, Mark, Marks, Section, TableBlock, Text
-from drfl.report.evidence import Evidence, Json, name, names, number, objects_of, sentence
+from drfl.report.evidence import Evidence, Json, name, number, objects_of, sentence
 from drfl.report.figures import ABSENT, metric, plain, title
 from drfl.report.questions.probability_curves import probabilities
 from drfl.report.suppression import Groups
@@ -35,9 +35,12 @@ def section(evidence: Evidence, groups: Groups) -> Section:
     blocks: list[Block] = []
     for question, methods in measures.items():
         blocks += _question(name(question), objects_of(methods), groups)
-    blocks += probabilities(objects_of(record.get("probabilities")), groups)
+    worth, of_groups = (objects_of(record.get(key)) for key in ("probabilities", "groups"))
+    blocks += probabilities(worth, of_groups, groups)
     blocks += _radii(record, groups)
-    blocks += [Text(remark, "note") for remark in names(record.get("remarks"))]
+    remarks = record.get("remarks")
+    told = remarks if isinstance(remarks, list) else []
+    blocks += [Text(sentence(remark), "note") for remark in told]
     return Section("unseen", QUESTION, _answer(measures), blocks)
 
 

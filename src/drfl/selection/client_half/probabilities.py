@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import Checked, Handler, RefusedError, Site
-from drfl.metrics.counts import LEVELS, NUMBERS, Told, told
+from drfl.metrics.counts import NUMBERS, Told, edges_of, told
 from drfl.rows import Rows
+from drfl.rows.parts import is_sparse
 from drfl.selection.client_half.folds import PART, Part, some_rows, weights_of
 from drfl.wire import Field, Message, WireError, validate
 
@@ -20,17 +22,55 @@ REQUEST = {
     PART: Field("int64", (3,)),
     "coef": Field("float64", ("n",)),
     "intercept": Field("float64"),
+    "thresholds": Field("float64", ("T",)),  # of the probability, where decisions are counted
+    "groups": Field("int64"),  # how many
+    "bounds": Field("float64", ("R", 4), finite=False),  # see `Group.bounds`, each with its group
 }
-REPLY = {
-    "bins": Field("float64", (len(LEVELS) + 1, 3)),
-    "numbers": Field("float64", (len(NUMBERS),), finite=False),
+REPLY = {  # of all rows, and of every group
+    "bins": Field("float64", ("G", "B", 3)),
+    "numbers": Field("float64", ("G", len(NUMBERS)), finite=False),
 }
+MOST_GROUPS = 100
 
 
-def request(part: Part, coef: Array, intercept: float) -> Message:
+@dataclass(frozen=True)
+class Group:
+    """Rows whose features are within bounds.
+
+    Attributes
+    ----------
+    label : str
+        What they are called.
+    bounds : tuple of (int, float, float)
+        Feature, least value, and the value that is too large, in the units of the file.
+    """
+
+    label: str
+    bounds: tuple[tuple[int, float, float], ...]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be counted: decisions at thresholds of the probability, and groups of rows."""
+
+    thresholds: tuple[float, ...] = ()
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """For a message."""
+        found = [(g, *bound) for g, group in enumerate(self.groups) for bound in group.bounds]
+        return {
+            "thresholds": np.array(self.thresholds, dtype=np.float64),
+            "groups": np.array(len(self.groups)),
+            "bounds": np.array(found, dtype=np.float64).reshape(-1, 4),
+        }
+
+
+def request(part: Part, coef: Array, intercept: float, wanted: Wanted) -> Message:
     """Ask what the log-odds of a model are worth on the rows that a part holds out."""
     arrays = {PART: part.array, "coef": coef, "intercept": np.array(intercept)}
-    return Message(KIND, 0, arrays)
+    return Message(KIND, 0, {**arrays, **wanted.arrays})
 
 
 def count(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
@@ -41,29 +81,58 @@ def count(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         raise RefusedError
     rows = Rows(**some_rows(site.raw, at), weights=weights_of(site.raw, at))
     z = site.problem.scores(rows, arrays["coef"], float(arrays["intercept"]))
-    found = told(*_as_often(rows, z, rows.y > 0.0))
-    return {"bins": found.bins, "numbers": found.numbers}
+    times = _as_often(rows)
+    inside = [np.ones(len(z), dtype=bool), *_groups(rows, int(arrays["groups"]), arrays["bounds"])]
+    z, positive = np.repeat(z, times), np.repeat(rows.y > 0.0, times)
+    thresholds = arrays["thresholds"].tolist()
+    again = [np.repeat(some, times) for some in inside]
+    found = [told(z[some], positive[some], thresholds) for some in again]
+    return {
+        "bins": np.array([each.bins for each in found]),
+        "numbers": np.array([each.numbers for each in found]),
+    }
 
 
-def _as_often(rows: Rows, z: Array, positive: NDArray[np.bool_]) -> tuple[Array, NDArray[np.bool_]]:
+def _groups(rows: Rows, count: int, bounds: Array) -> list[NDArray[np.bool_]]:
+    """Which rows are in each of the groups."""
+    wanted, features = bounds[:, 0], bounds[:, 1]
+    whole = np.isin(wanted, np.arange(count)).all()
+    if not (
+        0 <= count <= MOST_GROUPS and whole and np.isin(features, np.arange(rows.n_features)).all()
+    ):
+        raise WireError("a group is of features that there are not")
+    inside = [np.ones(rows.n_rows, dtype=bool) for _ in range(count)]
+    for g, j, low, high in bounds.tolist():
+        column = rows.X[:, [int(j)]]
+        values = np.asarray(column.toarray() if is_sparse(column) else column).ravel()
+        inside[int(g)] &= (values >= low) & (values < high)
+    return inside
+
+
+def _as_often(rows: Rows) -> NDArray[np.int64]:
     """Rows that were merged count as often as they were there; other weights are not counted."""
     if rows.p is None:
-        return z, positive
+        return np.ones(rows.n_rows, dtype=np.int64)
     times = rows.p * rows.total
     whole = np.rint(times)
     if not np.allclose(times, whole, atol=1e-6) or (whole < 1.0).any():
-        return z, positive
-    again = whole.astype(np.int64)
-    return np.repeat(z, again), np.repeat(positive, again)
+        return np.ones(rows.n_rows, dtype=np.int64)
+    return whole.astype(np.int64)
 
 
 HANDLERS: Mapping[str, Handler] = {KIND: Checked(count, REQUEST, REPLY)}
 
 
-def read(message: Message) -> Told:
-    """What a client told."""
-    validate(message, f"{KIND}/reply", 0, REPLY, {})
+def read(message: Message, wanted: Wanted) -> list[Told]:
+    """What a client told, of all rows and of every group."""
+    edges = len(edges_of(wanted.thresholds))
+    sizes = {"G": 1 + len(wanted.groups), "B": edges + 1}
+    validate(message, f"{KIND}/reply", 0, REPLY, sizes)
     bins = np.array(message.arrays["bins"])
-    if (bins < 0.0).any() or not np.allclose(bins[:, :2], np.round(bins[:, :2])):
+    if (bins < 0.0).any() or not np.allclose(bins[..., :2], np.round(bins[..., :2])):
         raise WireError("its counts are none")
-    return Told(bins, np.ones(len(LEVELS), dtype=bool), np.array(message.arrays["numbers"]))
+    known = np.ones(edges, dtype=bool)
+    return [
+        Told(counts, known, numbers, wanted.thresholds)
+        for counts, numbers in zip(bins, np.array(message.arrays["numbers"]), strict=True)
+    ]
