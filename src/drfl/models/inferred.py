@@ -131,7 +131,7 @@ def csv_records(found: Sequence[Inferred]) -> list[dict[str, Any]]:
             own = {"model": entry.label} if entry.label else {}
             per_sd = {f"{key}_per_sd": sd[key] for key in ("robust", "coef", "se", "low", "high")}
             test = tests.get(column_of.get(unit["name"], ""))
-            wald = {"wald_chi2": None, "wald_degrees": None, "wald_p": None}
+            wald: dict[str, Any] = {"wald_chi2": None, "wald_degrees": None, "wald_p": None}
             if test is not None:
                 wald = {"wald_chi2": test.statistic, "wald_degrees": test.degrees, "wald_p": test.p}
             lines.append({**own, **unit, **per_sd, **wald})

@@ -14,9 +14,9 @@ NOTE = (
     "their neighbours. An area is the mean of the clients' own areas, with DeLong's interval. "
     "Calibrated probabilities have slope 1 and intercept 0, together and, in the large, with slope "
     "1; a slope above 1 says that they are cautious, as those of a robust model are. Accuracy at "
-    "0.5 stands beside that of always naming the majority. Decisions with 1 to 4 rows in a cell are not shown. Beside the Brier score stands that of telling "
-    "everybody the share of positive rows, beside the net benefit that of calling everybody "
-    "positive; calling nobody has 0."
+    "0.5 stands beside that of always naming the majority, the Brier score beside that of telling "
+    "everybody the share of positive rows. Decisions with 1 to 4 rows in a cell are not shown. "
+    "Beside the net benefit stands that of calling everybody positive; calling nobody has 0."
 )
 CALIBRATION = ("calibration_slope", "calibration_intercept", "calibration_in_the_large")
 WORST_SHOWN = -0.1
