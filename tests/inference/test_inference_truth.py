@@ -245,6 +245,20 @@ def test_the_radius_of_confidence_is_a_quantile(norm):
     assert both.problem_.ball.radius > one.problem_.ball.radius
 
 
+def test_the_radius_of_confidence_is_of_one_score_at_a_time(rows):
+    X, _, z, member = rows
+    y = np.digitize(z, [-0.5, 1.0])
+    model = DRFLClassifier(radius="confidence").fit(X, y, clients=member)
+    radii = [
+        DRFLClassifier(radius="confidence").fit(X, y == k, clients=member).problem_.ball.radius
+        for k in range(3)
+    ]
+    assert model.problem_.classes is None
+    assert model.problem_.ball.radius == pytest.approx(max(radii))
+    with pytest.raises(ValueError, match="one score at a time"):
+        DRFLClassifier(radius="confidence", multiclass="joint").fit(X, y, clients=member)
+
+
 @pytest.mark.parametrize("kind", WAYS)
 def test_own_intercepts_are_a_column_for_every_client(kind):
     X, y, _, member = drawn(clients=21, N=900, seed=3)

@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 import drfl
+from drfl.cli.sites.model import untold
 from drfl.engines import Answers
+from drfl.models import read_model
+from drfl.models.plain import to_plain
 from drfl.privacy import Guard
 from drfl.protocols.binding import BIND
 from drfl.protocols.data_request import text_array
@@ -186,6 +189,40 @@ def test_table_one_of_sites_with_guards_and_gaps(tmp_path, monkeypatch):
     (warning,) = outcome["warnings"]
     assert "years and months" in warning
     assert {cell["missing"] for cell in outcome["table"] if cell["column"] == "age"} == {0.25}
+
+
+@pytest.mark.parametrize("kind", ["intercept", "slope"])
+def test_a_calibration_over_guarded_sites_is_refused_with_the_reason(
+    tmp_path, monkeypatch, trained, kind
+):
+    model = read_model(trained / "RUN" / "model.json")
+    order = {"kind": "calibrate", "model": to_plain(model)}
+    both = ["north", "south"]
+
+    def outcome(present, sites):
+        options = {"kind": kind, "sites": sites}
+        quorum = {"quorum": len(present)}
+        near = lambda silence, patience: Nearby({})  # noqa: E731  (asked nothing but hello)
+        return driven(tmp_path, monkeypatch, present, near, **order, **quorum, options=options)[0]
+
+    guarded = outcome(both, [])
+    assert guarded["exit"] == 5
+    assert "site 'north' has a guard" in guarded["sentence"]
+    assert "drfl calibrate MODEL FILE" in guarded["sentence"]
+    assert "'south' is not there" in outcome(["north"], ["south"])["sentence"]
+
+
+def test_who_tells_nothing_of_a_model_is_named_with_the_reason(trained):
+    model = read_model(trained / "RUN" / "model.json")
+    told = {"metrics": {"north": [], "south": [], "west": []}, "probabilities": {}}
+    told["guards"] = {"north": 0, "south": 0, "west": 0, "rome": 5, "oslo": 0}
+    told["probabilities"] = {"north": {"rows": 90}, "west": {"rows": 0}}
+    assert untold(told, [model]) == [
+        "rome: its guard answers for the rows of a training alone, whose records have its accuracy",
+        "oslo: its policy or its file does not allow it, as is said there",
+        "south: nothing of probabilities: has its file the columns of --by, and may they be used?",
+        "west: fewer than 5 rows of a class, so that nothing is told of them",
+    ]
 
 
 def test_a_bad_order_has_an_outcome_too(tmp_path, monkeypatch):

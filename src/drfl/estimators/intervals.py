@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.estimators.choices import Choices
+from drfl.estimators.choices import AT_ONCE, OVR, Choices
 from drfl.estimators.client_table import ClientTable
 from drfl.estimators.fitting import find_model
 from drfl.inference import Estimate, Inquiry, confidence_radius, corrected, require_curved
@@ -17,6 +17,9 @@ from drfl.run import Result
 from drfl.solvers import Solver
 
 CONFIDENCE = "confidence"
+ONE_SCORE = (
+    "radius='confidence' is for one score at a time: take multiclass='ovr', or give a number"
+)
 
 
 def estimate_of(
@@ -63,6 +66,8 @@ def with_confidence(
 ) -> Choices:
     """The choices with the radius in place of the word; the largest of several models."""
     require_curved(choices.loss)
+    if choices.multiclass == AT_ONCE:
+        raise ValueError(ONE_SCORE)
     still = replace(choices, radius=0.0, shared_ball=False)
     problem = still.problem(table.names.tolist(), table.totals, table.X.shape[1])
     merged = table.canonical()
@@ -71,4 +76,4 @@ def with_confidence(
         result = find_model(problem, list(merged.clients(target)), still, solver)
         estimate = estimate_of(problem, table, whole, result, still)
         radii.append(confidence_radius(estimate, problem.loss, problem.norm, table.X.shape[1]))
-    return replace(choices, radius=max(radii))
+    return replace(choices, radius=max(radii), multiclass=OVR)  # the models that were asked

@@ -41,6 +41,10 @@ def check_before_reading(settings: Settings) -> None:
 
     lookup("norm", settings["norm"], NORMS)
     lookup("multiclass", settings["multiclass"], {name: name for name in MULTICLASS})
+    if settings["radius"] == "confidence" and settings["multiclass"] == "joint":
+        raise ValueError(
+            "--radius confidence is for one score at a time: take --multiclass ovr, or a number"
+        )
     if settings["module"] is not None:
         check_network(settings)
     else:

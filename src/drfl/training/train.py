@@ -150,7 +150,8 @@ def train(
     if settings["radius"] == "confidence":
         from drfl.training.intervals import confidence_radii
 
-        training.settings = settings.with_values(radius=confidence_radii(training))
+        found = confidence_radii(training)  # of one score at a time
+        training.settings = settings.with_values(radius=found, multiclass="ovr")
         training.problem = training.problem_now()
     with warnings_as_sentences(listener):
         results = training.train()

@@ -44,12 +44,12 @@ def evaluate(options: argparse.Namespace) -> int:
     judged = result["probabilities"]
     told = [{"rows_of": name, **facts} for name, facts in judged.items() if facts["rows"]]
     _print(told, options.json, lambda _: ["", *lines({f["rows_of"]: f for f in told})])
-    for sentence in _untold(result, forms):
+    for sentence in untold(result, forms):
         say(sentence)
     return code
 
 
-def _untold(result: dict[str, Any], forms: Sequence[Model]) -> list[str]:
+def untold(result: dict[str, Any], forms: Sequence[Model]) -> list[str]:
     """Who told nothing, or nothing of probabilities, and why."""
     silent = [site for site in result["guards"] if site not in result["metrics"]]
     guarded = [site for site in silent if result["guards"][site]]
