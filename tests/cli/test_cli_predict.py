@@ -60,6 +60,8 @@ def test_a_row_alone_has_the_score_that_it_has_in_company(folder, tmp_path):
         for file in ("b.csv", alone)
     ]
     assert float(scores[0][0]["score"]) == pytest.approx(float(scores[1][0]["score"]))
+    said = drfl("evaluate", "OWN/model.json", "b.csv", cwd=folder)
+    assert "and so is every file here: give all rows of a client, not some" in said.err
 
 
 def test_a_value_that_was_not_trained_is_other_and_said(folder, tmp_path):

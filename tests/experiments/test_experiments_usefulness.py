@@ -49,6 +49,14 @@ def test_the_page_counts_what_is_worse():
     assert "2 cells, points of accuracy" in said  # others are compared with the default, apart
     assert "- **new client**: 1 cells, points of accuracy: mean -2.00" in said
     assert "| heart | new client | -2.00 |" in said
+    cells += [Cell("heart", "seen", (1.0, 2.0), (0.0, 0.0), way="mean")]
+    assert "2 splits only, since every choice takes many trainings:" in page(cells, "command")
+
+
+def test_rules_are_tried_in_the_first_splits_only(monkeypatch):
+    monkeypatch.setattr(usefulness, "judged", lambda way, train, test: (1.0, 1.0))
+    cells = study(["wine"], 3, 0, Console(quiet=True), (RIVAL, DEFAULT, "mean"))
+    assert {cell.way: len(cell.gains) for cell in cells} == {DEFAULT: 3, "mean": 2}
 
 
 def test_a_study_goes_on_where_it_was(tmp_path, monkeypatch):

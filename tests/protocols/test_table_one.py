@@ -52,6 +52,18 @@ def three(**south):
     return {"north": patients(0), "west": patients(1), "south": patients(2, **south)}
 
 
+def test_nothing_is_said_of_columns_that_a_rule_leaves_out(tmp_path):
+    empty = three(chol=lambda found: np.where(np.arange(N) < 100, "", found["chol"].astype(str)))
+    kept = looked(tmp_path, empty, missing="mean")
+    assert [text for text in kept.warnings if "'chol' has no value in 83%" in text]
+    assert "filled at south: chol 83%" in kept.describe()
+    agreement = looked(tmp_path, empty, missing="mean", max_missing=0.5)
+    (said,) = agreement.warnings
+    assert said == "column 'chol' is left out: it has no value in 83% of the rows of 'south'"
+    assert not [line for line in agreement.describe() if line.startswith("filled")]
+    assert any(line.strip().startswith("chol") for line in agreement.describe())  # in the table
+
+
 def test_good_files_are_told_without_a_warning(tmp_path):
     agreement = looked(tmp_path, three())
     assert agreement.warnings == ()

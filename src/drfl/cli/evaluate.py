@@ -66,6 +66,11 @@ def run(options: argparse.Namespace) -> int:
     model = read_model(options.model)
     thresholds = probabilities("--threshold", options.threshold or ())
     by = [read_by(text) for text in options.by]
+    if model.scale == "per-client":
+        say(
+            "warning: every client of this model scaled its rows by itself, and so is every file "
+            "here: give all rows of a client, not some"
+        )
     found, parts = [], []
     for name, path, reading in sources(options, {str(p): p for p in options.files}):
         rows = read_rows(model, path, target=True, reading=reading)

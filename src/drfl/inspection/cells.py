@@ -58,10 +58,13 @@ class TableOne:
         By column, then by client; the target last.
     warnings : tuple of str
         What looks wrong, each with what to do.
+    left_out : frozenset of str
+        Columns that no model has, by a rule; nothing is filled in them.
     """
 
     cells: tuple[Cell, ...]
     warnings: tuple[str, ...]
+    left_out: frozenset[str] = frozenset()
 
     def facts(self) -> list[dict[str, Any]]:
         """For the records."""
@@ -95,5 +98,6 @@ class TableOne:
     def filled(self, client: str) -> str:
         """Which columns of numbers have gaps at a client, the most first."""
         gaps = [c for c in self.cells if c.client == client and c.missing and c.shares is None]
+        gaps = [c for c in gaps if c.column not in self.left_out]
         gaps.sort(key=lambda cell: -cell.missing)
         return ", ".join(f"{cell.column} {max(cell.missing, 0.01):.0%}" for cell in gaps)

@@ -139,8 +139,8 @@ def preflight(request: DataRequest, names: Sequence[str], channel: Channel) -> A
     answers = {name: DataReply.read(replies[name]) for name in names}
     _refuse_typos(request, answers)
     _refuse_variants(request, answers)
-    table = table_one(request, answers)
     columns, warnings = _columns(request, answers)
+    table = table_one(request, answers, {column.name for column in columns})
     target = _target(request, answers)
     counts = {name: _class_counts(target, answer) for name, answer in answers.items()}
     for name, per_class in counts.items():

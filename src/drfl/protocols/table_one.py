@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,15 +17,25 @@ MUCH = 0.3
 """More gaps than this are told of."""
 
 
-def table_one(request: DataRequest, answers: Mapping[str, DataReply]) -> TableOne:
-    """Put together what the clients told."""
+def table_one(
+    request: DataRequest, answers: Mapping[str, DataReply], used: Container[str]
+) -> TableOne:
+    """Put together what the clients told; what looks wrong is told of columns that are used."""
     names = list(dict.fromkeys(n for a in answers.values() for n in a.facts["columns"]))
     cells = [cell for name in names for cell in _cells(name, answers)]
     # Clients with a guard tell no hints.
-    hints = {client: answer.facts["hints"] for client, answer in answers.items()}
-    warnings = [*units(cells), *hinted(hints, PROGRAM)]
-    warnings += [*_gaps(request, cells), *_small(answers)]
-    return TableOne((*cells, *_target_cells(request.target, answers)), tuple(warnings))
+    hints = {client: _of_used(answer.facts["hints"], used) for client, answer in answers.items()}
+    seen = [cell for cell in cells if cell.column in used]
+    warnings = [*units(seen), *hinted(hints, PROGRAM), *_gaps(request, seen)]
+    warnings += _small(answers)
+    left_out = frozenset(name for name in names if name not in used)
+    table = (*cells, *_target_cells(request.target, answers))
+    return TableOne(table, tuple(warnings), left_out)
+
+
+def _of_used(hints: Mapping[str, Any], used: Container[str]) -> dict[str, Any]:
+    named = {k: {n: v for n, v in hints[k].items() if n in used} for k in ("codes", "far")}
+    return {**named, **{k: [n for n in hints[k] if n in used] for k in ("ids", "perfect")}}
 
 
 def _cells(name: str, answers: Mapping[str, DataReply]) -> Iterator[Cell]:
