@@ -165,6 +165,24 @@ def test_calibrate(sites, trained, kind):
     assert "rome" in unknown
 
 
+def test_evaluate_says_how_many_rows_hold_what_was_not_trained(sites, tmp_path):
+    counts = {}
+    for name in sites.sites:
+        head, *lines = (sites.folder / f"{name}.csv").read_text().splitlines(keepends=True)
+        assert head.split(",")[-2] == "thal"
+        known = [line for line in lines if line.split(",")[-2] != "6"]
+        (tmp_path / f"{name}.csv").write_text("".join([head, *known]))
+        counts[name] = len(lines) - len(known)
+    files = [f"{name}.csv" for name in sites.sites]
+    settings = ("--target=disease", "--categorical=thal", "--no-validation", "--out=FEWER")
+    drfl(tmp_path, "train", *files, *settings)
+    said = drfl_sites("evaluate", tmp_path / "FEWER" / "model.json", cwd=sites.folder).stderr
+    for name, count in counts.items():
+        assert count > 0
+        rows = f"{count} rows" if count >= 5 else "fewer than 5 rows"
+        assert f"{name}: {rows} hold a value of 'thal' that was not trained" in said
+
+
 def test_explain(sites, trained):
     lines = drfl_sites("explain", "RUN/model.json", "--json", cwd=sites.folder).stdout
     there = [json.loads(line) for line in lines.splitlines()]

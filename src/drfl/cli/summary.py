@@ -115,9 +115,10 @@ def _proofs(model: Model) -> list[str]:
         proved = "" if model.problem.network else f", proved to be at least {proof.lower_bound:.6g}"
         lines.append(f"  worst-case loss {proof.objective:.6g}{proved}, {proof.rounds} rounds")
     if model.predicts_nothing:
+        other = "" if model.probabilistic else ", or the logistic loss"
         lines.append(
             "  all coefficients are zero: the model predicts nothing, it gives every row the same "
-            "scores; take a smaller radius, or the logistic loss"
+            f"scores; take a smaller radius{other}"
         )
     return lines
 
