@@ -208,12 +208,14 @@ def test_many_rows_are_looked_at_in_a_sample_but_for_the_largest_values():
     member = np.zeros(50_000, dtype=np.intp)
     assert row_sentences(rows, y, ["all"], member, ["a", "b"]) == []
     rows[4_321, 1] = 1e9
-    (told,) = row_sentences(rows, y, ["all"], member, ["a", "b"])
-    assert "column 'b' has a value that is 1e8 times as far" in told
+    for form in (rows, sparse.csr_array(rows)):
+        (told,) = row_sentences(form, y, ["all"], member, ["a", "b"])
+        assert "column 'b' has a value that is 1e8 times as far" in told
     almost = y.copy()
     almost[1] = 1.0 - almost[1]  # in a row that the sample leaves out
     rows = np.column_stack([rows[:, 0], almost, y])
-    (told,) = row_sentences(rows, y, ["all"], member, ["a", "b", "c"])
+    for form in (rows, sparse.csr_array(rows)):
+        (told,) = row_sentences(form, y, ["all"], member, ["a", "b", "c"])
     assert "column 'c' alone tells the target without an error" in told
 
 

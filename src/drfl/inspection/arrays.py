@@ -192,36 +192,48 @@ def row_sentences(
     names : sequence of str, optional
         Of the columns; without, they are numbered from 0.
     """
-    sparse = is_sparse(X)
-    wide = max(1, X.nnz // X.shape[0] if sparse else X.shape[1])
+    wide = max(1, X.nnz // X.shape[0] if is_sparse(X) else X.shape[1])
     step = -(-X.shape[0] // max(LEAST, min(SAMPLE, ENTRIES // wide)))
-    some, target, who = X[::step], y[::step], member[::step]
+    some, who = X[::step], member[::step]
     columns: list[Any] = list(range(X.shape[1])) if names is None else [str(n) for n in names]
-    largest = np.argsort(-np.bincount(who, minlength=len(clients)), kind="stable")[:MOST].tolist()
+    largest = np.argsort(-np.bincount(who, minlength=len(clients)), kind="stable")[:MOST]
+    judged = [who == k for k in largest.tolist() if (who == k).any()]
     least, most = _ends(X)
-    found = nothing()
-    seen = worth_a_look(some, target) if sparse else list(range(X.shape[1]))
-    by_column, all_rows = (some.tocsc(), X.tocsc()) if sparse else (some, X)
-    for j in [j for j in seen if least[j] < most[j]]:
-        name, x = columns[j], column_of(by_column, j)
-        look(found, name, x, target, text=False, stored=sparse, ends=(least[j], most[j]))
-        if all(_numbered(x[who == k]) for k in largest[:JUDGES]):
-            found["ids"].append(name)
-        if (
-            step > 1
-            and name in found["perfect"]
-            and not tells(column_of(all_rows, j), y, text=False)
-        ):
-            found["perfect"].remove(name)
-    same = (least == most) & ((least != 0.0) | (not sparse)) & (X.shape[0] >= ENOUGH)
-    moments = {clients[k]: moments_of(some[who == k], None) for k in largest if (who == k).any()}
+    found = _seen(X, y, step, columns, judged[:JUDGES], least, most)
+    same = (least == most) & ((least != 0.0) | (not is_sparse(X))) & (X.shape[0] >= ENOUGH)
+    moments = [moments_of(some[mine], None) for mine in judged]
     cells = [
-        _number(client, columns[j], m, j, int(m.count[j]))
-        for j in np.flatnonzero(unlike(list(moments.values()))).tolist()
-        for client, m in moments.items()
+        _number(clients[k], columns[j], m, j, int(m.count[j]))
+        for j in np.flatnonzero(unlike(moments)).tolist()
+        for k, m in zip(largest.tolist(), moments, strict=False)
     ]
     constant = [columns[j] for j in np.flatnonzero(same).tolist()]
     return [*_constant(constant), *units(cells), *hinted({"": found}, PYTHON)]
+
+
+def _seen(
+    X: Any,
+    y: Array,
+    step: int,
+    names: Sequence[Any],
+    judges: Sequence[NDArray[np.bool_]],
+    least: Array,
+    most: Array,
+) -> dict[str, Any]:
+    """What is seen in every ``step``-th row, column by column; see `drfl.inspection.column`."""
+    found, sparse = nothing(), is_sparse(X)
+    some, target = X[::step].tocsc() if sparse else X[::step], y[::step]
+    seen = worth_a_look(X, y) if sparse else range(X.shape[1])
+    for j in [j for j in seen if least[j] < most[j]]:
+        name, x = names[j], column_of(some, j)
+        look(found, name, x, target, text=False, stored=sparse, ends=(least[j], most[j]))
+        if all(_numbered(x[mine]) for mine in judges):
+            found["ids"].append(name)
+        if step > 1 and name in found["perfect"]:
+            whole = X[:, [j]].toarray().ravel() if sparse else X[:, j]
+            if not tells(whole, y, text=False):
+                found["perfect"].remove(name)
+    return found
 
 
 def _ends(X: Any) -> tuple[Array, Array]:
