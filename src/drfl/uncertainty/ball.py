@@ -15,9 +15,10 @@ class Ball:
     r"""All distributions within transport cost ``radius`` of a client's rows.
 
     .. math::
-        d\big((x,y),(x',y')\big) = \|x-x'\| + \kappa\,|y-y'|
-        \quad\text{(regression)},\qquad
-        \|x-x'\| + \kappa\,1[y\ne y'] \quad\text{(classification)}.
+        d\big((x,y),(x',y')\big) = \|x-x'\| + \kappa\,|y-y'| \quad\text{(regression)},
+
+    .. math::
+        d\big((x,y),(x',y')\big) = \|x-x'\| + \kappa\,1[y\ne y'] \quad\text{(classification)}.
 
     The intercept is never transported.
 

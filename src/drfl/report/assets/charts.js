@@ -146,6 +146,7 @@ const Charts = (() => {
       const hit = make(svg, "rect", { class: "hit", x: 0, y: y - step / 2, width, height: step });
       make(svg, "text", { class: "label", x: left - 8, y: y + 4, "text-anchor": "end" }, cut(row.label, left - 8));
       const parts = [hit];
+      if (row.low !== null) parts.push(make(svg, "line", { class: "range", x1: x(row.low), x2: x(row.high), y1: y, y2: y }));
       if (spec.bars) {
         const [a, b] = [x(Math.min(0, row.value)), x(Math.max(0, row.value))];
         parts.push(make(svg, "rect", { class: "bar", x: a, y: y - 7, width: Math.max(b - a, 1), height: 14, rx: 3 }));
@@ -154,7 +155,6 @@ const Charts = (() => {
         for (const dot of row.dots) parts.push(make(svg, "circle", { class: "dot", cx: x(dot[0]), cy: y, r: 4.5 }));
         parts.push(make(svg, "line", { class: "mean", x1: x(row.value), x2: x(row.value), y1: y - 8, y2: y + 8 }));
       } else {
-        if (row.low !== null) parts.push(make(svg, "line", { class: "range", x1: x(row.low), x2: x(row.high), y1: y, y2: y }));
         parts.push(make(svg, "circle", { class: "mark", cx: x(row.value), cy: y, r: 4.5 }));
       }
       const text = [`${row.label}: ${row.shown}`, ...row.dots.map((d) => d[1]).filter((d) => d)].join("\n");
