@@ -12,7 +12,7 @@ from drfl.report import write
 from drfl.report.blocks import MOST_ROWS, Lines, Marks, TableBlock
 from drfl.report.evidence import Evidence, clipped, name, number, thinned, vector
 from drfl.report.page import LARGEST, embedded, page
-from drfl.report.questions import QUESTIONS
+from drfl.report.questions import QUESTIONS, coefficients
 from drfl.report.suppression import Groups
 
 ORDER = [
@@ -257,3 +257,24 @@ def test_what_was_sent_for_other_purposes_is_said():
     words = Page(page_of(records)).words
     assert "has sent the same kinds" not in words
     assert "more, both ways" not in words
+
+
+def test_a_column_that_counts_most_and_is_mostly_filled_is_told_of():
+    cells = [
+        {"column": column, "client": client, "missing": missing, "shares": None}
+        for column, client, missing in (("ca", "va", 0.99), ("ca", "basel", 0.01), ("age", "va", 0))
+    ]
+    rows = {"va": 200, "basel": 123}
+    records = [
+        {"kind": "preflight", "rows": rows, "table": cells},
+        {
+            "kind": "result",
+            "features": ["age", "ca"],
+            "models": [{"coef": [0.2, 0.9], "intercept": 0.0}],
+        },
+    ]
+    evidence = Evidence(records)
+    found = coefficients.section(evidence, Groups(evidence))
+    assert "most by ca, age" in found.answer
+    warned = [block.text for block in found.blocks if getattr(block, "tone", "") == "warning"]
+    assert warned == ["ca has no value in 99.0\xa0% of the rows of va: its mean stands there."]
