@@ -250,6 +250,8 @@ def test_a_guard_tells_no_more_than_its_sums(tmp_path):
 def test_names_that_no_client_has_are_refused_with_the_nearest(tmp_path):
     with pytest.raises(ValueError, match=r"--exclude AGE .did you mean 'age'\?"):
         looked(tmp_path, three(), exclude=("AGE",))
+    with pytest.raises(ValueError, match=r"--exclude se .did you mean 'sex'\?"):
+        looked(tmp_path, three(), exclude=("sex", "se"))
     with pytest.raises(ValueError, match=r"--categorical cholx .did you mean 'chol'\?"):
         looked(tmp_path, three(), categorical=("cholx",))
     with pytest.raises(

@@ -261,14 +261,16 @@ def _common(answers: Mapping[str, DataReply]) -> list[str]:
 def _refuse_typos(request: DataRequest, answers: Mapping[str, DataReply]) -> None:
     """Columns that the request names and no client has, all in one sentence."""
     nowhere = set.intersection(*(set(answer.facts["unknown"]) for answer in answers.values()))
-    known = list(dict.fromkeys(c for answer in answers.values() for c in answer.facts["columns"]))
+    named = [(option, name) for option in NAMING for name in getattr(request, option)]
+    told = [c for answer in answers.values() for c in answer.facts["columns"]]
+    # Columns that are left out are not told of, but named.
+    known = list(dict.fromkeys([*told, *(name for _, name in named if name not in nowhere)]))
     said = []
-    for option in NAMING:
-        for name in getattr(request, option):
-            if name in nowhere:
-                near = nearest(name, known)
-                hint = f" (did you mean {near!r}?)" if near else ""
-                said.append(f"--{option.replace('_', '-')} {name}{hint}")
+    for option, name in named:
+        if name in nowhere:
+            near = nearest(name, known)
+            hint = f" (did you mean {near!r}?)" if near else ""
+            said.append(f"--{option.replace('_', '-')} {name}{hint}")
     if said:
         word = "such a column" if len(said) == 1 else "such columns"
         raise ValueError(f"{', '.join(said)}: no client has {word}; they have {listed(known)}")
