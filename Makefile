@@ -44,10 +44,13 @@ test-torch: .venv-torch/.complete ## the tests of networks, in an environment wi
 .venv-torch/.complete: pyproject.toml constraints.txt
 	$(call environment,.venv-torch,--editable . --group torch)
 
-test-flower: .venv-flower/.complete ## the tests over Flower, real SuperNodes among them; SLOW=1 for all faults
+test-flower: .venv-flower/.complete $(if $(SLOW),.venv-flower/.torch) ## the tests over Flower, real SuperNodes among them; SLOW=1 for all faults and a network
 	.venv-flower/bin/pytest -q -n 3 --dist loadfile $(if $(SLOW),-m "") tests/flower
 .venv-flower/.complete: pyproject.toml constraints.txt constraints-flower.txt
 	$(call environment,.venv-flower,--editable .[flower] --group flower,constraints-flower.txt)
+.venv-flower/.torch: .venv-flower/.complete
+	@.venv-flower/bin/python -m pip install -qq --constraint constraints-flower.txt --build-constraint constraints.txt --editable .[torch]
+	@touch $@
 
 docs: setup ## build the site, docs/_build/html/index.html; a warning is an error
 	$(BIN)/sphinx-build -q -W --keep-going docs docs/_build/html

@@ -12,7 +12,7 @@ def test_the_superlink_is_killed_and_the_run_goes_on_to_the_same_bits(deployed):
     deployed.behave(held=2)
     deployed.run()
     deployed.in_the_middle()
-    deployed.kill("superlink")
+    deployed.orphan("superlink")
     deployed.kill("run")
     done = deployed.rounds("west")
     deployed.release()

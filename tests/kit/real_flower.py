@@ -26,6 +26,8 @@ QUIET = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
     "OPENBLAS_NUM_THREADS": "1",
+    # A SuperNode looks for a message every 3 seconds; here more often.
+    "PYTHONPATH": str(Path(__file__).parents[1] / "flower" / "hurried"),
 }
 
 
@@ -159,6 +161,14 @@ class Deployment:
         self.running.pop(name).wait(PATIENCE)
         psutil.wait_procs(family, timeout=PATIENCE)
 
+    def orphan(self, name):
+        """Kill a program alone; what it has started has to end by itself."""
+        family = self.family(name)
+        self.running[name].kill()
+        self.running.pop(name).wait(PATIENCE)
+        _, left = psutil.wait_procs(family, timeout=PATIENCE)
+        assert not left, [process.cmdline() for process in left]
+
     def close(self):
         """End all; nothing may be left."""
         everyone = [
@@ -185,13 +195,14 @@ FAULTY = Path(__file__).parents[1] / "sites" / "faulty"
 
 
 class Faulty(Deployment):
-    """Two sites that can be told to misbehave; limits of the project where they differ."""
+    """Two sites that can be told to misbehave; what they train, and limits where they differ."""
 
-    def __init__(self, folder, **limits):
+    def __init__(self, folder, training=TRAINING, **limits):
         super().__init__(folder)
+        self.training = training
         lines = [f"{key} = {json.dumps(value)}" for key, value in {**LIMITS, **limits}.items()]
         lines += ["[training]"]
-        lines += [f"{key} = {json.dumps(value)}" for key, value in SETTINGS.items()]
+        lines += [f"{key} = {json.dumps(value)}" for key, value in {**training, **BRIEF}.items()]
         (folder / "sites.toml").write_text("\n".join(lines) + "\n", "utf-8")
         self.connection("insecure = true")
         for name in PAIR:
@@ -240,7 +251,7 @@ class Faulty(Deployment):
     def undisturbed(self):
         """The same training on the same files by the serial engine."""
         files = [f"--client={name}.csv" for name in PAIR]
-        settings = [f"--{key}={value}" for key, value in TRAINING.items()]
+        settings = [f"--{key.replace('_', '-')}={value}" for key, value in self.training.items()]
         self.do("drfl", "train", *files, *settings, "--no-validation", "--quiet", "--out=HERE")
         return result_of(self.folder / "HERE")
 
