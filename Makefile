@@ -39,7 +39,7 @@ attacks: .venv/.complete ## all attacks, and their table in docs/privacy.md
 	ATTACKS=docs/privacy.md $(BIN)/pytest -q -n $(WORKERS) tests/attacks
 
 test-torch: .venv-torch/.complete ## the tests of networks, in an environment with PyTorch
-	OMP_NUM_THREADS=1 .venv-torch/bin/pytest -q -n $(WORKERS) tests/networks
+	OMP_NUM_THREADS=1 .venv-torch/bin/pytest -q -n $(WORKERS) --dist loadfile tests/networks
 	OMP_NUM_THREADS=1 .venv-torch/bin/pytest -q --doctest-modules src/drfl/torch
 .venv-torch/.complete: pyproject.toml constraints.txt
 	$(call environment,.venv-torch,--editable . --group torch)
