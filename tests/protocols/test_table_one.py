@@ -307,3 +307,40 @@ def test_the_report_says_which_of_the_leading_columns_are_filled(tmp_path):
     page = (tmp_path / "RUN" / "report.html").read_text()
     assert "most by age" in page
     assert re.search("age has no value in 83.3.% of the rows of south: its mean stands there", page)
+
+
+def libsvm(path, seed, factor):
+    """120 rows of 30 sparse columns, and some in which something is wrong."""
+    rng = np.random.default_rng(seed)
+    lines = []
+    for i in range(N):
+        ill = rng.random() < 0.4
+        entries = {j: rng.normal() for j in range(1, 31) if rng.random() < 0.1}
+        entries |= {31: 1.0} if ill else {}
+        entries[32] = factor * rng.normal(240.0, 50.0)
+        entries[33] = -999.0 if i % 10 == 0 else rng.normal()
+        entries[34] = i + 1.0
+        text = " ".join(f"{j}:{value:.6g}" for j, value in entries.items())
+        lines.append(f"{1 if ill else -1} {text}\n")
+    path.write_text("".join(lines))
+    return path
+
+
+def test_sparse_files_are_looked_at_too(tmp_path):
+    stations = {
+        name: Station(name, libsvm(tmp_path / f"{name}.libsvm", seed, factor))
+        for seed, (name, factor) in enumerate({"north": 1.0, "south": 1.0, "west": 0.1}.items())
+    }
+
+    def carry(messages):
+        return {name: stations[name].handle(message) for name, message in messages.items()}
+
+    warnings = preflight(DataRequest("label"), list(stations), carry).warnings
+    for words in (
+        r"column 'x31' alone tells the target without an error at 'north', 'south', 'west'",
+        r"column 'x32' has mean .* at 'west' and .*: they look like a power of ten",
+        r"column 'x33' is -999 in 12 rows of 'north'",
+        r"column 'x34' is a whole number that differs in every row",
+    ):
+        assert [text for text in warnings if re.match(words, text)], words
+    assert not [text for text in warnings if re.match(r"column 'x([1-9]|[12]\d|30)'", text)]
