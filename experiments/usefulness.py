@@ -228,8 +228,10 @@ MORE: Mapping[str, Mapping[str, Way]] = {
     "rules": {"mean": _chosen("mean"), "one_se, accuracy": _chosen("one_se", "accuracy")},
 }
 """What else is compared, with the default model."""
-SPLITS = dict.fromkeys(MORE["rules"], 2)
-"""Ways that are tried in the first few splits only: to choose a radius takes many trainings."""
+SLOW, SPLITS = tuple(MORE["rules"]), 2
+"""Ways that are tried in the first splits only: to choose a radius takes many trainings."""
+SMALL = ("four hospitals", "heart", "breast cancer", "wine", "diabetes")
+"""The data sets in which they are tried."""
 WAYS: Mapping[str, Way] = {
     RIVAL: _rival,
     DEFAULT: _robust(),
@@ -297,9 +299,9 @@ def study(
                     continue  # a client of one class has no AUC, and trains nothing
                 if crowded(train.X.shape[1], len(train.y)) is not None:
                     warned.add((name, situation))
-                for way in (w for w in ways if repeat < SPLITS.get(w, repeats)):
+                for way in ways:
                     trial = (name, situation, repeat, way)
-                    if trial not in records.known:
+                    if trial not in records.known and _wanted(trial):
                         records.add(trial, judged(way, train, test))
     console.clear()
     found = [
@@ -310,6 +312,11 @@ def study(
         if way != RIVAL
     ]
     return [cell for cell in found if cell.gains]
+
+
+def _wanted(trial: Trial) -> bool:
+    name, _, repeat, way = trial
+    return way not in SLOW or (name in SMALL and repeat < SPLITS)
 
 
 def _cell(name: str, situation: str, way: str, records: Records, warned: bool) -> Cell:
@@ -359,10 +366,14 @@ def page(cells: Sequence[Cell], command: str) -> list[str]:
 
 def _fewer(cells: Sequence[Cell]) -> list[str]:
     """A sentence where only the first splits were tried."""
-    most = max(len(cell.gains) for cell in cells)
-    if cells[0].way not in SPLITS:
+    if cells[0].way not in SLOW:
         return []
-    return [f"{most} split{'s' * (most > 1)} only, since every choice takes many trainings:", ""]
+    most = max(len(cell.gains) for cell in cells)
+    return [
+        f"In the smaller data sets and {most} split{'s' * (most > 1)} only, since every choice "
+        "takes many trainings:",
+        "",
+    ]
 
 
 TITLES = {

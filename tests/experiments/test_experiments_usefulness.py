@@ -50,13 +50,18 @@ def test_the_page_counts_what_is_worse():
     assert "- **new client**: 1 cells, points of accuracy: mean -2.00" in said
     assert "| heart | new client | -2.00 |" in said
     cells += [Cell("heart", "seen", (1.0, 2.0), (0.0, 0.0), way="mean")]
-    assert "2 splits only, since every choice takes many trainings:" in page(cells, "command")
+    assert "In the smaller data sets and 2 splits only" in "\n".join(page(cells, "command"))
 
 
-def test_rules_are_tried_in_the_first_splits_only(monkeypatch):
+def test_rules_are_tried_in_small_data_and_the_first_splits_only(monkeypatch):
     monkeypatch.setattr(usefulness, "judged", lambda way, train, test: (1.0, 1.0))
-    cells = study(["wine"], 3, 0, Console(quiet=True), (RIVAL, DEFAULT, "mean"))
-    assert {cell.way: len(cell.gains) for cell in cells} == {DEFAULT: 3, "mean": 2}
+    ways = (RIVAL, DEFAULT, "mean")
+    cells = study(["wine", "breast cancer (sklearn)"], 3, 0, Console(quiet=True), ways)
+    assert {(cell.data[:4], cell.way, len(cell.gains)) for cell in cells} == {
+        ("wine", DEFAULT, 3),
+        ("wine", "mean", 2),
+        ("brea", DEFAULT, 3),
+    }
 
 
 def test_a_study_goes_on_where_it_was(tmp_path, monkeypatch):
