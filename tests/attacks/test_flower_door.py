@@ -16,7 +16,7 @@ from drfl.privacy import audit
 from drfl.protocols.agreement import preflight
 from drfl.protocols.binding import bind_message, binding_of
 from drfl.protocols.data_request import DataRequest
-from drfl.sites.carrier import Question
+from drfl.sites.carrier import WORKING, Question
 from drfl.sites.flower.asked import Asked
 from drfl.sites.flower.door import Door, site_folder
 from drfl.sites.gate import open_gate
@@ -43,7 +43,9 @@ def knock(tmp_path):
 
     def ask(message, seat=0):
         asked = Asked(0, next(numbers), Question(seat, encode(message)), 50.0, "north")
-        return decode(door.answer((7).to_bytes(8, "little") + asked.to_bytes()))
+        while (told := door.answer((7).to_bytes(8, "little") + asked.to_bytes())) == WORKING:
+            pass
+        return decode(told)
 
     ask.state = kit.state
     yield ask
