@@ -27,7 +27,7 @@ from kit.real_sites import (
 def attack(tmp_path_factory):
     """FLARE's server in somebody's hands, the site north of drfl, and FLARE's own client south."""
     folder = tmp_path_factory.mktemp("rogue-server")
-    layout = write_project(folder, ["north", "south"], quorum=1)
+    layout = write_project(folder, ["north", "south"], quorum=1, rejoin=2.0)
     layout.create(with_kits=True)
     (folder / "north.csv").write_text(PATIENTS, "utf-8")
     rogue = Rogue(folder / "rogue")

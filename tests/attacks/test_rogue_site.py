@@ -20,7 +20,7 @@ def attack(tmp_path_factory):
     """Server and site north of drfl, and FLARE's client with south's kit in somebody's hands."""
     folder = tmp_path_factory.mktemp("rogue-site")
     rogue = Rogue(folder / "rogue")
-    with real_sites(folder, {"north": PATIENTS, "south": None}, quorum=1) as started:
+    with real_sites(folder, {"north": PATIENTS, "south": None}, quorum=1, rejoin=2.0) as started:
         rogue.started, rogue.kit = started, started.kit("north")
         kit = Kit.open(started.layout.kit("south"))
         settings = str(folder / "none.toml")

@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from drfl.models import read_model
-from kit.program import drfl
+from kit.program import drfl, shorten_reports
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,9 @@ def test_predictions_have_joint_probabilities(garden):
     np.testing.assert_allclose(told, np.exp(scores) / np.exp(scores).sum())
 
 
-def test_the_report_tells_which_class_is_taken_for_which(garden):
+def test_the_report_tells_which_class_is_taken_for_which(garden, monkeypatch):
     folder, _ = garden
+    shorten_reports(monkeypatch)
     drfl("report", "RUN", cwd=folder)
     page = (folder / "RUN" / "report.html").read_text()
     assert "taken for versicolor" in page

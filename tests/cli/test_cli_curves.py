@@ -8,7 +8,7 @@ import pytest
 
 import drfl as library
 from drfl.cli.main import INPUT
-from kit.program import drfl
+from kit.program import drfl, shorten_reports
 
 FILES = ["--client=a.csv", "--client=b.csv", "--client=c.csv", "--target=ill"]
 
@@ -77,7 +77,8 @@ def test_predictions_are_those_of_the_curves(folder):
         assert score == pytest.approx(total, abs=1e-9)
 
 
-def test_explain_and_report_know_curves(folder):
+def test_explain_and_report_know_curves(folder, monkeypatch):
+    shorten_reports(monkeypatch)
     said = drfl("explain", "RUN/model.json", "a.csv", "b.csv", "c.csv", cwd=folder).out
     assert "carried by" in said
     drfl("report", "RUN", cwd=folder)

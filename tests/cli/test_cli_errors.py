@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.program import THREE, drfl, drfl_here, heart_rows, write_csv
+from kit.program import THREE, drfl, heart_rows, write_csv
 
 
 def edited(folder, line, old, new, file="b.csv"):
@@ -118,7 +118,7 @@ def doubled(path):
 def test_a_bad_file(files, kind):
     spoil, words = FILES[kind]
     spoil(files)
-    said = drfl_here("train", *THREE, "--out", "R", cwd=files, code=3)
+    said = drfl("train", *THREE, "--out", "R", cwd=files, code=3)
     one_sentence(said.err, words)
     assert not (files / "R").exists()
 
@@ -159,7 +159,7 @@ BAD_SETTINGS = {
 def test_a_bad_setting(trained, tmp_path, kind):
     flags, words = BAD_SETTINGS[kind]
     out = tmp_path / "R"
-    said = drfl_here("train", *THREE, *flags, "--out", out, cwd=trained, code=3)
+    said = drfl("train", *THREE, *flags, "--out", out, cwd=trained, code=3)
     one_sentence(said.err, words)
     assert not out.exists()
 
@@ -178,7 +178,7 @@ TOMLS = {
 def test_a_bad_settings_file(files, kind):
     text, words = TOMLS[kind]
     (files / "s.toml").write_text(text)
-    one_sentence(drfl_here("train", "s.toml", cwd=files, code=3).err, words)
+    one_sentence(drfl("train", "s.toml", cwd=files, code=3).err, words)
 
 
 USAGE = {
@@ -197,10 +197,10 @@ def test_a_wrong_command_line(tmp_path, kind):
 def test_files_are_clients_with_and_without_a_word_before_them(files):
     (files / "s.toml").write_text('target = "nothing"\n')
     named = ("--client", "a.csv", "--client", "south=b.csv", "--target", "nothing")
-    said = drfl_here("train", *named, cwd=files, code=3).err
+    said = drfl("train", *named, cwd=files, code=3).err
     one_sentence(said, ("'nothing'", "a.csv", "b.csv"))
-    assert drfl_here("train", "a.csv", "south=b.csv", "s.toml", cwd=files, code=3).err == said
-    one_sentence(drfl_here("train", "s.toml", "t.toml", cwd=files, code=3).err, ("one of them",))
+    assert drfl("train", "a.csv", "south=b.csv", "s.toml", cwd=files, code=3).err == said
+    one_sentence(drfl("train", "s.toml", "t.toml", cwd=files, code=3).err, ("one of them",))
 
 
 def other_columns(folder):
@@ -232,7 +232,7 @@ def word_for_number(folder):
 def test_a_bad_file_for_a_model(trained, tmp_path, command, spoil, words):
     spoil(tmp_path)
     model = trained / "RUN" / "model.json"
-    said = drfl_here(command, model, tmp_path / "new.csv", cwd=tmp_path, code=3)
+    said = drfl(command, model, tmp_path / "new.csv", cwd=tmp_path, code=3)
     one_sentence(said.err, words)
 
 
@@ -240,11 +240,9 @@ def test_a_bad_file_for_a_model(trained, tmp_path, command, spoil, words):
 def test_a_bad_model(trained, tmp_path, command):
     text = (trained / "RUN" / "model.json").read_text()
     (tmp_path / "cut.json").write_text(text[: len(text) // 2])
-    said = drfl_here(command, "cut.json", trained / "a.csv", cwd=tmp_path, code=3)
+    said = drfl(command, "cut.json", trained / "a.csv", cwd=tmp_path, code=3)
     one_sentence(said.err, ("cut.json", "cut off"))
-    one_sentence(
-        drfl_here(command, "no.json", "a.csv", cwd=tmp_path, code=3).err, ("does not exist",)
-    )
+    one_sentence(drfl(command, "no.json", "a.csv", cwd=tmp_path, code=3).err, ("does not exist",))
 
 
 def test_a_report_needs_a_run(files):

@@ -12,7 +12,7 @@ from flwr.cli.config_utils import load_and_validate
 from drfl.sites.flower.app import read_app_project, write_app
 from drfl.sites.flower.door import site_folder
 from drfl.sites.flower.server import Job
-from kit.program import drfl
+from kit.program import drfl_process as drfl
 
 PROJECT = """\
 project = "hearts"

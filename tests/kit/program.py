@@ -1,4 +1,4 @@
-"""The program as its users meet it: a process, files, and what it says."""
+"""The program as its users meet it: files, and what it says."""
 
 import contextlib
 import csv
@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from drfl.cli.main import run
 from drfl.datasets import load_heart
+from drfl.report import Plan
 
 WORDS = {1.0: "typical", 2.0: "atypical", 3.0: "none", 4.0: "silent"}
 
@@ -42,7 +44,23 @@ def environment():
 
 
 def drfl(*arguments, cwd, code=0, validation=False):
-    """Run the program; an exit code that was not expected fails the test."""
+    """Run the program here, without a process of its own; another exit code fails the test."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in "oe")
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            found = run(command(*arguments, validation=validation)[3:])
+        except SystemExit as end:  # of argparse
+            found = end.code
+    return _said(found, code, *(_text(stream) for stream in (out, err)))
+
+
+def shorten_reports(monkeypatch):
+    """Let reports fit little again, where how often is not the question."""
+    monkeypatch.setattr("drfl.report.Plan", partial(Plan, bootstrap=2, draws=1))
+
+
+def drfl_process(*arguments, cwd, code=0, validation=False):
+    """The same as users do, where what matters is the process."""
     done = subprocess.run(
         command(*arguments, validation=validation),
         cwd=cwd,
@@ -51,18 +69,18 @@ def drfl(*arguments, cwd, code=0, validation=False):
         text=True,
         timeout=300,
     )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return Said(done.returncode, done.stdout, done.stderr)
+    return _said(done.returncode, code, done.stdout, done.stderr)
 
 
-def drfl_here(*arguments, cwd, code):
-    """The same without a process of its own, where the sentence of an error is all that counts."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        found = run(command(*arguments)[3:])
-    assert found == code, out.getvalue() + err.getvalue()
-    return Said(found, out.getvalue(), err.getvalue())
+def _text(stream):
+    stream.flush()
+    return stream.buffer.getvalue().decode("utf-8")
+
+
+def _said(found, code, out, err):
+    assert found == code, out + err
+    assert "Traceback" not in err
+    return Said(found, out, err)
 
 
 def write_csv(path, names, rows):

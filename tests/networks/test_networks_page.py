@@ -3,7 +3,7 @@
 import numpy as np
 
 from kit.pages import ROOT, blocks, run_python
-from kit.program import drfl_here
+from kit.program import drfl
 
 PAGE = ROOT / "docs" / "networks.md"
 
@@ -24,5 +24,5 @@ def test_the_commands_of_the_page_run(tmp_path):
     assert len(block.commands) == 6
     for words, _ in block.commands:
         assert words[0] == "drfl"
-        drfl_here(*words[1:], cwd=tmp_path, code=0)
+        drfl(*words[1:], cwd=tmp_path, code=0)
     assert (tmp_path / "RUN" / "report.html").stat().st_size > 10_000

@@ -28,7 +28,8 @@ from drfl.training.run_folder import RunFolder
 from drfl.training.settings import from_values
 from drfl.training.train import train
 from drfl.wire import decode, encode
-from kit.program import drfl_here, records_of
+from kit.program import drfl as program
+from kit.program import records_of
 from kit.stations import Loopback
 
 NAMES = ("north", "south", "west")
@@ -115,7 +116,7 @@ def test_from_files_to_a_model_file_and_its_predictions(folder):
 
 def test_the_program_trains_shows_and_judges_it(folder):
     def do(*words, code=0):
-        return drfl_here(*words, cwd=folder, code=code)
+        return program(*words, cwd=folder, code=code)
 
     files = [f"--client={name}.csv" for name in NAMES]
     how = ["--target=sick", "--exclude=ill,dose", "--module=mlp:4", "--radius=0.1", "--order=inf"]
@@ -149,7 +150,7 @@ def test_a_run_goes_on_with_more_rounds_to_the_same_bits(folder):
     """The checkpoint of a network that made all its rounds is kept: more may be asked for."""
     whole = trained(folder, "WHOLE")
     trained(folder, "PART", max_rounds=4)
-    drfl_here("train", "--resume=PART", "--max-rounds=9", cwd=folder, code=0)
+    program("train", "--resume=PART", "--max-rounds=9", cwd=folder, code=0)
     again = read_model(folder / "PART" / "model.json")
     assert again.coef.tobytes() == whole.model.coef.tobytes()
 

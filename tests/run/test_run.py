@@ -13,6 +13,7 @@ from drfl.engines import SerialEngine
 from drfl.engines.base import Answers
 from drfl.losses import Hinge, Line
 from drfl.native import FedAvg
+from drfl.privacy.dp import DifferentialPrivacy
 from drfl.problem import Problem
 from drfl.run import solve
 from drfl.solvers import SOLVERS, Solver, StatusKind, make_solver
@@ -24,7 +25,8 @@ from kit.cutting_plane import CuttingPlane
 NAMES = ["north", "south", "east"]
 PROBLEM = Problem("hinge", Ball(0.05, "l1", 1.0), Mixture(radius=0.3))
 DATA = problems.clients("classification", np.random.default_rng(3), S=3, n=2, N=15)
-CLIENTS = [Client(name, X, y) for name, (X, y) in zip(NAMES, DATA, strict=True)]
+NAMED = list(zip(NAMES, DATA, strict=True))
+CLIENTS = [Client(name, X, y) for name, (X, y) in NAMED]
 
 
 class Spy(SerialEngine):
@@ -337,11 +339,6 @@ def test_what_was_sent_is_counted_by_kind(tmp_path):
 
 
 # ---------------------------------------------------------------------------- crossed bounds
-EXACT = sorted(
-    set(SOLVERS) - {"private"}
-)  # that one adds noise, and asks for clients with a budget
-
-
 @dataclass(frozen=True)
 class Lying(Solver):
     """Another solver whose lower bound is a little above its objective."""
@@ -349,6 +346,10 @@ class Lying(Solver):
     truthful: Solver = field(default_factory=lambda: make_solver("bundle"))
     excess: float = 1e-6
     name = "lying"
+
+    def __post_init__(self):
+        for able in ("joint", "private"):
+            object.__setattr__(self, able, getattr(self.truthful, able))
 
     @property
     def handlers(self):
@@ -368,12 +369,39 @@ class Lying(Solver):
         return session
 
 
-@pytest.mark.parametrize("name", [*EXACT, "fedavg", "cutting_plane"])
-def test_crossed_bounds_end_every_run_as_failed(name):
-    truthful = {"fedavg": FedAvg(), "cutting_plane": CuttingPlane()}.get(name) or make_solver(name)
-    own = {"fedavg": Problem("hinge"), "first_order": Problem("logistic", Ball(0.05, "l2"))}
-    problem = own.get(name, PROBLEM)
-    result = run(problem, solver=Lying(truthful))
+EXACT = sorted(set(SOLVERS) - {"private"})  # that one adds noise, for clients with a budget
+CASES = {name: (make_solver(name), PROBLEM, CLIENTS) for name in SOLVERS} | {
+    "cutting plane": (CuttingPlane(), PROBLEM, CLIENTS),
+    "fedavg": (FedAvg(), Problem("hinge"), CLIENTS),
+    "first_order": (make_solver("first_order"), Problem("logistic", Ball(0.05, "l2")), CLIENTS),
+    "private": (
+        make_solver("private"),
+        Problem("logistic", Ball(0.05, "l2"), Mixture(center="proportional")),
+        [
+            Client(
+                name,
+                np.tile(X, (70, 1)),
+                np.tile(y, 70),
+                privacy=DifferentialPrivacy(8.0, norm=9.0),
+            )
+            for name, (X, y) in NAMED
+        ],
+    ),
+    "several classes": (
+        make_solver("bundle"),
+        Problem("logistic", Ball(0.05), classes=3),
+        [Client(name, X, np.arange(len(y)) % 3.0) for name, (X, y) in NAMED],
+    ),
+    "central path": (make_solver("bundle"), Problem("hinge", Ball(0.05)), CLIENTS),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_crossed_bounds_end_every_run_as_failed(name, monkeypatch):
+    truthful, problem, clients = CASES[name]
+    if name == "central path":  # which is for many columns
+        monkeypatch.setattr("drfl.solvers.bundle.state.PATH_ABOVE", 0)
+    result = run(problem, clients, solver=Lying(truthful))
     assert result.status.kind is StatusKind.FAILED
     assert f"{result.lower_bound:.6g} is above the objective {result.objective:.6g}" in str(
         result.status
