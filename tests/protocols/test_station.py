@@ -97,6 +97,20 @@ def test_a_selection_over_sites_chooses_as_one_over_files(task, files, tmp_path)
     assert folder.remembered("selection")["radius"] == one["radius"]
 
 
+def test_a_validation_over_sites_is_that_of_the_files_groups_and_all(files, tmp_path):
+    values = {**TASKS["ill"], "validation": True, "folds": 3, "tol": "1e-3"}
+    values |= {"by": ["sex", "age:55,65"], "threshold": [0.3, 0.5]}
+    here, _ = run(values, files, tmp_path / "here")
+    there, _ = run(values, files, tmp_path / "there", remote(files)[1])
+    (one,), (other,) = (
+        [r for r in out.records.all if r["kind"] == "validation"] for out in (here, there)
+    )
+    assert json.dumps(one) == json.dumps(other)
+    assert sum(one["groups"][f"sex = {sex}"]["rows"] for sex in "fm") == 40 + 31 + 53
+    assert len(one["groups"]) == 5
+    assert one["probabilities"]["all clients"]["thresholds"] == [0.3, 0.5]
+
+
 def test_models_are_evaluated_and_explained_over_sites(files, tmp_path):
     _, folder = run(TASKS["stage"], files, tmp_path)
     model = read_model(folder.model)

@@ -76,6 +76,27 @@ def is_hostile(request):
     return request.param
 
 
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    def method(mean):
+        own = {"north": mean - 0.1, "south": mean + 0.1}
+        return {"accuracy": {"mean": mean, "low": mean - 0.2, "high": mean + 0.2, "clients": own}}
+
+    measures = {"new rows": {"majority": method(0.5), "model": method(0.7)}}
+    records = [*run_records(), {"kind": "validation", "measures": measures}]
+    return write(write_run(tmp_path_factory.mktemp("judged"), records))
+
+
+def test_an_interval_is_drawn_also_where_dots_are(browser, judged):
+    tab = browser.open(judged)
+    widths = tab.run(
+        "[...document.querySelectorAll('#unseen .range')].map(l => l.getBoundingClientRect().width)"
+    )
+    assert len(widths) == 2
+    assert min(widths) > 20
+    assert tab.run("document.querySelectorAll('#unseen .dot').length") >= 2
+
+
 def test_every_chart_is_drawn(tab):
     assert tab.run(f"{CHARTS}.length") >= 11
     # A chart has its grid and something on it, inside its own box.

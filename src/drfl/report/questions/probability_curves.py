@@ -160,18 +160,23 @@ def _table(caption: str, shown: dict[str, Json]) -> TableBlock:
     for client, facts in shown.items():
         low, high = number(facts.get("auc_low")), number(facts.get("auc_high"))
         auc = plain(number(facts.get("auc")), 3)
-        between = "" if low is None or high is None else f" ({plain(low, 3)} to {plain(high, 3)})"
+        between = "" if low is None or high is None else f" ({plain(low, 3)}–{plain(high, 3)})"
         rows.append(
             [
                 client,
                 *(count(int(number(facts.get(key)) or 0)) for key in ("rows", "positive")),
                 auc + between,
                 *(_cell(facts, key) for key in ("brier", "brier_of_share")),
-                *(_cell(facts, key) for key in CALIBRATION),
+                *(_hundredths(facts, key) for key in CALIBRATION),
                 *(_cell(facts, key) for key in ("accuracy", "majority")),
             ]
         )
     return TableBlock(caption, head, rows)
+
+
+def _hundredths(facts: Json, key: str) -> str:
+    value = number(facts.get(key))
+    return ABSENT if value is None else f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
 
 
 def _cell(facts: Json, key: str) -> str:
