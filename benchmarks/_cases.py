@@ -12,6 +12,7 @@ import numpy as np
 
 import drfl
 import drfl.curves
+from drfl.losses import Logistic
 from drfl.solvers.bundle import Bundle
 
 # A target on kilobytes is 1.2 times what a research sketch of the method needed.
@@ -20,6 +21,12 @@ MORE = 1.2
 A9A, HOUSING = (32561, 123), (20640, 8)
 NEAR = 1e-3  # knots are not nearer to each other
 SHAPES = {"libsvm": A9A, "arff": HOUSING}
+
+
+class NotApart(Logistic):
+    """The logistic loss, without telling that what flips add to it is linear."""
+
+    linear_gain = False
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,10 @@ class Case:
         How many every column with more than two values has, at its quantiles: an additive model.
     local
         Whether the processor time is compared with that of the local solver.
+    several
+        Whether labels are 0 to K - 1 and all classes are in one problem.
+    unsplit
+        Whether what flips add to a logistic loss has no cuts of its own, to compare.
     rivals
         Whether Algorithm 1 (with the best step size of a grid), its tight version and consensus
         ADMM are run as well.
@@ -76,6 +87,8 @@ class Case:
     local: bool = False
     rivals: bool = False
     knots: int | None = None
+    several: bool = False
+    unsplit: bool = False
 
     def label(self, data: str) -> str:
         words = [
@@ -86,22 +99,30 @@ class Case:
             f"rho={self.radius:g}" if self.box or self.radius != 0.01 else "",
             "strict" if self.strict else "",
             f"{self.lost:.0%} lost" if self.lost else "",
+            "flips not apart" if self.unsplit else "",
             " ".join(f"{name}={value}" for name, value in self.solver.items()),
             "" if self.tol == 1e-6 else f"tol={self.tol:g}",
             "" if self.knots is None else f"{self.knots} knots",
         ]
         return " ".join(word for word in words if word)
 
-    def problem(self, X: Any) -> drfl.Problem:
-        """The problem of rows with these columns."""
+    def problem(self, X: Any, y: Any) -> drfl.Problem:
+        """The problem of such rows."""
         support = drfl.Box(-1.0, 1.0) if self.box else None
         ball = drfl.Ball(self.radius, self.norm, self.label_cost, support)
         mixture = drfl.Mixture(radius=self.mixture_radius, p=self.p)
         parameters = {"huber": {"epsilon": 1.0}}.get(self.loss, {})
         intercept = "shared" if self.intercept else "none"
         curves = None if self.knots is None else drfl.curves.Curves(quantile_knots(X, self.knots))
+        classes = int(y.max()) + 1 if self.several else None
         return drfl.Problem(
-            self.loss, ball, mixture, intercept=intercept, curves=curves, **parameters
+            NotApart() if self.unsplit else self.loss,
+            ball,
+            mixture,
+            intercept=intercept,
+            curves=curves,
+            classes=classes,
+            **parameters,
         )
 
     @property
@@ -238,6 +259,60 @@ CURVES = [
     )
     for knots, rounds in zip((0, 4, 8), most, strict=True)
 ]
+# Several classes in one problem: rounds to a proved 1e-4 and 1e-6.
+CLASSES = [
+    Case(
+        data,
+        5,
+        split,
+        loss,
+        kappa,
+        intercept=True,
+        radius=radius,
+        norm=norm,
+        max_rounds=100,
+        reference=False,
+        several=True,
+        targets={} if most is None else {"certified 1e-4": most[0], "certified": most[1]},
+    )
+    for data, split, loss, kappa, radius, norm, most in (
+        ("iris", "random", "logistic", math.inf, 0.01, "l1", (14, 16)),
+        ("iris", "random", "logistic", 1.0, 0.01, "l1", (14, 16)),
+        ("wine", "random", "logistic", math.inf, 0.01, "l1", (14, 16)),
+        ("wine", "random", "logistic", 1.0, 0.01, "l1", (14, 16)),
+        ("iris", "random", "hinge", math.inf, 0.01, "l1", None),
+        ("wine", "random", "hinge", math.inf, 0.01, "l1", None),
+        ("five classes", "random", "logistic", math.inf, 0.01, "l1", (7, 8)),
+        ("five classes", "skew", "logistic", math.inf, 0.01, "l1", (7, 8)),
+        ("five classes", "random", "logistic", 1.0, 0.01, "l1", (7, 8)),
+        ("five classes", "random", "hinge", math.inf, 0.01, "l1", None),
+        ("digits", "random", "logistic", math.inf, 0.01, "l1", (18, 20)),
+        ("digits", "random", "logistic", math.inf, 0.05, "l1", (18, 20)),
+        ("digits", "random", "logistic", math.inf, 0.03, "l2", (12, 13)),
+        ("digits", "random", "logistic", 1.0, 0.01, "l1", (22, 22)),
+        ("digits", "random", "hinge", math.inf, 0.01, "l1", None),
+    )
+]
+# The logistic loss with labels that move: what labels add has cuts of its own, or not.
+FLIPS = [
+    Case(
+        data,
+        clients,
+        split,
+        "logistic",
+        kappa,
+        intercept=True,
+        radius=radius,
+        reference=False,
+        unsplit=unsplit,
+    )
+    for unsplit, (data, clients), split, (radius, kappa) in product(
+        (False, True),
+        (("heart-standard", 10), ("heart-standard", 3), ("breast-cancer", 5)),
+        ("random", "skew"),
+        ((0.01, 1.0), (0.05, 1.0), (0.05, 5.0)),
+    )
+]
 # Rounds of these, on three divisions of the rows, are stored and may not grow.
 ROUNDS = [
     Case("heart", 10, reference=False),
@@ -313,6 +388,8 @@ SECTIONS = {
     "many": MANY,
     "dimension": DIMENSION,
     "curves": CURVES,
+    "classes": CLASSES,
+    "flips": FLIPS,
     "rounds": ROUNDS,
     "grid": GRID,
     "admm": ADMM,

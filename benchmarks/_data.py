@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 from scipy.io import arff
-from sklearn.datasets import load_breast_cancer, load_svmlight_file
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_digits,
+    load_iris,
+    load_svmlight_file,
+    load_wine,
+)
 
 from drfl import datasets
 from drfl.datasets import partition
@@ -20,6 +26,7 @@ Data = tuple[Any, np.ndarray]
 # Denser than this, or small, a file is read into a plain array.
 SPARSE_BELOW, SMALL = 0.05, 10_000_000
 SKEW = 0.25
+SEVERAL = {"iris": load_iris, "wine": load_wine, "digits": load_digits}
 
 
 class MissingFileError(Exception):
@@ -44,9 +51,14 @@ def load(data: str | tuple[int, int], options: argparse.Namespace) -> Data:
         return binary(49_749, 300, np.random.default_rng(0))
     if isinstance(data, tuple):
         return synthetic(*data, np.random.default_rng(0))
-    if data == "heart":
+    if data in ("heart", "heart-standard"):
         bunch = datasets.load_heart()
-        return bunch.data, bunch.target
+        return bunch.data if data == "heart" else standardised(bunch.data), bunch.target
+    if data in SEVERAL:
+        X, y = SEVERAL[data](return_X_y=True)
+        return standardised(X), y.astype(float)
+    if data == "five classes":
+        return five_classes(np.random.default_rng(5))
     if data == "wisconsin":
         bunch = datasets.load_breast_cancer()
         return bunch.data, bunch.target
@@ -75,6 +87,13 @@ def synthetic(n_rows: int, n_features: int, rng: np.random.Generator) -> Data:
     return X, np.where(X @ w + 0.7 * rng.normal(size=n_rows) > 0.0, 1.0, -1.0)
 
 
+def five_classes(rng: np.random.Generator) -> Data:
+    """20,000 rows of 50 columns, labelled by a softmax of scores."""
+    K, n, N = 5, 50, 20_000
+    W, X = 2.0 * rng.normal(size=(K, n)) / np.sqrt(n), rng.normal(size=(N, n))
+    return X, (X @ W.T + rng.gumbel(size=(N, K))).argmax(axis=1).astype(float)
+
+
 def binary(n_rows: int, n_features: int, rng: np.random.Generator) -> Data:
     """Columns of 0 and 1, ever rarer, and 3 % of the rows of one class."""
     shares = np.clip(0.3 / np.arange(1, n_features + 1) ** 0.7, 0.002, 0.5)
@@ -84,7 +103,9 @@ def binary(n_rows: int, n_features: int, rng: np.random.Generator) -> Data:
 
 
 def standardised(X: np.ndarray) -> np.ndarray:
-    return (X - X.mean(axis=0)) / X.std(axis=0)
+    """In standard units; constant columns are 0."""
+    spread = X.std(axis=0)
+    return (X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
 
 
 def split(kind: str, y: np.ndarray, n_clients: int, seed: int) -> list[np.ndarray]:

@@ -17,27 +17,21 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is loaded
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np
-from sklearn.datasets import load_digits, load_iris, load_wine
+from _data import SEVERAL, five_classes
 from sklearn.model_selection import train_test_split
 
 from drfl.estimators import DRFLClassifier
 
 CLIENTS, RADIUS, TOL = 5, 0.03, 1e-6
-BUNDLED = {"iris": load_iris, "wine": load_wine, "digits": load_digits}
-
-
-def data(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and classes."""
-    if name in BUNDLED:
-        return BUNDLED[name](return_X_y=True)
-    rng, K, n, N = np.random.default_rng(5), 5, 50, 20_000
-    W, X = 2.0 * rng.normal(size=(K, n)) / np.sqrt(n), rng.normal(size=(N, n))
-    return X, (X @ W.T + rng.gumbel(size=(N, K))).argmax(axis=1)
 
 
 def measured(name: str, multiclass: str) -> tuple[int, float, float, float]:
     """Rounds, kilobytes per client, processor seconds and accuracy."""
-    X, y = data(name)
+    X, y = (
+        SEVERAL[name](return_X_y=True)
+        if name in SEVERAL
+        else five_classes(np.random.default_rng(5))
+    )
     train, test = train_test_split(np.arange(len(y)), test_size=1 / 3, random_state=0, stratify=y)
     spread = X[train].std(axis=0)
     X = (X - X[train].mean(axis=0)) / np.where(spread > 1e-9, spread, 1.0)
@@ -54,7 +48,7 @@ def measured(name: str, multiclass: str) -> tuple[int, float, float, float]:
 def main(names: list[str]) -> None:
     """Print a table."""
     print("| data | method | rounds | kB per client | processor s | accuracy |")
-    for name in names or [*BUNDLED, "synthetic"]:
+    for name in names or [*SEVERAL, "synthetic"]:
         for multiclass in ("joint", "ovr"):
             rounds, kilobytes, seconds, accuracy = measured(name, multiclass)
             print(

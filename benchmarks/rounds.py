@@ -53,7 +53,7 @@ Measures = dict[str, float]
 
 def measure(case: Case, solver: Solver, data: Data, seed: int) -> tuple[Measures, drfl.Result]:
     """Solve one division of the rows; every measure is better if smaller."""
-    (X, y), problem = data, case.problem(data[0])
+    (X, y), problem = data, case.problem(*data)
     parts = split(case.split, y, case.clients, seed)
     seconds = [_product_seconds(X)] if case.products else []
     start = time.process_time()
@@ -147,6 +147,7 @@ class Report:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.missed = options, list[str]()
         self.loaded: dict[object, Data] = {}
+        self.certified: dict[str, list[float]] = {}
         self.server: dict[int, float] = {}
         self.rounds: dict[str, list[float]] = {}
         self.stored: dict[str, list[float]] = {}
@@ -155,10 +156,13 @@ class Report:
 
     def section(self, name: str) -> None:
         print(f"\n{name}\n\n{HEAD}\n|{'---|' * 8}", flush=True)
+        self.certified = {}
         for case in SECTIONS[name]:
             data = self._data(case)
             for solver in self._solvers(case, data) if data else ():
                 self._row(case, solver, data)
+        for title, rounds in self.certified.items() if len(self.certified) > 1 else ():
+            print(f"{title}: median {statistics.median(rounds):g} of {len(rounds)} cases")
 
     def grid(self) -> None:
         """Rounds to the tolerance for every loss, norm and p, in a table of its own."""
@@ -208,6 +212,8 @@ class Report:
         except ValueError as error:
             print(f"({label}, {solver.name}: {error})", flush=True)
             return
+        title = _title(solver) + (", flips not apart" if case.unsplit else "")
+        self.certified.setdefault(title, []).append(row["certified"])
         bundle = solver.name == "bundle"
         if bundle and isinstance(case.data, tuple):
             self.server[case.clients] = row["early s"]

@@ -2,9 +2,9 @@
 
 Linear and additive models of six data sets beside gradient boosting, each at the radius that three
 folds of the training rows choose; on clean test rows and with noise of 0.3 standard deviations in
-every column, the radius being chosen on clean folds or with such noise in the held-out rows. With
-``--bends``, whether a penalty of bends would help. What was done is kept in a file of records, and
-done once.
+every column, the radius being chosen on clean folds or with such noise in the held-out rows. Then,
+on some of the rows, whether a penalty of bends would help. What was done is kept in a file of
+records, and done once.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from scipy.io import arff
 from sklearn import datasets as sk
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.model_selection import KFold
 
@@ -33,6 +34,7 @@ from drfl.estimators import DRFLClassifier, DRFLRegressor
 from drfl.files import write_text
 from drfl.losses import Huber, Logistic
 from drfl.selection import select_curves
+from drfl.selection.curves import Curve, CurveSelection
 
 DESCRIPTION = "Compare linear and additive models with gradient boosting."
 EXAMPLE = """\
@@ -43,8 +45,9 @@ TRAINED, MOST_ROWS, NOISE, FOLDS = 0.7, 8000, 0.3, 3
 RADII = (0.001, 0.003, 0.01, 0.03, 0.1)
 MODELS = ("linear", "additive", "boosting")
 TESTS = ("clean", "noisy, radius of clean rows", "noisy, radius of noisy rows")
-KNOTS = {"California": 12}  # 4 where there are fewer rows
-BENDS = (0.0, 1e-4, 1e-3, 1e-2)  # prices of a bend that are tried
+KNOTS, MANY_ROWS, MORE_KNOTS = 4, 5000, (12, 24)  # with many training rows the folds choose
+BENDS = (0.0, 1e-4, 1e-3, 1e-2)  # prices of a bend that are tried,
+BENT_ROWS, BENT_RADII = 700, RADII[1:4]  # of so many training rows, at these radii
 
 
 def synthetic() -> tuple[Array, Array]:
@@ -85,13 +88,17 @@ NUMBERS: dict[str, Callable[[], tuple[Array, Array]]] = {
 
 @dataclass(frozen=True)
 class Score:
-    """Accuracies or R2 of the models on one split; ``taken``: whether curves were."""
+    """Accuracies or R2 of the models on one split; ``taken``: whether curves were.
+
+    ``knots``: how many the folds chose.
+    """
 
     data: str
     split: int
     test: str
     values: tuple[float, ...]
     taken: bool
+    knots: int = KNOTS
 
 
 def halves(name: str, X: Array, y: Array, split: int, seed: int) -> tuple[Array, ...]:
@@ -114,30 +121,32 @@ def scores(name: str, X: Array, y: Array, split: int, seed: int) -> Iterator[Sco
     noisy = X_test + NOISE * rng.normal(size=X_test.shape)
     boosting: Any = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
     booster = boosting(random_state=0).fit(X, y)
+    wanted: dict[str, Any] = {"norm": "l1", "additive": "all", "tol": 1e-4}
+    plain: Any = DRFLClassifier(**wanted) if classes else DRFLRegressor(epsilon=1.0, **wanted)
     for noise, tests in ((0.0, TESTS[:2]), (NOISE, TESTS[2:])):
-        own: dict[str, Any] = {"norm": "l1", "additive": "all", "tol": 1e-4}
-        own |= {"knots": KNOTS.get(name, 4)}
-        model: Any = DRFLClassifier(**own) if classes else DRFLRegressor(epsilon=1.0, **own)
-        how: dict[str, Any] = {
-            "radii": RADII,
-            "folds": FOLDS,
-            "noise_scale": noise,
-            "random_state": 0,
-        }
-        chosen = select_curves(model, X, y, **how)
+        how: dict[str, Any] = {"radii": RADII, "folds": FOLDS, "noise_scale": noise}
+        found = [
+            (select_curves(clone(plain).set_params(knots=k), X, y, **how, random_state=0), k)
+            for k in (KNOTS, *(MORE_KNOTS if len(y) >= MANY_ROWS else ()))
+        ]
+        chosen, knots = min(found, key=lambda pair: _best(pair[0], curves=True).loss)
         fits = []
         for curves in (False, True):
-            best = min((t for t in chosen.table if t.curves == curves), key=lambda t: t.loss)
-            wanted = model.get_params() | {"radius": best.radius}
-            wanted |= {} if curves else {"additive": None}
-            fits.append(type(model)(**wanted).fit(X, y))
+            own: dict[str, Any] = {"radius": _best(chosen, curves=curves).radius, "knots": knots}
+            own |= {} if curves else {"additive": None}
+            fits.append(clone(plain).set_params(**own).fit(X, y))
         for test in tests:
             rows = X_test if test == TESTS[0] else noisy
             values = tuple(float(fit.score(rows, y_test)) for fit in (*fits, booster))
-            yield Score(name, split, test, values, chosen.curves)
+            yield Score(name, split, test, values, chosen.curves, knots)
 
 
-def bends(name: str, X: Array, y: Array, split: int, seed: int) -> Score:
+def _best(chosen: CurveSelection, *, curves: bool) -> Curve:
+    """The radius of lines or curves with the least loss."""
+    return min((t for t in chosen.table if t.curves == curves), key=lambda t: t.loss)
+
+
+def bends(name: str, X: Array, y: Array, split: int, seed: int) -> Iterator[Score]:
     r"""Additive models without and with a price of bends on one split.
 
     :math:`\min\ \mathrm{mean}\,L+\rho\max|s|+\mu\sum|s_{j,p+1}-s_{jp}|` by cvxpy, radius and price
@@ -145,6 +154,7 @@ def bends(name: str, X: Array, y: Array, split: int, seed: int) -> Score:
     the shares of bends whose slopes change their sign.
     """
     X, y, X_test, y_test = halves(name, X, y, split, seed)
+    X, y = X[:BENT_ROWS], y[:BENT_ROWS]
     kind: Any = DRFLClassifier if name in CLASSES else DRFLRegressor
     wide = kind(norm="l1", additive="all", radius=0.1, tol=1e-2).fit(X, y)
     curves, loss = wide.curves_, Logistic() if name in CLASSES else Huber(1.0)
@@ -158,7 +168,7 @@ def bends(name: str, X: Array, y: Array, split: int, seed: int) -> Score:
 
     held: dict[tuple[float, float], float] = {}
     parts = list(KFold(FOLDS, shuffle=True, random_state=0).split(A))
-    for rho, mu in product(RADII[1:], BENDS):
+    for rho, mu in product(BENT_RADII, BENDS):
         found = [_bent(A[kept], labels[kept], curves, rho, mu, loss) for kept, _ in parts]
         held[rho, mu] = float(
             np.mean([judged(*f, A[o], labels[o]) for f, (_, o) in zip(found, parts, strict=True)])
@@ -173,7 +183,7 @@ def bends(name: str, X: Array, y: Array, split: int, seed: int) -> Score:
         pairs = [(s[curves.of(j)][:-1], s[curves.of(j)][1:]) for j in range(curves.n)]
         turns = np.concatenate([a * c < -1e-12 for a, c in pairs])
         values += [float(score), float(turns.mean())]
-    return Score(name, split, "bends", tuple(values), held[rho, mu] < held[rho, 0.0])
+    yield Score(name, split, "bends", tuple(values), held[rho, mu] < held[rho, 0.0])
 
 
 def _bent(A: Array, y: Array, curves: Any, rho: float, mu: float, loss: Any) -> tuple[Array, float]:
@@ -192,14 +202,16 @@ def _bent(A: Array, y: Array, curves: Any, rho: float, mu: float, loss: Any) -> 
 def page(found: Sequence[Score], command: str) -> list[str]:
     """The tables."""
     lines = [
-        f"`{command}` (and again with `--bends`). Accuracy or R², means over the splits ± standard "
-        "errors; curves have 4 knots, 12 on California. Noise is of 0.3 standard deviations in "
+        f"`{command}`. Accuracy or R², means over the splits ± standard errors. Curves have "
+        f"{KNOTS} knots; with {MANY_ROWS} training rows, as in California, the folds choose among "
+        f"{KNOTS}, {MORE_KNOTS[0]} and {MORE_KNOTS[1]}. Noise is of {NOISE} standard deviations in "
         "every column of the test rows. *Curves taken*: how often `select_curves` takes them.",
         "",
     ]
     lines += [
-        "| data | test rows | linear | additive | boosting | additive − linear | curves taken |",
-        "|---|---|---|---|---|---|---|",
+        "| data | test rows | linear | additive | boosting | additive − linear | curves taken "
+        "| knots |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, test in product(dict.fromkeys(score.data for score in found), TESTS):
         some = [s for s in found if s.data == name and s.test == test]
@@ -208,10 +220,12 @@ def page(found: Sequence[Score], command: str) -> list[str]:
             cells = [_shown(values[:, k]) for k in range(len(MODELS))]
             cells.append(_shown(values[:, 1] - values[:, 0], sign=True))
             taken = f"{sum(s.taken for s in some)} of {len(some)}"
-            lines.append(f"| {name} | {test} | {' | '.join(cells)} | {taken} |")
+            knots = ", ".join(map(str, sorted({s.knots for s in some})))
+            lines.append(f"| {name} | {test} | {' | '.join(cells)} | {taken} | {knots} |")
     bent = [score for score in found if score.test == "bends"]
     if bent:
-        lines += ["", "A price of bends, chosen with the radius by the same folds:", ""]
+        told = "A price of bends, chosen with the radius by the same folds"
+        lines += ["", f"{told}; of at most {BENT_ROWS} training rows:", ""]
         lines += [
             "| data | without | with | difference | changes of sign, without | with |",
             "|---|---|---|---|---|---|",
@@ -238,7 +252,6 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the splits (0)")
     parser.add_argument("--data", metavar="NAMES", help="some of the data sets, with commas")
     parser.add_argument("--housing", type=Path, metavar="FILE", help="California housing, ARFF")
-    parser.add_argument("--bends", action="store_true", help="try a penalty of bends instead")
     parser.add_argument(
         "--records", type=Path, metavar="FILE", help="keep what was done here, and go on with it"
     )
@@ -256,16 +269,13 @@ def run(options: argparse.Namespace) -> int:
         if name not in known:
             raise ValueError(f"--data has {name!r}, known are {', '.join(known)}")
     console, found = Console(), _read(options.records)
-    for name, split in product(names, range(options.repeats)):
-        tests = ("bends",) if options.bends else TESTS
-        if not any((s.data, s.split) == (name, split) and s.test in tests for s in found):
-            X, y = known[name]()
+    done = {(score.data, score.split, score.test) for score in found}
+    for name, split, test in product(names, range(options.repeats), ("bends", TESTS[0])):
+        if (name, split, test) not in done:
+            study = bends if test == "bends" else scores
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                if options.bends:
-                    new = [bends(name, X, y, split, options.seed)]
-                else:
-                    new = list(scores(name, X, y, split, options.seed))
+                new = list(study(name, *known[name](), split, options.seed))
             found += new
             _write(options.records, new)
             console.say(f"{name}: split {split + 1} of {options.repeats}")

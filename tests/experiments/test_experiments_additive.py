@@ -30,14 +30,14 @@ def test_records_are_kept_and_make_the_tables(tmp_path, capsys):
         for k in range(3)
         for test in additive.TESTS
     ]
-    found += [additive.Score("heart", k, "bends", (0.8, 0.4, 0.81, 0.1), True) for k in range(2)]
+    found += [additive.Score("heart", k, "bends", (0.8, 0.4, 0.81, 0.1), True) for k in range(3)]
     additive._write(path, found)
     assert additive._read(path) == found
     flags = ["--data", "heart", "--repeats", "3", "--records", str(path)]
     assert main(["additive", *flags, "--out", str(tmp_path / "page.md")]) == 0
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert "| heart | clean | 0.800 ± 0.000 | 0.810 ± 0.006 |" in page
-    assert "| +0.010 ± 0.006 | 2 of 3 |" in page
+    assert "| +0.010 ± 0.006 | 2 of 3 | 4 |" in page
     assert "| heart | 0.800 ± 0.000 | 0.810 ± 0.000 | +0.010 ± 0.000 | 40 % | 10 % |" in page
     assert additive._read(path) == found  # nothing was done again
 
