@@ -181,7 +181,7 @@ def test_the_grouped_norm_and_its_dual():
 
 
 # ---------------------------------------------------------------------------- the optimum
-def _reference(problem, clients):
+def _reference(problem, clients, accuracy=1e-9):
     """The pooled program over slopes, typed anew: theta = 0."""
     curves, loss = problem.curves, problem.loss
     s, b, t = cp.Variable(curves.n_slopes), cp.Variable(), cp.Variable()
@@ -216,7 +216,8 @@ def _reference(problem, clients):
         rules += [limits[rule] >= 0 for rule in wanted if rule in limits]
         rules += [column[[0, -1]] == 0] if "flat ends" in wanted else []
     made = cp.Problem(cp.Minimize(total), rules)
-    made.solve(solver="CLARABEL", tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
+    a = accuracy
+    made.solve(solver="CLARABEL", tol_gap_abs=a, tol_gap_rel=a, tol_feas=a)
     return made.value
 
 
@@ -280,6 +281,16 @@ def _random(rng):
     return stated, _clients(rng, loss, int(rng.integers(8, 40)))
 
 
+def _vouched(problem, clients):
+    """The reference's value, as exactly as it vouches for; None: not to a hundredth of 1e-6."""
+    for accuracy in (1e-9, 1e-8):
+        try:
+            return _reference(problem, clients, accuracy)
+        except UserWarning:
+            continue
+    return None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 def test_certificates_of_random_additive_models_are_true(block):
@@ -294,9 +305,8 @@ def test_certificates_of_random_additive_models_are_true(block):
         result = solve(stated(unit), clients, tol=1e-6, max_rounds=60)
         assert result.status.kind != "failed", (seed, str(result.status))
         proved += result.status.kind == "certified"
-        try:
-            best = _reference(stated(1.0), plain)
-        except UserWarning:  # cvxpy does not vouch for its solution
+        best = _vouched(stated(1.0), plain)
+        if best is None:
             continue
         judged += 1
         assert result.lower_bound <= best * (1.0 + 1e-6) + 1e-9, seed

@@ -77,7 +77,7 @@ def test_rules_are_kept_by_name():
 
 
 def test_three_classes_have_a_curve_each(tmp_path):
-    """One against the rest: a hump in the middle is beyond three lines."""
+    """In one problem: a hump in the middle is beyond three lines."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(500, 2))
     y = np.where(np.abs(X[:, 0]) < 0.6, "middle", np.where(X[:, 1] > 0.0, "up", "down"))
@@ -90,7 +90,10 @@ def test_three_classes_have_a_curve_each(tmp_path):
     assert models[1].score(X, y) > models[0].score(X, y) + 0.1
     save(models[1], tmp_path / "model.json")
     np.testing.assert_array_equal(load(tmp_path / "model.json").predict(X), models[1].predict(X))
-    assert len(models[1].inference()) == 3
+    assert models[1].problem_.classes == 3
+    worst = models[1].worst_case(X[:40], y[:40], clients=np.full(40, "a"))["a"]
+    assert worst.value <= worst.bound * (1.0 + 1e-9)
+    assert worst.value > models[1].problem_.balls[0].radius  # rows move in x, and it costs
 
 
 def test_linf_leaves_columns_out_and_slopes_calm():

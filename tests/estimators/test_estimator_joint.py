@@ -135,7 +135,7 @@ def test_erm_is_one_problem_too(flowers):
         {"loss": "smooth_hinge"},
         {"support": drfl.Box(-5.0, 5.0), "loss": "hinge"},
         {"solver": "local"},
-        {"additive": "all", "norm": "l1"},
+        {"additive": "all", "norm": "linf"},
         {"multiclass": "ovr"},
     ],
 )

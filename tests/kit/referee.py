@@ -37,6 +37,7 @@ Array = NDArray[np.float64]
 
 EXACT = 1e-7  # what is computed twice agrees to so much, relatively
 PROGRAM = 1e-5  # the accuracy of cvxpy's optimum
+TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-10)  # asked for first
 
 
 @dataclass(frozen=True)
@@ -309,7 +310,10 @@ def _least(total: Any, rules: list[Any]) -> float:
     program = cp.Problem(cp.Minimize(total), rules)
     with warnings.catch_warnings():  # what is inaccurate for cvxpy is accurate enough here
         warnings.simplefilter("ignore", UserWarning)
-        program.solve(solver=cp.CLARABEL)
+        # With its own tolerance a value can be off by more than PROGRAM, and is called optimal.
+        program.solve(solver=cp.CLARABEL, **TIGHT)
+        if program.status != cp.OPTIMAL:
+            program.solve(solver=cp.CLARABEL)
     if program.status in ("infeasible", "infeasible_inaccurate"):
         return math.inf
     assert program.status in ("optimal", "optimal_inaccurate"), program.status

@@ -109,12 +109,17 @@ class Choices:
             self.loss.name in JOINT
             and isinstance(self.ball.support, WholeSpace)
             and not self.shared_ball
-            and self.additive is None
+            and self._curves_at_once
             and self.intercept != "per_client"
             and self.solver in ("auto", "bundle")
             and self.radius != "confidence"
         )
         return classes if possible or self.multiclass == AT_ONCE else None
+
+    @property
+    def _curves_at_once(self) -> bool:
+        """Whether there are no curves, or such as several classes at once can have."""
+        return self.additive is None or (self.ball.norm.name == "l1" and not self.additive.shapes)
 
     def problem(
         self,

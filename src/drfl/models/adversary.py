@@ -86,15 +86,24 @@ class Attack:
 
 
 def attack_of(
-    model: Model, k: int, rows: Rows, worst_loss: float, price: float, d: Distribution
+    model: Model,
+    k: int,
+    rows: Rows,
+    worst_loss: float,
+    price: float,
+    d: Distribution,
+    bound: float | None = None,
 ) -> Attack:
-    """What a worst-case distribution does to a client's rows at the model of the k-th problem."""
+    """What a worst-case distribution does to a client's rows at the model of the k-th problem.
+
+    ``bound``: what is proved, where the worst loss is what was found.
+    """
     w, b = model.linear(k)
     step = d.x - rows.take(d.source)
     return Attack(
         loss=mean_loss(model, k, rows, w, b),
         worst_loss=worst_loss,
-        bound=worst_loss,
+        bound=worst_loss if bound is None else bound,
         price=price,
         flipped=float(d.mass[d.y != rows.y[d.source]].sum()),
         target_moved=_target_moved(model, rows, d),
@@ -139,7 +148,8 @@ def mean_loss(model: Model, k: int, rows: Rows, w: Array, b: Any) -> float:
     """The mean loss of a model like that of the k-th problem."""
     problem = model.problem
     if problem.joint is not None:
-        return rows.mean(problem.joint.value(rows.scores_many(w, b), rows.y.astype(np.intp)))
+        seen = rows if problem.curves is None else rows.ramped(problem.curves)
+        return rows.mean(problem.joint.value(seen.scores_many(w, b), rows.y.astype(np.intp)))
     z = problem.scores(rows, w, b)
     arguments = z - rows.y if model.target.classes is None else rows.y * z
     return rows.mean(problem.loss.value(arguments))
@@ -192,8 +202,13 @@ def _target_moved(model: Model, rows: Rows, d: Distribution) -> float:
 def _effects(model: Model, rows: Rows, d: Distribution, w: Array) -> Array:
     """By how much the adversary changes what each feature adds to the loss's argument (K, n)."""
     if model.joint:  # what a feature adds to the score of the row's class
-        own, new = (w[y.astype(np.intp)] for y in (rows.y[d.source], d.y))
-        return np.asarray(new * d.x - own * rows.take(d.source))
+        before, after = rows.take(d.source), d.x
+        change = np.zeros(after.shape)
+        for label, own in enumerate(w):
+            now, then = d.y == label, rows.y[d.source] == label
+            change[now] += model.problem.parts(after[now], own)
+            change[then] -= model.problem.parts(before[then], own)
+        return change
     before, after = (model.problem.parts(x, w) for x in (rows.take(d.source), d.x))
     if model.target.classes is None:
         return np.asarray(after - before)

@@ -38,6 +38,7 @@ from drfl.supports import Support, WholeSpace
 from drfl.uncertainty import Ball, Mixture
 from drfl.worst_case.curves import CurveOracle
 from drfl.worst_case.joint import JointOracle, require_joint_ball
+from drfl.worst_case.joint_curves import JointCurveOracle
 from drfl.worst_case.make import make_oracle, oracle_class
 from drfl.worst_case.oracle import Oracle
 
@@ -160,6 +161,9 @@ class Problem:
 
     def oracle(self, rows: Rows, name: str) -> Oracle:
         """The exact worst case of a client's rows; with curves the rows are its columns."""
+        if self.curves is not None and self.joint is not None and self.classes is not None:
+            ball = self.ball_of(name)
+            return JointCurveOracle(rows, self.joint, ball, self.curves, self.classes)
         if self.curves is not None:
             return CurveOracle(rows, self.loss, self.ball_of(name), self.curves)
         return self.bounding_oracle(rows, name)
@@ -189,7 +193,7 @@ class Problem:
             raise ValueError(
                 f"the curves are of {self.curves.n} columns, but clients have {n_features}"
             )
-        return self.curves.n_slopes
+        return self.curves.n_slopes * (self.classes or 1)
 
     def dimension(self, n_features: int) -> int:
         """The length of a model: (w, b) and the multiplier of a shared ball, or a network's x.
@@ -334,13 +338,17 @@ def _require_joint(problem: Problem) -> None:
         )
     for there, what in (
         (problem.shared_ball, "one ball for all clients"),
-        (problem.curves is not None, "curves"),
         (problem.own_intercepts, "an intercept per client"),
     ):
         if there:
             raise ValueError(
                 f"several classes at once go without {what}: take one class against the rest"
             )
+    if problem.curves is not None and (problem.norm.name != "l1" or problem.curves.shaped):
+        raise ValueError(
+            "several classes at once have curves with norm='l1' and without rules for their "
+            "shapes: the scores of classes count by their differences alone"
+        )
     if type(problem.norm) is not type(NORMS.get(problem.norm.name)):
         raise ValueError(f"several classes at once have the norms {listed(NORMS)}: name one")
     for ball in problem.balls:

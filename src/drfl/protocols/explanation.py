@@ -49,7 +49,7 @@ def attack(model: Model, k: int, name: str, file: FileRows) -> tuple[Attack, Row
     model = located(model, name, file.X, file.y)
     worst = oracle.evaluate(*model.linear(k))
     d = worst.distribution()
-    return attack_of(model, k, rows, worst.value, worst.multiplier, d), rows, d
+    return attack_of(model, k, rows, worst.value, worst.multiplier, d, worst.bound), rows, d
 
 
 def answer(name: str, model: Model, rows: FileRows) -> Mapping[str, NDArray[Any]]:

@@ -187,13 +187,19 @@ def at_once(settings: Settings, agreement: Agreement) -> int | None:
         return None
     possible = (
         _loss(settings, agreement.target.task).name in JOINT
-        and not (settings["support"] or settings["additive"])
+        and not settings["support"]
+        and not (settings["additive"] and _of_one_score(settings))
         and settings["intercept"] != "per_client"
         and settings["solver"] == "bundle"
         and settings["radius"] != "confidence"
         and set(settings["compare"]) <= set(AT_ONCE)
     )
     return len(classes) if possible or wish == "joint" else None
+
+
+def _of_one_score(settings: Settings) -> bool:
+    """Whether curves are of a kind that several classes at once do not have."""
+    return settings["norm"] != "l1" or any(settings[rule] for rule in RULES_OF_SHAPE)
 
 
 RULES_OF_SHAPE = ("increasing", "decreasing", "convex", "concave", "flat_ends")

@@ -57,6 +57,14 @@ class Options:
     row: NDArray[np.intp]
     starts: NDArray[np.intp]
 
+    @classmethod
+    def of(cls, *parts: list[Array]) -> Options:
+        """Losses, costs, points, labels and row numbers, in parts, row after row."""
+        loss, cost, x, y, each = (np.concatenate(part) for part in parts)
+        row = each.astype(np.intp)
+        starts = np.flatnonzero(np.concatenate([[True], row[1:] != row[:-1]]))
+        return cls(loss, cost, x, y, row, starts)
+
     def best(self, price: float) -> NDArray[np.intp]:
         """What every row does at a price: the first of its best options."""
         worth = self.loss - price * self.cost
@@ -73,7 +81,7 @@ class CurveOracle(Oracle):
         self.curves = curves
 
     def evaluate(self, w: Array, b: float) -> WorstCase:
-        worst = _Search(self, w, b)
+        worst = Search(self, w, b)
         d = worst.distribution()
         z = self.curves.expand(d.x) @ w + b
         v = d.mass * self.loss.slope(self.arguments(z, d.y))
@@ -82,13 +90,13 @@ class CurveOracle(Oracle):
         return WorstCase(worst.value, g, float(v.sum()), worst.price, lambda: d)
 
     def distribution(self, w: Array, b: float) -> Distribution:
-        return _Search(self, w, b).distribution()
+        return Search(self, w, b).distribution()
 
 
-class _Search:
+class Search:
     """The best price, and what the rows do at it."""
 
-    def __init__(self, oracle: CurveOracle, w: Array, b: float) -> None:
+    def __init__(self, oracle: CurveOracle, w: Array, b: float | Array) -> None:
         self.oracle, self.w, self.b = oracle, w, b
         self.rows, self.loss, self.ball = oracle.rows, oracle.loss, oracle.ball
         self.X = self.rows.take(slice(None))
@@ -115,16 +123,7 @@ class _Search:
                     x.append(moves.x)
                     y.append(np.full(len(moves.cost), label))
                     row.append(np.full(len(moves.cost), i))
-        each = np.concatenate(row)
-        starts = np.flatnonzero(np.concatenate([[True], each[1:] != each[:-1]]))
-        return Options(
-            np.concatenate(loss),
-            np.concatenate(cost),
-            np.concatenate(x),
-            np.concatenate(y),
-            each,
-            starts,
-        )
+        return Options.of(loss, cost, x, y, row)
 
     def _least(self) -> float:
         """E: what the end pieces gain for ever, at the steepest slope of the loss."""
@@ -196,8 +195,8 @@ class _Search:
         atoms, rate = atoms.present(), self.least
         if spare <= 0.0 or rate <= 0.0:
             return self._described(atoms, 0.0)
-        kappa, lip = self.ball.label_cost, self.loss.lipschitz
-        if not self.oracle.is_margin and lip / kappa >= rate:
+        kappa = self.ball.label_cost
+        if not self.oracle.is_margin and self.loss.lipschitz / kappa >= rate:
             stay = np.zeros(self.X.shape[1])
             missed, k, side = min(
                 (self._missed(atoms, k, float(atoms.y[k]) + side * FAR, stay), k, side)
@@ -245,17 +244,15 @@ class _Search:
 
     def _way_out(self, sigma: float) -> Array:
         """The direction of unit length in which the score grows fastest for ever."""
-        curves = self.oracle.curves
-        rates, step = end_rates(curves, self.w, sigma), np.zeros(curves.n)
-        moved = [int(np.argmax(rates))] if self.ball.norm.name == "l1" else range(curves.n)
-        for j in moved:
-            right = sigma * self.w[curves.of(j)][-1] == rates[j]
-            step[j] = np.sign(rates[j]) * (1.0 if right else -1.0)
-        return step
+        return way_out(self.oracle.curves, self.w, sigma, self.ball.norm.name)
 
     def _loss(self, x: Array, y: float) -> float:
-        z = self.oracle.curves.expand(x[None]) @ self.w + self.b
-        return float(self.loss.value(self.oracle.arguments(z, np.full(1, y)))[0])
+        return float(self._losses(x[None], np.full(1, y))[0])
+
+    def _losses(self, X: Array, y: Array) -> Array:
+        """The losses of rows (m, n) with such labels or targets."""
+        z = self.oracle.curves.expand(X) @ self.w + self.b
+        return self.loss.value(self.oracle.arguments(z, y))
 
     def _described(self, atoms: Atoms, tolerance: float) -> Distribution:
         ball, atoms = self.ball, atoms.present()
@@ -265,15 +262,13 @@ class _Search:
         labels = ball.label_cost * turned if turned.any() else np.zeros(len(moved))
         if not self.oracle.is_margin and turned.any():
             labels = ball.label_cost * np.abs(atoms.y - self.rows.y[atoms.source])
-        z = self.oracle.curves.expand(atoms.x) @ self.w + self.b
-        losses = self.loss.value(self.oracle.arguments(z, atoms.y))
         return Distribution(
             source=atoms.source,
             mass=atoms.mass,
             x=atoms.x,
             y=atoms.y,
             cost=float(atoms.mass @ (moved + labels)),
-            expected_loss=float(atoms.mass @ losses),
+            expected_loss=float(atoms.mass @ self._losses(atoms.x, atoms.y)),
             attained=tolerance == 0.0,
             tolerance=tolerance,
         )
@@ -283,6 +278,15 @@ def end_rates(curves: Curves, w: Array, sigma: float) -> Array:
     """How fast every column can push the score for ever in a direction (n,)."""
     pieces = [w[curves.of(j)] for j in range(curves.n)]
     return np.array([max(sigma * s[-1], -sigma * s[0], 0.0) for s in pieces])
+
+
+def way_out(curves: Curves, w: Array, sigma: float, norm: str) -> Array:
+    """The direction of unit length in which a score grows fastest for ever (n,)."""
+    rates, step = end_rates(curves, w, sigma), np.zeros(curves.n)
+    for j in [int(np.argmax(rates))] if norm == "l1" else range(curves.n):
+        right = sigma * w[curves.of(j)][-1] == rates[j]
+        step[j] = np.sign(rates[j]) * (1.0 if right else -1.0)
+    return step
 
 
 def row_moves(curves: Curves, w: Array, x: Array, sigma: float, norm: str) -> RowMoves:

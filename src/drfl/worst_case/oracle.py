@@ -69,6 +69,8 @@ class WorstCase:
         Its last entry, or entries.
     multiplier : float
         A minimising :math:`\lambda`, the price of transport.
+    bound : float or None
+        Where the value is what was found: what F is proved to be at most. None: it is exact.
     """
 
     value: float
@@ -76,6 +78,7 @@ class WorstCase:
     intercept_gradient: float | Array
     multiplier: float
     _distribution: Callable[[], Distribution] = field(repr=False, compare=False)
+    bound: float | None = None
 
     def distribution(self) -> Distribution:
         """What the adversary does: computed when asked for."""
