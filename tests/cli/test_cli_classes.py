@@ -60,6 +60,27 @@ def test_the_report_tells_which_class_is_taken_for_which(garden, monkeypatch):
     assert "class virginica" in page
 
 
+def test_three_classes_have_curves_in_one_problem(garden):
+    folder, _ = garden
+    files = ("--client", "a.csv", "--client", "b.csv", "--target", "species")
+    bent = ("--additive", "pl,pw", "--radius", "0.02", "--label-cost", "1", "--no-validation")
+    drfl("train", *files, *bent, "--out", "BENT", cwd=folder)
+    model = read_model(folder / "BENT" / "model.json")
+    assert model.joint
+    assert model.coef.shape == (3, model.problem.curves.n_slopes)
+    assert model.certificates[0].status.kind == "certified"
+    said = drfl("curves", "BENT", cwd=folder).out
+    assert "virginica in the score of its class" in said
+    drfl("report", "BENT", cwd=folder)
+    page = (folder / "BENT" / "report.html").read_text()
+    assert "pl, class virginica" in page
+    # The adversary moves columns, not ramps, and not beyond what is proved.
+    lines = drfl("explain", "BENT/model.json", "a.csv", "b.csv", "--json", cwd=folder).records
+    for facts, told in zip(lines, model.clients, strict=True):
+        assert set(facts["moves"]) == {"sl", "sw", "pl", "pw"}
+        assert facts["loss"] < facts["worst_loss"] <= told.losses[0] * (1.0 + 1e-9)
+
+
 def test_standard_errors_say_why_there_are_none(garden):
     folder, _ = garden
     said = drfl("summary", "RUN", cwd=folder, code=3)

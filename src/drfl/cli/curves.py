@@ -49,7 +49,8 @@ def lines_of(model: Any) -> Iterator[str]:
     shift, scale = model.scaling(np.zeros((1, len(model.features))))
     for k, slopes in enumerate(model.coef):
         if len(model.coef) > 1:
-            yield f"model {k + 1}: {model.target.classes[k]} against the rest"
+            rest = "in the score of its class" if model.joint else "against the rest"
+            yield f"model {k + 1}: {model.target.classes[k]} {rest}"
         for j, name in enumerate(model.features):
             if curves.knots[j]:
                 yield from _curve(name, curves, j, slopes, float(shift[j]), float(scale[j]))

@@ -413,7 +413,7 @@ class Training:
         if any(result.status.kind is StatusKind.FAILED for result in results):
             return None, {}
         outcome = self.outcome(LINES, results, problem)
-        return np.array([result.coef for result in results]), outcome
+        return stacked(results)[0], outcome
 
     def _intervals(self, model: Model) -> None:
         """Ask every client between which bounds its worst case lies, and write it down."""

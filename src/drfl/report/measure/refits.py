@@ -119,7 +119,8 @@ def drawn_curves(model: Model, data: Mapping[str, ClientSample]) -> list[Json]:
         X = client.rows.take(slice(None))
         rows += np.concatenate([curves.counts(j, X[:, j]) for j in range(curves.n)])
     lines = refit(model, replace(model.problem, curves=None), data).coef
-    estimates = {k: found for k in range(len(model.coef)) if (found := _estimated(model, k, data))}
+    alone = () if model.joint else range(len(model.coef))  # bands are of one score at a time
+    estimates = {k: found for k in alone if (found := _estimated(model, k, data))}
     return curve_facts(model, estimates=estimates, lines=lines, rows=rows.tolist())
 
 

@@ -29,7 +29,8 @@ def section(evidence: Evidence, groups: Groups) -> Section | None:
     curves = objects(evidence.first("result").get("curves"))
     if not curves:
         return None
-    models = max(len(evidence.models), 1)
+    # A problem of several classes has several scores.
+    models = max(len(evidence.models), *(1 + (whole(c.get("model", 0)) or 0) for c in curves))
     charts = [chart for curve in curves[:MOST] if (chart := _chart(curve, models, groups))]
     said = [NOTE]
     said += [BAND] if any(chart.band for chart in charts) else []
