@@ -33,7 +33,11 @@ def test_the_referee_finds_nothing_wrong(norm, loss, label_cost):
     problem = drfl.Problem(loss, ball, drfl.Mixture("uniform", 0.3, 1), classes=3)
     result = solved(problem, data)
     assert result.status.kind == "certified"
-    assert JointReferee.of(problem, data).judge(result, 1e-6) == []
+    referee = JointReferee.of(problem, data)
+    best = referee.optimum()
+    assert referee.judge(result, 1e-6, best) == []
+    np.testing.assert_allclose(result.objective, best, rtol=2e-6)
+    assert result.lower_bound <= best * (1.0 + 1e-6)
 
 
 def drawn(seed):
