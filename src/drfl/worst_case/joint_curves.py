@@ -21,6 +21,9 @@ from drfl.worst_case.joint import JointOracle, codes_of, require_joint_ball
 from drfl.worst_case.oracle import Distribution, WorstCase
 
 
+ROUNDING = 1e-9  # a bound that is above the value by less is the value
+
+
 class JointCurveOracle(CurveOracle):
     """What an adversary in x is found to do; ``rows`` are columns, W (K, n') their slopes."""
 
@@ -45,7 +48,8 @@ class JointCurveOracle(CurveOracle):
         z = w @ ramps.T + np.broadcast_to(b, (self.classes,))[:, None]
         v = d.mass * self.loss.slope(z, d.y.astype(np.intp))
         bound = JointOracle(self.rows.ramped(self.curves), self.loss, self.ball, self.classes)
-        most = max(bound.evaluate(w, b).value, worst.value)
+        most = bound.evaluate(w, b).value
+        most = most if most > worst.value * (1.0 + ROUNDING) else worst.value
         return WorstCase(worst.value, v @ ramps, v.sum(axis=1), worst.price, lambda: d, most)
 
     def distribution(self, w: Array, b: float | Array) -> Distribution:

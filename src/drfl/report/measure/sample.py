@@ -22,6 +22,7 @@ from drfl.selection.client_half.alone import solve_present
 from drfl.supports import WholeSpace
 
 TOL = 1e-4
+ROUNDS = 100  # of several classes: without a radius, those that rows tell apart never end
 """Of refits: metrics and percentiles do not see more digits."""
 
 
@@ -85,7 +86,7 @@ def refit(
     """Solve a problem on these rows, for every linear model."""
     if model.joint:
         clients = clients_of(model, 0, data)
-        coef, intercept, result = solve_present(problem, clients, tol=tol, max_rounds=1000)
+        coef, intercept, result = solve_present(problem, clients, tol=tol, max_rounds=ROUNDS)
         return Refit(coef, intercept, [] if result is None else [result])
     # The rows are at hand, so the solver that needs them in one process may have them.
     plain = not problem.shared_ball and not problem.mixture.is_capped

@@ -74,7 +74,8 @@ def solve_present(
     """
     K = problem.classes or 1
     present = np.unique(np.concatenate([client.rows.y for client in clients])).astype(np.intp)
-    coef, intercept = np.zeros((K, clients[0].n_features)), np.full(K, UNSEEN)
+    coefficients = problem.coefficients(clients[0].n_features)
+    coef, intercept = np.zeros((K, coefficients // K)), np.full(K, UNSEEN)
     if len(present) == 1:
         intercept[present] = 0.0
         return coef, intercept, None
