@@ -20,7 +20,6 @@ from drfl.worst_case.curves import CurveOracle, Options, Search, end_rates, row_
 from drfl.worst_case.joint import JointOracle, codes_of, require_joint_ball
 from drfl.worst_case.oracle import Distribution, WorstCase
 
-
 ROUNDING = 1e-9  # a bound that is above the value by less is the value
 
 

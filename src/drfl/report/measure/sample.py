@@ -22,8 +22,9 @@ from drfl.selection.client_half.alone import solve_present
 from drfl.supports import WholeSpace
 
 TOL = 1e-4
-ROUNDS = 100  # of several classes: without a radius, those that rows tell apart never end
 """Of refits: metrics and percentiles do not see more digits."""
+ROUNDS = 100
+"""Of refits of several classes: without a radius, those that rows tell apart would never end."""
 
 
 @dataclass(frozen=True, eq=False)
