@@ -12,10 +12,10 @@ from __future__ import annotations
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.ball import Ball
 from drfl.curves import Curves
 from drfl.losses.joint import JointLoss
 from drfl.rows import Rows
+from drfl.uncertainty import Ball
 from drfl.worst_case.curves import CurveOracle, Options, Search, end_rates, row_moves, way_out
 from drfl.worst_case.joint import JointOracle, codes_of, require_joint_ball
 from drfl.worst_case.oracle import Distribution, WorstCase
