@@ -49,16 +49,20 @@ def test_three_classes_over_sites_are_those_of_the_files(tmp_path):
         assert np.array_equal(ours.intercept, theirs.intercept)
         assert ours.certificates == theirs.certificates
         # The adversary names the classes that labels are changed to, over the network too.
-        there = drfl_sites("explain", "RUN/model.json", "--json", cwd=sites.folder).stdout
+        there = drfl_sites(
+            "explain", "RUN/model.json", "--json", cwd=sites.folder, seconds=280
+        ).stdout
         here = drfl(sites.folder, "explain", "RUN/model.json", *files, "--json")
         for line, other in zip(there.splitlines(), here.splitlines(), strict=True):
             found, entry = json.loads(line), json.loads(other)
             assert found["worst_loss"] == pytest.approx(entry["worst_loss"])
             assert found["labels_moved_to"] == pytest.approx(entry["labels_moved_to"])
             assert sum(found["labels_moved_to"].values()) > 0.0
-        said = drfl_sites("explain", "RUN/model.json", cwd=sites.folder).stdout
+        said = drfl_sites("explain", "RUN/model.json", cwd=sites.folder, seconds=280).stdout
         assert "east: labels are changed to " in said
-        there = drfl_sites("evaluate", "RUN/model.json", "--json", cwd=sites.folder).stdout
+        there = drfl_sites(
+            "evaluate", "RUN/model.json", "--json", cwd=sites.folder, seconds=280
+        ).stdout
         scores = [entry for entry in map(json.loads, there.splitlines()) if "site" in entry]
         here = drfl(sites.folder, "evaluate", "RUN/model.json", *files, "--json")
         for found, entry in zip(scores, map(json.loads, here.splitlines()), strict=True):
