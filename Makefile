@@ -1,5 +1,6 @@
 PYTHON ?= python3
-WORKERS ?= 2
+# More than the two cores of CI: tests with real sites wait much of their time.
+WORKERS ?= 3
 BIN := .venv/bin
 
 # Build an environment in folder $(1) with what $(2) names, in the versions of the file $(3), by
@@ -30,10 +31,10 @@ lint: setup ## ruff, mypy --strict, import-linter
 	$(BIN)/lint-imports --no-logo
 
 test: lint ## what CI runs: setup, lint and the fast tests
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 
 test-all: lint ## the same with the slow tests
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m ""
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m ""
 
 attacks: .venv/.complete ## all attacks, and their table in docs/privacy.md
 	ATTACKS=docs/privacy.md $(BIN)/pytest -q -n $(WORKERS) tests/attacks

@@ -15,7 +15,7 @@ import pytest
 
 import drfl
 from drfl import baselines, native
-from drfl.cli.main import run
+from drfl.cli.main import COMMANDS, run
 from drfl.engines import ENGINES, SerialEngine
 from drfl.losses import LOSSES, make_loss
 from drfl.native import METHODS
@@ -26,7 +26,7 @@ from drfl.solvers import SOLVERS
 from drfl.supports import Support, WholeSpace
 from drfl.worst_case.gains import MOVES
 from kit.pages import ROOT, blocks, run_python
-from kit.program import write_csv
+from kit.program import shorten_reports, write_csv
 
 RNG = np.random.default_rng(0)
 CLIENTS = np.arange(90) % 3
@@ -280,34 +280,48 @@ TRAININGS = {
 }
 
 
-@pytest.mark.parametrize("what", TRAININGS)
-def test_the_verbs_of_the_program(registered, files, what, capsys):
+def steps(what, files):
+    """The commands that are tried with a training, and the exit code of each."""
     which, options = TRAININGS[what]
     target = ["score", "kind"][which]
     names = [part.removeprefix("--client=") for part in files[which]]
-    steps = [
+    done = [
         ["train", *files[which], "--target", target, *options, "--out", "RUN"],
         ["predict", "RUN/model.json", names[0], "--out", "predictions.csv"],
     ]
     if what in ("loss", "norm"):  # those that the model itself is made of
-        steps = [
+        done = [
             ["init", *names, "--target", target, "--out", "drfl.toml"],
             ["inspect", *names, "--target", target],
-            *steps,
+            *done,
             ["train", "--resume", "RUN"],
             ["evaluate", "RUN/model.json", names[0]],
             ["explain", "RUN/model.json", *names],
             ["report", "RUN"],
         ]
+    if what == "norm":
+        done += [["summary", "RUN"], ["calibrate", "RUN/model.json", names[0], "--out", "own.json"]]
     if what == "curves":
-        steps.append(["curves", "RUN"])
-    for step in steps:
+        done.append(["curves", "RUN"])
+    return done
+
+
+@pytest.mark.parametrize("what", TRAININGS)
+def test_the_verbs_of_the_program(registered, files, what, capsys, monkeypatch):
+    shorten_reports(monkeypatch)
+    for step in steps(what, files):
         code = run(step)
         said = capsys.readouterr()
         assert code == 0, (step, said.err)
     if what == "loss":  # whose page states no second derivative
         assert run(["summary", "RUN"]) == 3
         assert "'log_cosh' has no second derivative" in capsys.readouterr().err
+
+
+def test_no_verb_is_forgotten(files):
+    tried = {step[0] for what in TRAININGS for step in steps(what, files)}
+    # The others have tests of their own: below, and with real processes in test_installed.py.
+    assert set(COMMANDS) - tried == {"audit", "list", "sites", "flower"}
 
 
 def test_a_guard_and_its_audit_with_what_was_added(registered, tmp_path, monkeypatch, capsys):

@@ -8,7 +8,7 @@ import pytest
 
 from drfl import Ball, Box, Mixture, Problem, reference, select, solve
 from drfl.client import Client
-from drfl.selection.path import Fit, Known
+from drfl.selection.path import Fit, KnownFits
 from drfl.selection.path.reuse import AS_GOOD, SAME_RATIO, SMALL_NORM, prices
 from drfl.solvers import Status
 from kit.paper import classifier
@@ -29,7 +29,7 @@ def solved(problem, **settings):
 
 
 def serving(before, after, tol=1e-6, result=None):
-    known = Known(NAMES)
+    known = KnownFits(NAMES)
     known.add(before, Fit(solved(before) if result is None else result, 12, source=4))
     return known.serving(after, tol)
 

@@ -44,7 +44,7 @@ from drfl.solvers.bundle import Bundle
 from drfl.wire import Failure, WireError
 
 
-class Progress:
+class ProgressLine:
     """Counts fits, rounds and seconds; on a terminal the line is rewritten in place.
 
     Parameters
@@ -152,7 +152,7 @@ class Stage:
     score: str
 
     def run(
-        self, splits: Sequence[Split], progress: Progress
+        self, splits: Sequence[Split], progress: ProgressLine
     ) -> tuple[Array, list[list[dict[int, Fit]]]]:
         """Scores (points, splits, clients), NaN where none is, and fits by split and model."""
         first = next(iter(self.candidates.values()))
@@ -278,7 +278,7 @@ def choose(
         erm = _with_erm(estimator, clients, candidates)
     splits = _splits(rule, clients, folds, seed)
     word = "client left out" if rule == "new_client" else "fold"
-    with Progress(shown, len(splits), word) as progress:
+    with ProgressLine(shown, len(splits), word) as progress:
         found, fits = _run(candidates, Stage(clients, {}, noise, told), splits, progress)
     names = {erm: "ERM", anchor: "the anchor"}
     points = summarise(candidates, clients, found, fits, names)
@@ -288,7 +288,10 @@ def choose(
 
 
 def _run(
-    candidates: Sequence[Candidate], whole: Stage, splits: Sequence[Split], progress: Progress
+    candidates: Sequence[Candidate],
+    whole: Stage,
+    splits: Sequence[Split],
+    progress: ProgressLine,
 ) -> tuple[Array, list[list[Fit]]]:
     """Scores (points, splits, clients) and every fit, by point; in stages of one shell each."""
     found = np.full((len(candidates), len(splits), len(whole.clients.names)), np.nan)

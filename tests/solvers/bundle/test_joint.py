@@ -76,8 +76,9 @@ def test_random_problems_are_judged_right():
 
 
 @pytest.mark.slow
-def test_a_thousand_certificates_hold():
-    assert np.mean([is_right(seed) for seed in range(1000)]) >= 0.99
+@pytest.mark.parametrize("start", range(0, 1000, 250))
+def test_a_thousand_certificates_hold(start):
+    assert sum(is_right(seed) for seed in range(start, start + 250)) >= 248
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])

@@ -1,5 +1,5 @@
 """One path over the grid: every problem once, each from the last, or from what is proved."""
 
-from drfl.selection.path.walk import Fit, Known, follow
+from drfl.selection.path.walk import Fit, KnownFits, follow
 
-__all__ = ["Fit", "Known", "follow"]
+__all__ = ["Fit", "KnownFits", "follow"]

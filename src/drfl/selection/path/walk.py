@@ -49,7 +49,7 @@ class Fit:
         return self.result.status.kind not in (StatusKind.CERTIFIED, StatusKind.LOCAL)
 
 
-class Known:
+class KnownFits:
     """The models of one path so far, by what they may serve.
 
     Parameters
@@ -106,7 +106,7 @@ def follow(
     """
     fits: dict[int, Fit] = {}
     by_key: dict[str, Fit] = {}
-    known = Known([client.name for client in clients])
+    known = KnownFits([client.name for client in clients])
     for number, candidate, stated in candidates:
         twin = by_key.get(candidate.key)
         if twin is not None:
