@@ -63,7 +63,8 @@ def test_a_validation_judges_groups_and_decisions_on_held_out_rows(trained, tmp_
     for name in "abc":
         (tmp_path / f"{name}.csv").write_bytes((trained / f"{name}.csv").read_bytes())
     groups = ("--by", "sex", "--by", "age:50,65", "--threshold", "0.3,0.5")
-    drfl("train", *THREE, *groups, "--out", "RUN", "--quiet", cwd=tmp_path, validation=True)
+    said = drfl("train", *THREE, *groups, "--out", "RUN", cwd=tmp_path, validation=True)
+    assert "probabilities on held-out rows" in said.out + said.err
     (told,) = [r for r in records_of(tmp_path / "RUN") if r["kind"] == "validation"]
     frame = pd.concat([pd.read_csv(tmp_path / f"{c}.csv", keep_default_na=False) for c in "abc"])
     ill, age = frame["disease"] == "yes", frame["age"]

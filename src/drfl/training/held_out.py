@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from drfl.curves import Curves
+from drfl.models.judgement import lines
 from drfl.selection.choice import Choice
 from drfl.selection.client_half.probabilities import Wanted
 from drfl.selection.clients import SelectionClients
 from drfl.selection.cross_validation import choose
 from drfl.selection.curves import choose_curves
-from drfl.selection.validation import validate_clients
+from drfl.selection.validation import Validation, validate_clients
 from drfl.training.groups import wanted_groups
 from drfl.training.train import Training
 
@@ -71,7 +72,15 @@ def _validation(training: Training) -> dict[str, Any]:
             "The radii were chosen on the same held-out rows, so that these figures flatter the "
             "model a little."
         )
-    return {**found.facts(), "remarks": [*found.sentences(), *remarks], "text": str(found)}
+    text = "\n".join([str(found), *_asked_for(training, found)])
+    return {**found.facts(), "remarks": [*found.sentences(), *remarks], "text": text}
+
+
+def _asked_for(training: Training, found: Validation) -> list[str]:
+    """The table of probabilities, if thresholds or groups were named."""
+    named = "threshold" in training.settings.values or training.settings["by"]
+    told = {n: f for n, f in {**found.probabilities, **found.groups}.items() if f["rows"]}
+    return ["", "probabilities on held-out rows", *lines(told)] if named and told else []
 
 
 def _no_folds(training: Training) -> str:
