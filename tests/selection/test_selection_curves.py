@@ -48,6 +48,19 @@ def test_the_difference_and_its_error_are_those_of_the_rows():
     assert 0.0 < found.error < 0.2
 
 
+def test_three_classes_in_one_problem_are_compared_too():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(240, 2))
+    far = np.digitize(np.abs(X[:, 0]) + 0.1 * rng.normal(size=240), [0.4, 1.1])
+    y, clients = np.array(["near", "between", "far"])[far], np.repeat(["a", "b"], 120)
+    model = DRFLClassifier(norm="l1", additive="all", knots=2, tol=1e-3)
+    found = select_curves(model, X, y, clients, radii=[0.02], folds=2, random_state=0)
+    assert found.curves
+    assert found.estimator.problem_.classes == 3
+    with pytest.raises(ValueError, match="or more in one problem"):
+        select_curves(model.set_params(multiclass="ovr"), X, y, clients)
+
+
 def test_what_cannot_be_compared_is_refused():
     X, y, clients = _rows(bend=1.0)
     with pytest.raises(ValueError, match="additive is not set"):

@@ -91,7 +91,7 @@ def select_curves(
     Parameters
     ----------
     estimator : DRFLClassifier or DRFLRegressor
-        With ``additive`` set; two classes.
+        With ``additive`` set; more than two classes in one problem.
     X, y, clients, sample_weight
         As for its `fit`.
     radii : sequence of float, optional
@@ -112,8 +112,8 @@ def select_curves(
         raise ValueError("additive is not set: say which columns may have curves")
     rng, noise = check_random_state(random_state), number("noise_scale", noise_scale, least=0.0)
     table = clone(estimator).read_rows(X, y, clients, sample_weight)
-    if estimator._task == "classification" and len(np.unique(table.y)) > 2:
-        raise ValueError("lines and curves are compared for two classes or a number")
+    if estimator._task == "classification":
+        _require_at_once(estimator, len(np.unique(table.y)))
     n = table.X.shape[1]
     tried = (
         [radius_of(f, n, float(table.totals.sum())) for f in FACTORS] if radii is None else radii
@@ -139,6 +139,15 @@ def select_curves(
     final = _with(estimator, chosen.curves, chosen.radius, estimator.get_params()["tol"])
     final.fit(X, y, clients=clients, sample_weight=sample_weight)
     return CurveSelection(final, tally, gain, error)
+
+
+def _require_at_once(estimator: RobustModel, classes: int) -> None:
+    """One loss of a row is compared: more than two classes have to be in one problem."""
+    if classes > 2 and estimator.checked_parameters().at_once(classes) is None:
+        raise ValueError(
+            "lines and curves are compared for a number, two classes, or more in one problem: take "
+            "norm='l1', no shapes and no multiclass='ovr'"
+        )
 
 
 @dataclass(frozen=True)
@@ -246,7 +255,12 @@ def _fit(model: RobustModel, table: ClientTable, kept: NDArray[np.intp]) -> None
 
 
 def _losses(model: RobustModel, X: Any, y: Array) -> Array:
-    """The loss of every row; classes are 0 and 1."""
-    z = np.ravel(model._scores(X))
-    loss = model.problem_.loss
+    """The loss of every row; classes are 0 to K - 1."""
+    z, loss, joint = model._scores(X), model.problem_.loss, model.problem_.joint
+    if joint is not None:
+        known = np.searchsorted(model.classes_, y)
+        if not np.isin(y, model.classes_).all():
+            raise ValueError("a class has so few rows that a fold is without it: take fewer folds")
+        return joint.value(np.ascontiguousarray(z.T), known)
+    z = np.ravel(z)
     return loss.value((2.0 * y - 1.0) * z if loss.task == "classification" else z - y)
