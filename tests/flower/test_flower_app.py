@@ -1,14 +1,18 @@
 """The app that `drfl flower init` writes, and what is wrong with one."""
 
 import io
+import signal
 import tomllib
 import zipfile
+from threading import Event
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 from flwr.cli.build import build_fab_from_disk
 from flwr.cli.config_utils import load_and_validate
 
+from drfl.sites.flower import server
 from drfl.sites.flower.app import read_app_project, write_app
 from drfl.sites.flower.door import site_folder
 from drfl.sites.flower.server import Job
@@ -88,6 +92,41 @@ def test_a_run_with_other_settings_is_refused(tmp_path, change, sentence):
     config = {"kind": "train", "resume": "", "folder": str(tmp_path), "project": PROJECT}
     with pytest.raises(ValueError, match=sentence):
         Job(SimpleNamespace(), 1, config | change)
+
+
+def test_the_server_s_half_ends_when_its_superlink_is_gone(monkeypatch):
+    """Flower then tries calls again for ever, and raises a signal in a thread of its own."""
+    released = Event()
+
+    class Stuck:
+        def __init__(self, *told):
+            pass
+
+        def done(self):
+            signal.raise_signal(signal.SIGINT)
+            released.wait(20.0)
+            self.late.append(1)
+
+        late: ClassVar[list] = []
+
+    monkeypatch.setattr(server, "Job", Stuck)
+    context = SimpleNamespace(run_id=1, run_config={})
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            server.main(None, context)
+        assert not Stuck.late
+    finally:
+        released.set()
+
+
+@pytest.mark.parametrize("error", [ValueError("a sentence"), RuntimeError("another")])
+def test_what_fails_in_the_server_s_half_is_raised(monkeypatch, error):
+    def job(*told):
+        raise error
+
+    monkeypatch.setattr(server, "Job", job)
+    with pytest.raises(type(error), match=str(error)):
+        server.main(None, SimpleNamespace(run_id=1, run_config={}))
 
 
 def test_the_folder_of_a_site_is_called_like_the_site(tmp_path):

@@ -251,31 +251,6 @@ def test_below_the_quorum_it_stops_at_once(network, engine):
     assert network.engine(quorum=2, present=["west", "north"]).missing == {"south": "absent"}
 
 
-class Deaf(PollingCarrier):
-    """Calls do not return."""
-
-    def __init__(self):
-        super().__init__(60.0, 60.0)
-        self.released = threading.Event()
-
-    def call(self, site, number, question, seconds, timeout):
-        signal.raise_signal(signal.SIGINT)  # as Flower does in a thread when the parent is gone
-        self.released.wait(20.0)
-        self.late = True
-        return b""
-
-
-def test_a_signal_ends_the_waiting_for_answers():
-    """Else a process that nobody needs any more stays for ever."""
-    carrier = Deaf()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            carrier.carry({"north": Question(0, b"")}, 60.0)
-        assert not hasattr(carrier, "late")
-    finally:
-        carrier.released.set()
-
-
 def test_a_question_that_was_overtaken_is_refused(network):
     gate = network.gates["north"]
     number = _next(network, "north")

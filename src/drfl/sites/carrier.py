@@ -20,7 +20,6 @@ WORKING, WAITING = b"working", b"waiting"
 """The signs: it computes; somebody at the site has to approve the answer. No messages of drfl."""
 
 AGAIN = 0.5  # seconds until a call that broke off is repeated
-LISTEN = 0.5  # seconds between two looks for a signal
 
 
 class CallError(Exception):
@@ -133,10 +132,7 @@ class PollingCarrier(Carrier):
         for asking in asked:
             asking.start()
         for asking in asked:
-            # Without a limit a signal that another thread was given would not be seen here, and a
-            # process whose parent is gone (Flower tells it so) would never end.
-            while asking.is_alive():
-                asking.join(LISTEN)
+            asking.join()
         return {asking.site: asking.outcome() for asking in asked}
 
 

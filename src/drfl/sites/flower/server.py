@@ -44,7 +44,22 @@ app = ServerApp()
 @app.main()  # type: ignore[untyped-decorator]
 def main(grid: Grid, context: Any) -> None:
     """Carry out what the app's own table says; a sentence is raised if it fails."""
-    Job(grid, context.run_id, context.run_config).done()
+    error: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            Job(grid, context.run_id, context.run_config).done()
+        except BaseException as found:
+            error.append(found)
+
+    # Without its SuperLink Flower tries every call again for ever, and ends this process by a
+    # signal that only the main thread can act upon: so that one makes no calls, and looks.
+    worker = Thread(target=work, daemon=True)
+    worker.start()
+    while worker.is_alive():
+        worker.join(LOOK)
+    if error:
+        raise error[0]
 
 
 class Job:
