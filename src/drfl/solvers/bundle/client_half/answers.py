@@ -53,7 +53,7 @@ from drfl.wire.triangle import pack_triangle
 from drfl.worst_case.whole_space import WholeSpaceOracle
 
 SKETCH_ABOVE = 500  # coefficients: curvature of a loss with kinks is sent as a sketch
-LOCAL_ROWS = 5  # a local optimum on fewer rows per coefficient tells the others nothing
+LOCAL_ROWS = 3  # a local optimum on fewer rows per coefficient tells the others nothing
 SMALL = 120  # coefficients: masters cost nothing to speak of
 ROUGH, FEW = 1e-2, 15  # gap and rounds of a local optimum
 
