@@ -43,6 +43,8 @@ class Case:
         What the bundle method is asked to do differently.
     strict
         Clients refuse curvature, groups and dual cuts.
+    radius
+        That of every ball; None is the default one, 0.1 sqrt(n/N).
     lost
         The share of the answers that are lost on their way.
     reference
@@ -70,7 +72,7 @@ class Case:
     loss: str = "hinge"
     label_cost: float = 1e3
     intercept: bool = False
-    radius: float = 0.01
+    radius: float | None = 0.01
     norm: str = "l1"
     p: float = 1
     mixture_radius: float = 0.1
@@ -96,7 +98,8 @@ class Case:
             "intercept" if self.intercept else "",
             "" if self.norm == "l1" else self.norm,
             "box" if self.box else "",
-            f"rho={self.radius:g}" if self.box or self.radius != 0.01 else "",
+            "default rho" if self.radius is None else "",
+            f"rho={self.radius:g}" if self.radius and (self.box or self.radius != 0.01) else "",
             "strict" if self.strict else "",
             f"{self.lost:.0%} lost" if self.lost else "",
             "flips not apart" if self.unsplit else "",
@@ -109,7 +112,9 @@ class Case:
     def problem(self, X: Any, y: Any) -> drfl.Problem:
         """The problem of such rows."""
         support = drfl.Box(-1.0, 1.0) if self.box else None
-        ball = drfl.Ball(self.radius, self.norm, self.label_cost, support)
+        default = 0.1 * math.sqrt(X.shape[1] / X.shape[0])
+        radius = default if self.radius is None else self.radius
+        ball = drfl.Ball(radius, self.norm, self.label_cost, support)
         mixture = drfl.Mixture(radius=self.mixture_radius, p=self.p)
         parameters = {"huber": {"epsilon": 1.0}}.get(self.loss, {})
         intercept = "shared" if self.intercept else "none"
@@ -365,6 +370,22 @@ ROUNDS = [
         reference=False,
     ),
 ]
+# The proved gap follows the true one: how many rounds later it is as small, at worst.
+FOLLOWS = [
+    Case(
+        data,
+        clients,
+        loss=loss,
+        label_cost=math.inf,
+        radius=radius,
+        norm="l2" if radius is None else "l1",
+        intercept=True,
+        targets={"lag": 2},
+    )
+    for data, clients in (("heart", 10), ("breast-cancer", 5), ("libsvm", 10))
+    for loss in ("logistic", "hinge")
+    for radius in (1e-4, 1e-3, 0.01, 0.1, 1.0, None)
+]
 GRID = [
     Case("heart", 10, loss=loss, norm=norm, p=p, intercept=True, reference=False)
     for loss, norm, p in product(
@@ -391,6 +412,7 @@ SECTIONS = {
     "classes": CLASSES,
     "flips": FLIPS,
     "rounds": ROUNDS,
+    "follows": FOLLOWS,
     "grid": GRID,
     "admm": ADMM,
 }

@@ -79,6 +79,11 @@ def measure(case: Case, solver: Solver, data: Data, seed: int) -> tuple[Measures
         for name, tol in TRUE.items():
             level = optimum + tol * scale
             out[name] = _first(result, lambda record, level=level: record.objective <= level)
+        out["lag"] = max(
+            _first(result, lambda record, tol=tol: record.gap <= tol) - out[name]
+            for name, tol in TRUE.items()
+            if math.isfinite(out[name]) and tol >= case.tol
+        )
     return out, result
 
 

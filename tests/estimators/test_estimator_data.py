@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import drfl
 from drfl.estimators import DataWarning
-from drfl.inspection import row_sentences
+from drfl.inspection import column, dense_columns, row_sentences
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(40, 2))
@@ -226,3 +226,35 @@ def test_clients_of_hardly_any_rows_are_warned_of_where_they_weigh_as_much_as_ot
     with warnings.catch_warnings():
         warnings.simplefilter("error", DataWarning)
         drfl.DRFLClassifier(mixture_center="proportional", **SOON).fit(X, Y, clients=clients)
+
+
+ODD = {
+    "a code": lambda x, y: np.where(np.arange(len(x)) % 9 == 0, -50.0, x),
+    "a usual code": lambda x, y: np.where(np.arange(len(x)) == 7, 999.0, x),
+    "an outlier": lambda x, y: np.where(np.arange(len(x)) == 3, 1e5, x),
+    "an id": lambda x, y: np.argsort(x) * 7.0,
+    "a scaled numbering": lambda x, y: np.argsort(x) / 3.7 - 5.0,
+    "a threshold": lambda x, y: np.abs(x) * y,
+    "a copy": lambda x, y: 2.0 * y + 1.0,
+    "a scale": lambda x, y: y * np.round(1.0 + np.abs(x)),
+    "nothing": lambda x, y: x,
+}
+
+
+@pytest.mark.parametrize("rows", [60, 900, 5_000])
+@pytest.mark.parametrize("regression", [False, True])
+def test_columns_are_passed_over_only_where_nothing_would_be_found(rows, regression):
+    rng = np.random.default_rng(rows)
+    y = rng.normal(size=rows) if regression else np.sign(rng.normal(size=rows))
+    X = np.column_stack([make(rng.normal(size=rows), y) for make in ODD.values() for _ in range(3)])
+    ends = np.array([X.min(axis=0), X.max(axis=0)])
+    screened = dense_columns.suspects(X, y, X, ends)
+    found = column.nothing()
+    for j, x in enumerate(X.T):
+        column.look(found, j, x, y, text=False, ends=ends[:, j])
+        if column.is_id(x) or column.is_numbering(x):
+            found["ids"].append(j)
+    odd = {*found["codes"], *found["far"], *found["ids"], *found["perfect"]}
+    assert len(odd) >= 15  # five kinds at least are there to be found
+    assert odd <= set(np.flatnonzero(screened).tolist())
+    assert rows < 900 or not screened[-3:].any()

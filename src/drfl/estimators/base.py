@@ -155,7 +155,8 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         name = solver_name(choices, named=named, joint=several is not None)
         solver = make_solver(name, choices)
         self.fit_rows_ = table
-        names, curves = getattr(self, "feature_names_in_", None), self.curves_of(table)
+        names = getattr(self, "feature_names_in_", None)
+        curves = None if choices.additive is None else self.curves_of(table)
         if choices.radius == CONFIDENCE:
             if curves is not None:
                 raise ValueError("radius='confidence' is for lines: give a number with additive")

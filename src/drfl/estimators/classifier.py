@@ -163,7 +163,8 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         return len(self.classes_)
 
     def model_targets(self, codes: Array) -> list[Array]:
-        if self.checked_parameters().at_once(len(self.classes_)) is not None:
+        several = len(self.classes_) > 2  # what is chosen for these is read only where it matters
+        if several and self.checked_parameters().at_once(len(self.classes_)) is not None:
             return [codes]
         return [margin_target(codes, k) for k in positives(len(self.classes_))]
 

@@ -25,6 +25,7 @@ Index = NDArray[np.intp]
 Keys = NDArray[np.uint64]
 
 BLOCK = 400_000  # entries that are looked at together
+FIRST = 8  # columns that mostly tell rows of numbers apart
 
 
 def canonical_order(X: Any, y: Array, weight: Array, member: Index) -> tuple[Index, Array]:
@@ -44,8 +45,9 @@ def canonical_order(X: Any, y: Array, weight: Array, member: Index) -> tuple[Ind
     tuple
         Indices of one row of every set of equal ones, client after client, and their total weights.
     """
-    keys = row_keys(X, y)
-    order = np.lexsort((weight, keys, member))
+    keys, order = _sorted(row_keys(X[:, :FIRST], y), weight, member)
+    if X.shape[1] > FIRST and (keys[order[:-1]] == keys[order[1:]]).any():
+        keys, order = _sorted(row_keys(X, y), weight, member)
     first, second = order[:-1], order[1:]
     equal = (keys[first] == keys[second]) & (member[first] == member[second])
     # Equal keys are almost surely equal rows; that is checked before anything is merged.
@@ -53,6 +55,13 @@ def canonical_order(X: Any, y: Array, weight: Array, member: Index) -> tuple[Ind
     equal[at] = _equal_rows(X, y, first[at], second[at])
     starts = np.flatnonzero(np.concatenate([[True], ~equal]))
     return order[starts], np.add.reduceat(weight[order], starts)
+
+
+def _sorted(keys: Keys, weight: Array, member: Index) -> tuple[Keys, Index]:
+    """The keys, and the order of rows by client, key and weight."""
+    if (member == member[0]).all() and (weight == weight[0]).all():
+        return keys, np.argsort(keys, kind="stable")
+    return keys, np.lexsort((weight, keys, member))
 
 
 def row_keys(X: Any, y: Array) -> Keys:
@@ -157,7 +166,8 @@ class ClientTable:
     def canonical(self) -> ClientTable:
         """Equal rows merged, in an order that depends on the rows alone; y must be numbers."""
         rows, weight = canonical_order(self.X, self.y, self.weight, self.member)
-        return ClientTable(self.X[rows], self.y[rows], weight, self.member[rows], self.names)
+        X = self.X[rows] if is_sparse(self.X) else np.take(self.X, rows, axis=0)  # half the time
+        return ClientTable(X, self.y[rows], weight, self.member[rows], self.names)
 
     def pooled(self, q: Array) -> ClientTable:
         """One client that holds the mixture of all, client s with the mass q_s."""

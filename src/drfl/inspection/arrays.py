@@ -21,6 +21,7 @@ from drfl.inspection.column import (
     nothing,
     tells,
 )
+from drfl.inspection.dense_columns import suspects
 from drfl.inspection.sentences import ENOUGH, MOST, PYTHON, hinted, units, unlike
 from drfl.inspection.sparse_columns import worth_a_look
 from drfl.inspection.suspicion import hints
@@ -201,10 +202,11 @@ def row_sentences(
     least, most = _ends(X)
     found = _seen(X, y, step, columns, judged[:JUDGES], least, most)
     same = (least == most) & ((least != 0.0) | (not is_sparse(X))) & (X.shape[0] >= ENOUGH)
-    moments = [moments_of(some[mine], None) for mine in judged]
+    several = judged if len(judged) > 1 else []  # one client has nobody to be compared with
+    moments = [moments_of(some[mine], None) for mine in several]
     cells = [
         _number(clients[k], columns[j], m, j, int(m.count[j]))
-        for j in np.flatnonzero(unlike(moments)).tolist()
+        for j in (np.flatnonzero(unlike(moments)).tolist() if several else [])
         for k, m in zip(largest.tolist(), moments, strict=False)
     ]
     constant = [columns[j] for j in np.flatnonzero(same).tolist()]
@@ -223,7 +225,11 @@ def _seen(
     """What is seen in every ``step``-th row, column by column; see `drfl.inspection.column`."""
     found, sparse = nothing(), is_sparse(X)
     some, target = X[::step].tocsc() if sparse else X[::step], y[::step]
-    seen = worth_a_look(X, y) if sparse else range(X.shape[1])
+    if sparse:
+        seen = worth_a_look(X, y)
+    else:
+        odd = suspects(some, target, some[judges[0]], np.array([least, most]))
+        seen = np.flatnonzero(odd).tolist()
     for j in [j for j in seen if least[j] < most[j]]:
         name, x = names[j], column_of(some, j)
         look(found, name, x, target, text=False, stored=sparse, ends=(least[j], most[j]))

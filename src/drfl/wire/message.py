@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -94,7 +95,7 @@ class Message:
     def header(self) -> bytes:
         """Everything but the numbers: a line of text that starts the encoded message."""
         arrays = "".join(
-            f" {name}:{LETTERS[array.dtype.name]}{','.join(map(str, array.shape))}"
+            f" {name}:{LETTERS[type_name(array.dtype)]}{','.join(map(str, array.shape))}"
             for name, array in self.arrays.items()
         )
         return f"drfl{VERSION} {self.kind} {self.round}{arrays}\n".encode("ascii")
@@ -184,9 +185,9 @@ def _checked(name: object, values: Any) -> NDArray[Any]:
         array = np.asarray(values)
     except ValueError:
         raise WireError(f"array {name!r} is not an array of numbers") from None
-    if array.dtype.name not in DTYPES:
+    if type_name(array.dtype) not in DTYPES:
         raise WireError(
-            f"array {name!r} has type {array.dtype.name}: only {', '.join(DTYPES)} travel"
+            f"array {name!r} has type {type_name(array.dtype)}: only {', '.join(DTYPES)} travel"
         )
     if not is_shape(array.shape):
         raise WireError(
@@ -196,8 +197,14 @@ def _checked(name: object, values: Any) -> NDArray[Any]:
     return array
 
 
+@lru_cache(maxsize=64)
+def type_name(dtype: np.dtype[Any]) -> str:
+    """NumPy's name of a type, which it makes anew each time: thousands of clients send arrays."""
+    return dtype.name
+
+
 def _own(array: NDArray[Any]) -> NDArray[Any]:
     """A read-only copy in the order and byte order of the wire."""
-    own = np.array(array, dtype=DTYPES[array.dtype.name], order="C")
+    own = np.array(array, dtype=DTYPES[type_name(array.dtype)], order="C")
     own.flags.writeable = False
     return own

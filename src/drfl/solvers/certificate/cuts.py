@@ -94,6 +94,7 @@ class Pool:
         self.family_client = none
         self.piece_family, self.piece_share = none, np.zeros(0)
         self._first_piece: dict[tuple[int, int], int] = {}
+        self._by_client: tuple[Ints, Ints] | None = None
         self._numbered = 0
 
     @property
@@ -138,10 +139,12 @@ class Pool:
         if cuts:
             self.cuts = self.cuts.joined(cuts)
             self.cut_client = self.piece_client[self.cuts.piece]
+            self._by_client = None
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
         """Forget the other cuts; pieces and families keep their numbers."""
         self.cuts, self.cut_client = self.cuts.where(mask), self.cut_client[mask]
+        self._by_client = None
 
     def values(self, cuts: Cuts, x: Array, lam: Array, half: Array | None = None) -> Array:
         r"""The model of :math:`F_s-\rho_s\lambda_s` at x and given :math:`\lambda_s`."""
@@ -163,7 +166,7 @@ class Pool:
 
     def values_of(self, s: int, x: Array, multiplier: float, half: Array) -> float:
         """The same of one client's cuts alone."""
-        mine, cuts = np.flatnonzero(self.cut_client == s), self.cuts
+        mine, cuts = self._of(s), self.cuts
         at = cuts.c[mine] + cuts.g[mine] @ x + cuts.slope[mine] * multiplier
         if cuts.lift.shape[1]:
             at += cuts.lift[mine] @ clipping(x, multiplier, half)
@@ -172,6 +175,15 @@ class Pool:
         np.maximum.at(u, position, at)
         families = np.bincount(self.piece_family[pieces], self.piece_share[pieces] * u)
         return float(families.max(initial=0.0))
+
+    def _of(self, s: int) -> Ints:
+        """The cuts of one client; all are sorted once, for thousands of clients ask."""
+        if self._by_client is None:
+            order = np.argsort(self.cut_client, kind="stable")
+            ends = np.cumsum(np.bincount(self.cut_client, minlength=self.n_clients))
+            self._by_client = order, np.append(0, ends)
+        order, ends = self._by_client
+        return order[ends[s] : ends[s + 1]]
 
 
 def clipping(x: Array, multiplier: float, half: Array) -> Array:

@@ -30,6 +30,8 @@ class Frontier:
 
     def _add(self, slack: float, constant: float) -> None:
         """Keep the upper hull."""
+        if any(s >= slack and c >= constant for s, c in self.pairs):
+            return
         hull: list[tuple[float, float]] = []
         for s, c in sorted([*self.pairs, (slack, constant)]):
             while hull and hull[-1][1] <= c:  # more slack and a larger constant

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -91,23 +92,23 @@ class ServerProblem:
         """Whether x ends with a multiplier that all clients share."""
         return self.shared_rho > 0.0
 
-    @property
+    @cached_property
     def price(self) -> float:
         """What the gauge costs at least: f is not below price times the gauge."""
         return self.mixture.support(self.rho) + self.shared_rho
 
-    @property
+    @cached_property
     def least(self) -> float:
         """What f is at least because of the floors."""
         floors = self.mixture.support(self.rho * self.floor)
         return floors + self.shared_rho * float(self.floor.min())
 
-    @property
+    @cached_property
     def certain(self) -> bool:
         """Whether the weights are known: radius 0, or one client."""
         return self.mixture.radius == 0.0 or self.n_clients == 1
 
-    @property
+    @cached_property
     def priced(self) -> bool:
         """Whether any client has a positive radius, so that the gauge costs something."""
         return self.kind != "plain" and (self.is_shared or bool((self.rho > 0.0).any()))

@@ -10,6 +10,7 @@ the compact form of the BFGS update (Byrd, Nocedal and Schnabel 1994).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -80,8 +81,8 @@ class CurvedModel:
 
     Attributes
     ----------
-    diagonal : (d,)
-        Of the second derivative at the first point, with a floor under it.
+    first, diagonal : (d,)
+        Of the second derivative at the first point, with a floor under it, and as it is now.
     memory : int
         How many pairs are kept.
     steps, changes : lists of (d,)
@@ -92,8 +93,9 @@ class CurvedModel:
         By how much it is multiplied: more after steps that did not pay.
     """
 
-    diagonal: Array
+    first: Array
     memory: int
+    diagonal: Array
     steps: list[Array] = field(default_factory=list)
     changes: list[Array] = field(default_factory=list)
     columns: NDArray[np.int64] | None = None
@@ -103,7 +105,8 @@ class CurvedModel:
     @classmethod
     def of(cls, diagonal: Array, memory: int) -> CurvedModel:
         """With a floor: columns that hardly occur would take steps without measure."""
-        return cls(diagonal + 1e-3 * float(diagonal.mean()) + 1e-300, memory)
+        first = diagonal + 1e-3 * float(diagonal.mean()) + 1e-300
+        return cls(first, memory, first)
 
     def observe(self, step: Array, change: Array) -> None:
         """A pair; one that shows no curvature says nothing."""
@@ -111,6 +114,13 @@ class CurvedModel:
         if along > 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
             self.steps, self.changes = [*self.steps, step], [*self.changes, change]
             del self.steps[: -self.memory], self.changes[: -self.memory]
+            # The loss bends less as it falls: as much as the most bent of the last steps.
+            bent = [float(s @ y) / float(s @ (self.first * s)) for s, y in self._pairs]
+            self.diagonal = min(1.0, max(bent)) * self.first
+
+    @property
+    def _pairs(self) -> Iterable[tuple[Array, Array]]:
+        return zip(self.steps, self.changes, strict=True)
 
     def forget_matrix(self) -> None:
         """The centre has moved."""

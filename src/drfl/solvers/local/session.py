@@ -17,7 +17,7 @@ from drfl.arrays import Array
 from drfl.client import Site
 from drfl.problem import Problem
 from drfl.rows import Rows
-from drfl.solvers.base import Session, Status
+from drfl.solvers.base import Session, Status, StatusKind
 from drfl.solvers.local.program import ExactModel, make_program
 from drfl.solvers.local.stages import Search
 from drfl.wire import Message
@@ -93,9 +93,11 @@ class InteriorSession(Session):
         n_features: int,
         tol: float,
         collector: RowCollector,
+        most_rows: float = math.inf,
     ) -> None:
         self.problem, self.names, self.n, self.tol = problem, names, n_features, tol
         self.collector, self.number = collector, collector.open()
+        self.most_rows = most_rows
         self.round, self.replayed, self.gave_up = 0, 0, False
         self.best, self.lower = ExactModel.unknown(n_features, len(names)), -math.inf
         self.search: Search | None = None
@@ -130,7 +132,7 @@ class InteriorSession(Session):
         program = make_program(self.problem, self.names, self.n, sizes, 1.0)
         smooth_flips = program.flips and not program.loss.kinks
         least = MANY_SMOOTH_ROWS if smooth_flips else math.inf
-        return min(counts) >= least or sum(counts) >= MANY_ROWS
+        return min(counts) >= least or sum(counts) >= min(MANY_ROWS, self.most_rows)
 
     def _give_up(self) -> None:
         self.collector.close(self.number)
@@ -202,18 +204,23 @@ class InteriorSession(Session):
         return {"method": "interior point", "expected_gap": self._expected}
 
 
+Stage = tuple[str, Callable[[], Session]]
+"""The name of a method, and what begins it."""
+
+
 class LocalSession(Session):
-    """The interior-point method, and the method that takes over if it gives up.
+    """One method after the other: the next one takes over where one gives up.
 
     Attributes
     ----------
-    running : Session
+    method, running : str, Session
         Whose rounds they are.
     """
 
-    def __init__(self, interior: InteriorSession, other: Callable[[], Session]) -> None:
-        self.interior, self._make_other = interior, other
-        self.running: Session = interior
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self._stages = list(stages)
+        self.method, begin = self._stages.pop(0)
+        self.running = self._best = begin()
 
     def propose(self) -> dict[str, Message]:
         return self.running.propose()
@@ -223,8 +230,10 @@ class LocalSession(Session):
 
     def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
         self.running.absorb(replies, failures)
-        if self.running is self.interior and self.interior.gave_up:
-            self.running = self._make_other()
+        if self._stages and gives_up(self.running):
+            self._best = self.shown
+            self.method, begin = self._stages.pop(0)
+            self.running = begin()
 
     @property
     def status(self) -> Status | None:
@@ -236,12 +245,12 @@ class LocalSession(Session):
 
     @property
     def info(self) -> Mapping[str, Any]:
-        return {"method": "bundle", **self.running.info}
+        return {"method": self.method, **self.running.info}
 
     @property
     def shown(self) -> Session:
         """Whose model is the better one."""
-        return min(self.running, self.interior, key=lambda session: session.gap)
+        return min(self.running, self._best, key=lambda session: session.gap)
 
     @property
     def coef(self) -> Array:
@@ -274,3 +283,11 @@ class LocalSession(Session):
     @property
     def client_multipliers(self) -> Array:
         return self.shown.client_multipliers
+
+
+def gives_up(session: Session) -> bool:
+    """Whether another method has to go on."""
+    if isinstance(session, InteriorSession):
+        return session.gave_up
+    given_up = (StatusKind.STALLED, StatusKind.MAX_ROUNDS)
+    return session.status is not None and session.status.kind in given_up
