@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 
 import drfl
 
-SHARES = {"linf": (0.1, 0.03), "l2": (0.1, 0.03)}
+SHARES = {"linf": (0.1, 0.03, 0.01), "l2": (0.1, 0.03, 0.01)}
 
 
 def text(rows: int, columns: int, words: int = 50, seed: int = 0):
