@@ -41,7 +41,7 @@ from drfl.losses import make_loss
 
 ROWS, COLUMNS = (1_000, 10_000, 100_000), (10, 100, 1_000)
 TOL, DEFAULT_TOL = 1e-4, 1e-6
-OURS = (1e-1, 1e-2, 1e-3, 1e-4)
+OURS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 LADDER = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 EPOCHS, SGD_LADDER = 200, (1e-3, 1e-4, 1e-5, 1e-6)
 LONG = 100_000_000  # entries

@@ -289,5 +289,4 @@ def gives_up(session: Session) -> bool:
     """Whether another method has to go on."""
     if isinstance(session, InteriorSession):
         return session.gave_up
-    given_up = (StatusKind.STALLED, StatusKind.MAX_ROUNDS)
-    return session.status is not None and session.status.kind in given_up
+    return session.status is not None and session.status.kind is not StatusKind.CERTIFIED
