@@ -3,6 +3,7 @@
 import logging
 import math
 import pickle
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ import drfl
 from drfl import reference
 from drfl.defaults import PURPOSES
 from drfl.engines import SerialEngine
-from drfl.estimators import DRFLClassifier, FewRowsWarning, NothingLearnedWarning
+from drfl.estimators import DRFLClassifier, FewRowsWarning, NothingLearnedWarning, ScaleWarning
 from drfl.estimators.fitting import make_solver, solver_name
 from drfl.losses import Logistic
 from drfl.run import Result
@@ -338,3 +339,17 @@ def test_several_classes_without_a_coefficient_are_said_to_predict_nothing(flowe
     with pytest.warns(NothingLearnedWarning, match="the model predicts nothing"):
         model = DRFLClassifier("hinge", radius=5.0).fit(X, y, clients)
     assert np.abs(model.coef_).max() <= 1e-6
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e9])
+def test_two_classes_without_a_coefficient_are_said_to_predict_nothing(unit):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = X[:, 0] + 0.3 * rng.normal(size=60) > 0.3
+    with pytest.warns(NothingLearnedWarning, match="the same of every row"):
+        nothing = DRFLClassifier("hinge", radius=5.0).fit(X, y)
+    assert len(set(nothing.predict(X))) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NothingLearnedWarning)
+        warnings.simplefilter("ignore", ScaleWarning)
+        DRFLClassifier("hinge", radius=0.01 * unit).fit(unit * X, y)  # small numbers, large columns

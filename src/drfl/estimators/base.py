@@ -20,6 +20,7 @@ from drfl.estimators.client_table import ALL, ClientTable
 from drfl.estimators.data_warnings import (
     warn_of_data,
     warn_of_few_rows,
+    warn_of_nothing,
     warn_of_scale,
     warn_of_small_clients,
 )
@@ -178,6 +179,8 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         self.problem_, self.client_names_ = stated, table.names
         self.curves_ = stated.curves
         self._set_model(results)
+        classes = self._task == "classification"
+        warn_of_nothing(self.coef_, table, 1.0 if classes else float(np.std(table.y)))
         if stated.own_intercepts:
             self.intercepts_ = {
                 name: np.array([result.intercepts[str(name)] for result in results])

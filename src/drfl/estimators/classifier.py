@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
@@ -26,17 +25,13 @@ from drfl.estimators.client_table import ClientTable
 from drfl.estimators.data_warnings import refuse_variants
 from drfl.losses import Logistic, Loss, Task
 from drfl.norms import Norm
-from drfl.one_vs_rest import decided, is_nothing, margin_target, positives, probabilities
+from drfl.one_vs_rest import decided, margin_target, positives, probabilities
 from drfl.run.result import Result, stacked
 from drfl.supports import Support
 
 
 def _is_logistic(model: Any) -> bool:
     return isinstance(model.loss, Logistic) or model.loss == Logistic.name
-
-
-class NothingLearnedWarning(UserWarning):
-    """Every coefficient of a model for several classes is zero."""
 
 
 class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
@@ -77,13 +72,6 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
 
     def _set_model(self, results: list[Result]) -> None:
         self.coef_, self.intercept_ = stacked(results)
-        if len(self.coef_) > 1 and is_nothing(self.coef_):
-            warnings.warn(
-                "all coefficients are zero: the model predicts nothing, and which class it names "
-                "is rounding noise; take a smaller radius, or loss='logistic'",
-                NothingLearnedWarning,
-                stacklevel=4,  # the line that calls fit
-            )
 
     def decision_function(self, X: Any, clients: Any = None) -> Array:
         """Scores of rows: (N,) for two classes, positive for the second; else (N, K).

@@ -25,7 +25,6 @@ Index = NDArray[np.intp]
 Keys = NDArray[np.uint64]
 
 BLOCK = 400_000  # entries that are looked at together
-FIRST = 8  # columns that mostly tell rows of numbers apart
 
 
 def canonical_order(X: Any, y: Array, weight: Array, member: Index) -> tuple[Index, Array]:
@@ -45,9 +44,8 @@ def canonical_order(X: Any, y: Array, weight: Array, member: Index) -> tuple[Ind
     tuple
         Indices of one row of every set of equal ones, client after client, and their total weights.
     """
-    keys, order = _sorted(row_keys(X[:, :FIRST], y), weight, member)
-    if X.shape[1] > FIRST and (keys[order[:-1]] == keys[order[1:]]).any():
-        keys, order = _sorted(row_keys(X, y), weight, member)
+    keys = row_keys(X, y)
+    order = _sorted(keys, weight, member)
     first, second = order[:-1], order[1:]
     equal = (keys[first] == keys[second]) & (member[first] == member[second])
     # Equal keys are almost surely equal rows; that is checked before anything is merged.
@@ -57,11 +55,11 @@ def canonical_order(X: Any, y: Array, weight: Array, member: Index) -> tuple[Ind
     return order[starts], np.add.reduceat(weight[order], starts)
 
 
-def _sorted(keys: Keys, weight: Array, member: Index) -> tuple[Keys, Index]:
-    """The keys, and the order of rows by client, key and weight."""
+def _sorted(keys: Keys, weight: Array, member: Index) -> Index:
+    """The order of rows by client, key and weight."""
     if (member == member[0]).all() and (weight == weight[0]).all():
-        return keys, np.argsort(keys, kind="stable")
-    return keys, np.lexsort((weight, keys, member))
+        return np.argsort(keys, kind="stable")
+    return np.lexsort((weight, keys, member))
 
 
 def row_keys(X: Any, y: Array) -> Keys:

@@ -14,6 +14,7 @@ from drfl.arrays import Array
 from drfl.defaults import crowded
 from drfl.estimators.client_table import BLOCK, ClientTable, is_sparse, named_clients
 from drfl.inspection import TableOne, array_table, row_sentences
+from drfl.one_vs_rest import is_nothing
 from drfl.tables.table import folded
 from drfl.uncertainty import Mixture
 
@@ -136,6 +137,41 @@ def warn_of_few_rows(n_features: int, rows: float) -> None:
     sentence = crowded(n_features, rows)
     if sentence is not None:
         warnings.warn(sentence, FewRowsWarning, stacklevel=4)  # the line that calls fit
+
+
+class NothingLearnedWarning(UserWarning):
+    """Every coefficient of a model is zero."""
+
+
+def warn_of_nothing(coef: Array, table: ClientTable, unit: float) -> None:
+    """Say so if no column moves a score.
+
+    Parameters
+    ----------
+    coef : (n,) or (K, n)
+        The coefficients, or the slopes of curves.
+    table : ClientTable
+        The rows: small coefficients of large columns are something.
+    unit : float
+        The size of a score: 1 for classes, the deviation of a numeric target. Where that is
+        constant, the same for every row is right.
+    """
+    if unit == 0.0 or not is_nothing(coef):
+        return
+    scores = np.atleast_2d(coef) / unit
+    if scores.shape[1] == table.X.shape[1]:  # no curves
+        scores = scores * column_deviation(table.X, table.weight)
+    if not is_nothing(scores):
+        return
+    says = "the same of every row"
+    if len(scores) > 1:
+        says += ", and which class it names is rounding noise"
+    warnings.warn(
+        f"all coefficients are zero: the model predicts nothing, it says {says}; take a smaller "
+        "radius, or a loss with a slope everywhere, such as 'logistic'",
+        NothingLearnedWarning,
+        stacklevel=4,  # the line that calls fit
+    )
 
 
 def warn_of_scale(X: Any, weight: Array, names: Sequence[str] | None) -> None:
