@@ -73,6 +73,7 @@ def test_the_defaults_are_those_that_are_safe_untuned(hospitals):
     assert weighted.problem_.ball.radius == pytest.approx(0.05 * math.sqrt(3 / 90))
 
 
+@pytest.mark.filterwarnings("ignore::drfl.estimators.NothingLearnedWarning")
 @pytest.mark.parametrize("purpose", PURPOSES)
 def test_a_purpose_is_a_setting_that_numbers_override(hospitals, purpose):
     X, y, _, clients = hospitals
@@ -309,6 +310,7 @@ def test_float32_rows_stay_so(hospitals):
     assert single.coef_.dtype == np.float64
 
 
+@pytest.mark.filterwarnings("ignore::drfl.estimators.NothingLearnedWarning")
 def test_a_box(hospitals):
     X, y, _, clients = hospitals
     X = np.clip(X, -2.0, 2.0)

@@ -234,6 +234,7 @@ def test_sparse_rows_and_frames_are_selected_alike(hospitals):
         assert other.best_params == found[0].best_params
 
 
+@pytest.mark.filterwarnings("ignore::drfl.estimators.NothingLearnedWarning")
 def test_rows_weigh_in_the_scores_as_in_the_fit():
     # Nine rows in ten are "no" and nothing tells them apart; balanced classes are worth a half.
     X = np.random.default_rng(2).normal(size=(200, 1))
@@ -245,6 +246,7 @@ def test_rows_weigh_in_the_scores_as_in_the_fit():
 
 
 # ---------------------------------------------------------------------- what is solved and seen
+@pytest.mark.filterwarnings("ignore::drfl.estimators.NothingLearnedWarning")
 def test_points_that_cannot_differ_are_solved_once(hospitals):
     X, y, _, clients = hospitals
     grid = {"radius": [0.0, 0.1], "label_cost": [math.inf, 0.5]}
