@@ -23,7 +23,13 @@ from drfl.arrays import Array
 from drfl.cli.console import Console
 from drfl.cli.main import OK
 from drfl.engines.blas import one_blas_thread
-from drfl.estimators import DataWarning, DRFLClassifier, DRFLRegressor, FewRowsWarning
+from drfl.estimators import (
+    DataWarning,
+    DRFLClassifier,
+    DRFLRegressor,
+    FewRowsWarning,
+    NothingLearnedWarning,
+)
 from drfl.files import write_text
 from drfl.inference import InferenceError
 from drfl.losses import Huber, Logistic, Loss
@@ -178,6 +184,7 @@ def covered(cell: Cell, repeats: int, seed: int = 1000) -> Covered:
     repeats, found = max(1, repeats // 10) if cell.selected else repeats, []
     with one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FewRowsWarning)
+        warnings.simplefilter("ignore", NothingLearnedWarning)  # intervals are around the estimate
         warnings.simplefilter("ignore", DataWarning)  # clients differ as they are meant to
         for k in range(repeats):
             held = one(cell, np.random.default_rng([seed, k]))

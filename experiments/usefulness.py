@@ -28,7 +28,13 @@ from drfl.arrays import Array
 from drfl.cli.console import Console
 from drfl.cli.main import OK
 from drfl.defaults import PURPOSES, THESE_CLIENTS, crowded
-from drfl.estimators import DataWarning, DRFLClassifier, DRFLRegressor, FewRowsWarning
+from drfl.estimators import (
+    DataWarning,
+    DRFLClassifier,
+    DRFLRegressor,
+    FewRowsWarning,
+    NothingLearnedWarning,
+)
 from drfl.files import write_text
 from drfl.metrics import auc
 from drfl.tables.moments import CONSTANT
@@ -250,6 +256,7 @@ def judged(way: str, train: Rows, test: Rows) -> Quality:
     with warnings.catch_warnings():
         # Few rows, clients that differ and a code for noise are what the cells are made of.
         warnings.simplefilter("ignore", FewRowsWarning)
+        warnings.simplefilter("ignore", NothingLearnedWarning)
         warnings.simplefilter("ignore", DataWarning)
         z = WAYS[way](Rows(train.X, (train.y - shift) / unit, train.client), test)
     if _is_number(train.y):

@@ -168,7 +168,7 @@ def warn_of_nothing(coef: Array, table: ClientTable, unit: float) -> None:
         says += ", and which class it names is rounding noise"
     warnings.warn(
         f"all coefficients are zero: the model predicts nothing, it says {says}; take a smaller "
-        "radius, or a loss with a slope everywhere, such as 'logistic'",
+        "radius",
         NothingLearnedWarning,
         stacklevel=4,  # the line that calls fit
     )
