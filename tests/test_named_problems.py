@@ -17,6 +17,7 @@ GENERAL = Problem(
 
 
 @pytest.mark.parametrize("name", NAMED_PROBLEMS)
+@pytest.mark.filterwarnings("ignore::drfl.estimators.NothingLearnedWarning")
 def test_a_problem_and_an_estimator_fix_the_same(name):
     rng = np.random.default_rng(0)
     X, y, clients = rng.normal(size=(40, 2)), np.arange(40) % 2, np.repeat(["a", "b"], ROWS)

@@ -183,6 +183,7 @@ def test_a_norm_in_problems(registered):
     assert drfl.Problem.from_dict(json.loads(json.dumps(problem.to_dict()))) == problem
 
 
+@pytest.mark.filterwarnings("ignore::drfl.estimators.NothingLearnedWarning")
 def test_a_support_in_solve_and_estimators(registered):
     shares = RNG.dirichlet(np.ones(4), size=90)[:, :3]
     same = drfl.Polyhedron(np.vstack([-np.eye(3), np.ones(3)]), [0.0, 0.0, 0.0, 1.0])

@@ -245,6 +245,7 @@ def test_the_radius_of_confidence_is_a_quantile(norm):
     assert both.problem_.ball.radius > one.problem_.ball.radius
 
 
+@pytest.mark.filterwarnings("ignore::drfl.estimators.NothingLearnedWarning")
 def test_the_radius_of_confidence_is_of_one_score_at_a_time(rows):
     X, _, z, member = rows
     y = np.digitize(z, [-0.5, 1.0])

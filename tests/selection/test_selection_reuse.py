@@ -173,6 +173,7 @@ def test_a_support_a_shared_ball_and_half_moving_labels_have_no_such_prices():
 
 
 @pytest.mark.parametrize("solver", ["local", "auto"])
+@pytest.mark.filterwarnings("ignore::drfl.estimators.NothingLearnedWarning")
 def test_the_table_says_what_was_solved_once(hospitals, solver):
     X, y, _, who = hospitals
     grid = {"radius": [0.01, 0.02, 0.04], "label_cost": [0.1, 0.2]}
