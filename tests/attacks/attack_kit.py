@@ -10,7 +10,7 @@ import drfl
 from drfl.client import Site
 from drfl.privacy import Guard
 from drfl.solvers.bundle import Bundle
-from drfl.solvers.bundle.messages import Request
+from drfl.solvers.bundle.messages import CutRequest
 from drfl.wire import Message
 
 FOUND = 1e-4  # relative distance to a row at which it counts as recovered
@@ -50,7 +50,7 @@ class Server:
         """One point; False if the client refuses."""
         x = np.asarray(x, dtype=np.float64)
         number = len(self.replies)
-        request = Request(x[None], (number,), (bool(wishes.pop("curvature", False)),), **wishes)
+        request = CutRequest(x[None], (number,), (bool(wishes.pop("curvature", False)),), **wishes)
         reply = self.site.answer(request.message(number), Bundle.handlers)
         if reply.kind.startswith("failure"):
             self.refused += 1

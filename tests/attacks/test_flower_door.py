@@ -17,11 +17,11 @@ from drfl.protocols.agreement import preflight
 from drfl.protocols.binding import bind_message, binding_of
 from drfl.protocols.data_request import DataRequest
 from drfl.sites.carrier import WORKING, Question
-from drfl.sites.flower.asked import Asked
+from drfl.sites.flower.asked import AddressedQuestion
 from drfl.sites.flower.door import Door, site_folder
 from drfl.sites.gate import open_gate
 from drfl.sites.ledger import Refusals
-from drfl.solvers.bundle.messages import Request
+from drfl.solvers.bundle.messages import CutRequest
 from drfl.wire import Failure, Message, decode, encode
 from kit.program import write_csv
 
@@ -42,7 +42,7 @@ def knock(tmp_path):
     numbers = count(1)
 
     def ask(message, seat=0):
-        asked = Asked(0, next(numbers), Question(seat, encode(message)), 50.0, "north")
+        asked = AddressedQuestion(0, next(numbers), Question(seat, encode(message)), 50.0, "north")
         while (told := door.answer((7).to_bytes(8, "little") + asked.to_bytes())) == WORKING:
             pass
         return decode(told)
@@ -72,7 +72,7 @@ def test_whatever_an_app_asks_the_site_decides(knock):
     folds = RemoteClient("a", found.features, "a", 0, binding_of(found, 1, folds=True))
     assert Failure.of(knock(bind_message(folds, PROBLEM), seat=1)) is Failure.REFUSED
     wishes = {"groups": 3, "shares": True, "introduction": True, "local": True}
-    told = knock(Request(np.zeros((1, 3)), (0,), (True,), **wishes).message(0))
+    told = knock(CutRequest(np.zeros((1, 3)), (0,), (True,), **wishes).message(0))
     assert set(told.arrays) == {"value", "cuts", "about", "guard"}
     assert "answers: 1 " in audit(knock.state / "guard.ledger")
     lines = (knock.state / "messages.jsonl").read_text("utf-8").splitlines()

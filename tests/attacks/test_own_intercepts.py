@@ -18,7 +18,7 @@ from drfl.protocols.station import Station
 from drfl.rows import Rows
 from drfl.solvers.base import Status, StatusKind
 from drfl.solvers.bundle import Bundle
-from drfl.solvers.bundle.messages import Request
+from drfl.solvers.bundle.messages import CutRequest
 from drfl.wire import Failure, Message
 from kit.program import write_csv
 
@@ -41,7 +41,7 @@ def test_where_an_intercept_of_the_clients_own_changes_is_no_row(monkeypatch):
     for number in range(20):
         asked.clear()
         x = start + 1e-12 * number  # all the same but for what nobody needs to know
-        request = Request(x[None], (number,), (False,))
+        request = CutRequest(x[None], (number,), (False,))
         assert Failure.of(site.answer(request.message(number), Bundle.handlers)) is None
         middles.append(round(np.mean(asked[:2]), 9))
     assert len(set(middles)) > 1
@@ -106,7 +106,7 @@ FLAGS = {name: np.zeros(1, np.uint8) for name in ("groups", "curved", "sample", 
 @pytest.mark.parametrize(
     "message",
     [
-        Request(X[None], (99,), (False,)).message(99),
+        CutRequest(X[None], (99,), (False,)).message(99),
         Message("bundle_close", 0, {"g": np.zeros((1, n)), "x": X}),
         Message("bundle_recall", 0, {"x": X[None], "id": np.array([99]), **FLAGS}),
     ],

@@ -23,7 +23,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from drfl.sites.carrier import WORKING, CallError, Question
 from drfl.sites.flower import asked as asking
-from drfl.sites.flower.asked import LOST, Asked, read_asked, who_is_there
+from drfl.sites.flower.asked import LOST, AddressedQuestion, read_asked, who_is_there
 from drfl.sites.flower.client import CLOSED, RUN, app, ask, bytes_of, records
 from drfl.sites.flower.door import Door
 from drfl.sites.flower.server import FlowerCarrier, Post, Roll, Voice
@@ -241,7 +241,10 @@ def door(tmp_path, gates):
 
 
 def question(run=7, attempt=0, number=1, site="north", message=b""):
-    return RUN.pack(run) + Asked(attempt, number, Question(0, message), 5.0, site).to_bytes()
+    return (
+        RUN.pack(run)
+        + AddressedQuestion(attempt, number, Question(0, message), 5.0, site).to_bytes()
+    )
 
 
 def test_a_door_says_its_name(door, gates):
@@ -293,7 +296,7 @@ def test_nonsense_is_a_bad_request(door, gates, data):
 
 
 def test_a_question_comes_through_as_it_was(door):
-    told = Asked(3, 4, Question(2, bytes(range(256))), 1.5, "north")
+    told = AddressedQuestion(3, 4, Question(2, bytes(range(256))), 1.5, "north")
     assert read_asked(told.to_bytes()) == told
 
 
@@ -325,7 +328,7 @@ def test_where_there_is_no_door_that_is_said(tmp_path):
 
 def test_a_site_keeps_its_settings_whatever_the_app_says(there):
     """The run's configuration reaches the client's half, and nothing of it the door."""
-    question = Asked(9, 1, Question(0, encode(Wire(HELLO, 0))), 5.0, "south").to_bytes()
+    question = AddressedQuestion(9, 1, Question(0, encode(Wire(HELLO, 0))), 5.0, "south").to_bytes()
     message = Message(records(question), 1, "query")
     message.metadata.__dict__["_message_id"] = "x"
     context = SimpleNamespace(

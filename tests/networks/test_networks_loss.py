@@ -15,7 +15,7 @@ from drfl.norms import NORMS
 from drfl.rows import Rows
 from drfl.torch import Model, NetworkLoss, lipschitz
 from drfl.torch import client as network_client
-from drfl.torch.adversary import Adversary, Each, Nobody, Penalty, Together
+from drfl.torch.adversary import Adversary, Each, Nobody, PricedMoves, Together
 from drfl.torch.bounds import box
 
 RHO = 0.3
@@ -303,7 +303,7 @@ class Counted(Adversary):
         self.alive -= 1
 
 
-@pytest.mark.parametrize("inner", [Nobody(), Together(RHO), Each(RHO), Penalty(3.0)])
+@pytest.mark.parametrize("inner", [Nobody(), Together(RHO), Each(RHO), PricedMoves(3.0)])
 def test_one_block_of_moved_rows_is_in_memory_at_a_time(inner, monkeypatch):
     rng = np.random.default_rng(8)
     X, y = rows(rng)

@@ -20,7 +20,7 @@ from drfl.selection.client_half import scores
 from drfl.selection.client_half.folds import BALL, PART, Part, on_parts
 from drfl.solvers import StatusKind
 from drfl.solvers.bundle import Bundle
-from drfl.solvers.bundle.messages import Request
+from drfl.solvers.bundle.messages import CutRequest
 from drfl.wire import Message
 from drfl.worst_case import make_oracle
 
@@ -109,7 +109,7 @@ def test_selection_does_not_pass_the_guard_by():
     coef, intercept = np.zeros((1, 1, n)), np.zeros((1, 1))
     asked = scores.request(part, coef, intercept, scores.EVERY_CLASS, 0.0, ["accuracy"])
     assert site.answer(asked, scores.HANDLERS).kind == "failure/refused"
-    request = Request(np.zeros((1, n + 1)), (0,), (False,), introduction=True).message(0)
+    request = CutRequest(np.zeros((1, n + 1)), (0,), (False,), introduction=True).message(0)
     fold = {PART: part.array, BALL: np.array([0.05, np.inf])}
     request = Message(request.kind, 0, {**request.arrays, **fold})
     assert site.answer(request, on_parts(Bundle.handlers)).kind == "failure/refused"

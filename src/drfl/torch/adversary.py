@@ -119,7 +119,7 @@ class Each(Adversary):
 
 @final
 @dataclass(frozen=True)
-class Penalty(Adversary):
+class PricedMoves(Adversary):
     """WAFL: rows pay for the square of their way."""
 
     gamma: float

@@ -21,7 +21,7 @@ from torch.nn.utils import vector_to_parameters
 from drfl.arrays import Array
 from drfl.differentiable import ClientLoss, Displaced
 from drfl.rows import Rows
-from drfl.torch.adversary import Adversary, Block, Each, Nobody, Penalty, Together
+from drfl.torch.adversary import Adversary, Block, Each, Nobody, PricedMoves, Together
 from drfl.torch.bounds import upper_bound
 from drfl.torch.model import ModuleLoss
 from drfl.uncertainty import Ball
@@ -95,7 +95,7 @@ class NetworkLoss(ClientLoss):
 
     def penalised(self, gamma: float) -> NetworkLoss:
         priced = copy.copy(self)
-        priced.adversary = Penalty(gamma)
+        priced.adversary = PricedMoves(gamma)
         return priced
 
     def bounds(self, x: Array) -> Interval:

@@ -81,7 +81,7 @@ class CurveOracle(Oracle):
         self.curves = curves
 
     def evaluate(self, w: Array, b: float) -> WorstCase:
-        worst = Search(self, w, b)
+        worst = CurveSearch(self, w, b)
         d = worst.distribution()
         z = self.curves.expand(d.x) @ w + b
         v = d.mass * self.loss.slope(self.arguments(z, d.y))
@@ -90,10 +90,10 @@ class CurveOracle(Oracle):
         return WorstCase(worst.value, g, float(v.sum()), worst.price, lambda: d)
 
     def distribution(self, w: Array, b: float) -> Distribution:
-        return Search(self, w, b).distribution()
+        return CurveSearch(self, w, b).distribution()
 
 
-class Search:
+class CurveSearch:
     """The best price, and what the rows do at it."""
 
     def __init__(self, oracle: CurveOracle, w: Array, b: float | Array) -> None:

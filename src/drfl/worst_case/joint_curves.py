@@ -16,7 +16,7 @@ from drfl.curves import Curves
 from drfl.losses.joint import JointLoss
 from drfl.rows import Rows
 from drfl.uncertainty import Ball
-from drfl.worst_case.curves import CurveOracle, Options, Search, end_rates, row_moves, way_out
+from drfl.worst_case.curves import CurveOracle, CurveSearch, Options, end_rates, row_moves, way_out
 from drfl.worst_case.joint import JointOracle, codes_of, require_joint_ball
 from drfl.worst_case.oracle import Distribution, WorstCase
 
@@ -55,7 +55,7 @@ class JointCurveOracle(CurveOracle):
         return JointSearch(self, w, b).distribution()
 
 
-class JointSearch(Search):
+class JointSearch(CurveSearch):
     """The best price, and what rows of K classes do at it."""
 
     oracle: JointCurveOracle

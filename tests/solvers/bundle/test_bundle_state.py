@@ -8,7 +8,7 @@ import pytest
 from drfl.client import Site
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.bundle.session import BundleSession, let_go
-from drfl.solvers.bundle.state import Task, begin
+from drfl.solvers.bundle.state import BundleTask, begin
 from kit.random_cases import random_case
 
 SEEDS = [0, 3, 7, 11]
@@ -26,7 +26,7 @@ def _round(session, sites):
 
 def _begun(case, rounds):
     sites = _sites(case)
-    task = Task(Bundle(), case.problem, case.names, case.n, tol=1e-9, max_rounds=30)
+    task = BundleTask(Bundle(), case.problem, case.names, case.n, tol=1e-9, max_rounds=30)
     session = BundleSession(begin(task, case.names))
     for _ in range(rounds):
         if session.status is None:

@@ -7,7 +7,7 @@ from scipy import sparse
 import drfl
 from drfl.privacy import Guard
 from drfl.solvers.first_order import FirstOrder
-from drfl.solvers.first_order.questions import REQUEST, Request
+from drfl.solvers.first_order.questions import REQUEST, GradientRequest
 from drfl.wire import Message, WireError, validate
 from kit.lossy import ChangingEngine, losing, with_arrays
 
@@ -185,15 +185,15 @@ def test_a_policy_without_curvature_or_groups_is_kept():
 def test_a_client_refuses_what_does_not_fit(arrays):
     message = Message("first_order", 0, {"plan": np.zeros(1, np.uint8), **arrays})
     with pytest.raises(WireError):
-        Request.read(message, 5, 4)
+        GradientRequest.read(message, 5, 4)
 
 
 def test_a_request_travels_with_the_entries_that_are_not_zero():
     x = np.zeros(50)
     x[[3, 49]] = 1.5, -2.0
-    message = Request(x, np.array([3, 7]), introduction=True).message(4)
+    message = GradientRequest(x, np.array([3, 7]), introduction=True).message(4)
     validate(message, "first_order", 4, REQUEST, {})
-    back = Request.read(message, 50, 49)
+    back = GradientRequest.read(message, 50, 49)
     assert message.arrays["x"].shape == (2,)
     assert back.introduction
     np.testing.assert_array_equal(back.x, x)

@@ -11,7 +11,7 @@ from drfl.solvers.certificate.proof import aggregate, pay_by_gauge
 from drfl.solvers.local.cones import Orthant, SecondOrder, reach
 from drfl.solvers.local.lower_bound import RowMinorants
 from drfl.solvers.local.pieces import Entropy, Pieces
-from drfl.solvers.local.stages import Search
+from drfl.solvers.local.stages import StagedSearch
 from kit.cases import Case
 from kit.problems import clients
 
@@ -42,7 +42,7 @@ def test_any_multipliers_prove_something_true(loss, norm, label_cost):
     rng = np.random.default_rng(len(norm))
     case = make(loss, norm, label_cost, seed=len(loss.name))
     held = case.clients()
-    search = Search(case.problem, case.names, [c.rows for c in held], 1e-9)
+    search = StagedSearch(case.problem, case.names, [c.rows for c in held], 1e-9)
     steps, bounds = search.iterations(), []
     core_of = _capture(search)
     for _ in range(6):
@@ -83,7 +83,7 @@ def _capture(search):
 def test_minorants_out_of_balance_are_lowered_until_they_hold():
     """Slopes all on one side say nothing with an intercept, and little without."""
     case = make(Hinge(), "l1", math.inf, seed=0)
-    search = Search(case.problem, case.names, [c.rows for c in case.clients()], 1e-6)
+    search = StagedSearch(case.problem, case.names, [c.rows for c in case.clients()], 1e-6)
     server, q = search.program.server, np.array([0.5, 0.5])
     y = np.concatenate([y for _, y in case.data])
     mass = np.concatenate([np.full(len(y), 0.5 / len(y)) for _, y in case.data])

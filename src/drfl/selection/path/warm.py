@@ -29,7 +29,7 @@ from drfl.solvers.base import Session, Solver
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.bundle.session import BundleSession
-from drfl.solvers.bundle.state import State, Task, ask_again, begin, use
+from drfl.solvers.bundle.state import BundleTask, State, ask_again, begin, use
 from drfl.solvers.bundle.steps import Metric
 from drfl.solvers.certificate.server import ServerProblem, server_problem
 from drfl.solvers.first_order import takes_over
@@ -68,7 +68,7 @@ class WarmBundle(Solver):
     ) -> Session:
         if takes_over(problem, names, n_features):  # it begins anew: its rounds are cheap
             return self.settings.start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
-        task = Task(self.settings, problem, tuple(names), n_features, tol, max_rounds)
+        task = BundleTask(self.settings, problem, tuple(names), n_features, tol, max_rounds)
         state = begin(task, task.names)
         if self._last is not None:
             state = inherit(self._last.state, state)

@@ -21,7 +21,7 @@ LOST = b"lost"
 
 
 @dataclass(frozen=True)
-class Asked:
+class AddressedQuestion:
     """One question on its way.
 
     Attributes
@@ -52,10 +52,10 @@ class Asked:
 
 def who_is_there() -> bytes:
     """The question which site this is."""
-    return Asked(0, WHO, Question(0, b""), 0.0, "").to_bytes()
+    return AddressedQuestion(0, WHO, Question(0, b""), 0.0, "").to_bytes()
 
 
-def read_asked(data: bytes) -> Asked:
+def read_asked(data: bytes) -> AddressedQuestion:
     """Read what came over the network; ValueError if it is nothing of this kind."""
     if len(data) < HEAD.size:
         raise ValueError("it is too short")
@@ -65,4 +65,4 @@ def read_asked(data: bytes) -> Asked:
         raise ValueError("it has a number that is none")
     if number != WHO and not NAME.fullmatch(site):
         raise ValueError("it names no site")
-    return Asked(attempt, number, Question(seat, data[HEAD.size :]), seconds, site)
+    return AddressedQuestion(attempt, number, Question(seat, data[HEAD.size :]), seconds, site)

@@ -22,7 +22,7 @@ from time import monotonic
 from drfl.files import PRIVATE, write_json
 from drfl.sites.carrier import WAITING, WORKING
 from drfl.sites.flare import serving
-from drfl.sites.flower.asked import FIRST, LOST, WHO, Asked, read_asked
+from drfl.sites.flower.asked import FIRST, LOST, WHO, AddressedQuestion, read_asked
 from drfl.sites.gate import Gate, open_gate
 from drfl.sites.ledger import Refusals
 from drfl.sites.processes import Lock as Instance
@@ -71,7 +71,7 @@ class Door:
         gate = self._gate_of(f"{run}.{asked.attempt}", asked)
         return LOST if gate is None else _held(gate, asked)
 
-    def _gate_of(self, job: str, asked: Asked) -> Gate | None:
+    def _gate_of(self, job: str, asked: AddressedQuestion) -> Gate | None:
         """The gate of a job; None if its beginning was somewhere else, or it is over."""
         with self._lock:
             if job == self._job:
@@ -95,7 +95,7 @@ class Door:
             self._end()
 
 
-def _held(gate: Gate, asked: Asked) -> bytes:
+def _held(gate: Gate, asked: AddressedQuestion) -> bytes:
     """The answer, or a sign after some seconds: another call costs Flower another process."""
     until = monotonic() + HOLD
     while True:

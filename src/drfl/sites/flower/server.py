@@ -19,7 +19,7 @@ from drfl.run import Record
 from drfl.sites.carrier import CallError, PollingCarrier, Question
 from drfl.sites.driver import FAILED, STATE, drive
 from drfl.sites.flower.app import read_app_project
-from drfl.sites.flower.asked import LOST, Asked, who_is_there
+from drfl.sites.flower.asked import LOST, AddressedQuestion, who_is_there
 from drfl.sites.flower.client import CLOSED, bytes_of, records
 from drfl.sites.order import KINDS, make_order
 from drfl.sites.processes import wait_until
@@ -375,7 +375,7 @@ class FlowerCarrier(PollingCarrier):
     def call(
         self, site: str, number: int, question: Question, seconds: float, timeout: float
     ) -> bytes:
-        asked = Asked(self.attempt, number, question, seconds, site)
+        asked = AddressedQuestion(self.attempt, number, question, seconds, site)
         try:
             node = self.roll.node(site)
             # The second time it is the machine that is slow: it gets all the time there is.

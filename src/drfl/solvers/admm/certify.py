@@ -17,7 +17,7 @@ from drfl.arrays import Array
 from drfl.losses import Loss
 from drfl.problem import Problem
 from drfl.solvers.base import Status, relative_gap
-from drfl.solvers.bundle.messages import KIND, Reply, Request
+from drfl.solvers.bundle.messages import KIND, CutReply, CutRequest
 from drfl.solvers.bundle.plausibility import (
     read_reply,
     require_consistent,
@@ -59,7 +59,7 @@ class Certifier:
         self.dimension = n_features + problem.shared_intercept + problem.shared_ball
         self.lifted = lifted(problem, names, n_features)
         self.limits = [Limits.of(problem, name) for name in names]
-        self.introductions: dict[int, Reply] = {}
+        self.introductions: dict[int, CutReply] = {}
         self.upper, self.at_zero = math.inf, math.nan
         self.points: dict[int, Point] = {}
         self.opened: tuple[int, ...] = ()
@@ -93,7 +93,7 @@ class Certifier:
             x[-1] = max(x[-1], least)
         return x
 
-    def request(self, s: int) -> Request | None:
+    def request(self, s: int) -> CutRequest | None:
         """The points that a client has not evaluated yet; None: nothing is wanted of it."""
         if not self.begun:
             missing = [] if s in self.introductions else list(self.opened)
@@ -102,7 +102,7 @@ class Certifier:
         if not missing:
             return None
         points = np.array([self.points[i].x for i in missing])
-        return Request(
+        return CutRequest(
             points,
             tuple(missing),
             (False,) * len(missing),
@@ -110,7 +110,7 @@ class Certifier:
             lifted=bool(self.lifted),
         )
 
-    def read(self, s: int, arrays: Mapping[str, Array]) -> Reply:
+    def read(self, s: int, arrays: Mapping[str, Array]) -> CutReply:
         """A client's evaluation, validated; a value below its own earlier cuts is refused.
 
         The supporting cut of its step becomes one of its cuts, at a point without a number.
@@ -133,7 +133,7 @@ class Certifier:
             require_consistent(reply, s, asked, first, limits, self.evaluated)
         return reply
 
-    def take(self, replies: Mapping[int, Reply]) -> None:
+    def take(self, replies: Mapping[int, CutReply]) -> None:
         """Cuts and values of an evaluation; a point counts once every client has evaluated it."""
         if not self.begun:
             self.introductions.update(replies)

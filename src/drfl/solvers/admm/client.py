@@ -25,7 +25,7 @@ from drfl.solvers.bundle.client_half.answers import answer as evaluate
 from drfl.solvers.bundle.messages import KIND as CUTS
 from drfl.solvers.bundle.messages import REPLY as EVALUATED
 from drfl.solvers.bundle.messages import REQUEST as ASK
-from drfl.solvers.bundle.messages import Request
+from drfl.solvers.bundle.messages import CutRequest
 from drfl.wire import Field, Message, WireError
 from drfl.worst_case import make_oracle
 from drfl.worst_case.oracle import Oracle
@@ -92,14 +92,14 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     return reply
 
 
-def _wanted(site: Site, message: Message) -> Request:
+def _wanted(site: Site, message: Message) -> CutRequest:
     """The bundle's request for cuts, with x put back among its points."""
     arrays = message.arrays
     points = arrays.get("also", np.zeros((0, site.dimension)))
     if len(points) < len(arrays["id"]):
         points = np.vstack([arrays["x"], points])
     ask = {"x": points, "id": arrays["id"], "plan": arrays.get("plan", np.zeros(0))}
-    return Request.read(Message(CUTS, message.round, ask), site.dimension)
+    return CutRequest.read(Message(CUTS, message.round, ask), site.dimension)
 
 
 def recall(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:

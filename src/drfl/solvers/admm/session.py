@@ -23,7 +23,7 @@ from drfl.solvers.admm.certify import Certifier
 from drfl.solvers.admm.client import KIND, RECALL_KIND, REPLY
 from drfl.solvers.admm.multipliers import Multipliers, Penalties
 from drfl.solvers.base import Session, Status
-from drfl.solvers.bundle.messages import Reply
+from drfl.solvers.bundle.messages import CutReply
 from drfl.wire import Message, WireError, reply_kind, validate
 
 PATIENCE = 10  # rounds to wait for a first answer
@@ -154,10 +154,10 @@ class AdmmSession(Session):
         if self.total > 0.0:
             self.average = self.average + self.round / self.total * (self.w - self.average)
 
-    def _read(self, replies: Mapping[str, Message]) -> tuple[dict[int, Array], dict[int, Reply]]:
+    def _read(self, replies: Mapping[str, Message]) -> tuple[dict[int, Array], dict[int, CutReply]]:
         """The usable answers; a bad one counts as missing, with its reason."""
         steps: dict[int, Array] = {}
-        cuts: dict[int, Reply] = {}
+        cuts: dict[int, CutReply] = {}
         self._rejected = {}
         for s in self._asked():
             name = self.names[s]
@@ -170,7 +170,7 @@ class AdmmSession(Session):
                 self._rejected[name] = str(error)
         return steps, cuts
 
-    def _read_one(self, s: int, reply: Message) -> tuple[Array | None, Reply | None]:
+    def _read_one(self, s: int, reply: Message) -> tuple[Array | None, CutReply | None]:
         validate(reply, reply_kind(KIND), self.round, REPLY, {"d": len(self.w)})
         arrays, step = dict(reply.arrays), None
         model, pi = arrays.pop("model", None), arrays.pop("pi", None)

@@ -13,7 +13,7 @@ from drfl.solvers.bundle import client_cache, guard, messages
 from drfl.solvers.bundle.client_half.answers import answer
 from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.bundle.settings import BundleSettings
-from drfl.solvers.bundle.state import Task, begin
+from drfl.solvers.bundle.state import BundleTask, begin
 from drfl.solvers.first_order import FirstOrder, takes_over
 
 
@@ -50,5 +50,5 @@ class Bundle(BundleSettings, Solver):
         if takes_over(problem, names, n_features):
             other = FirstOrder(column_sizes=self.column_sizes)
             return other.start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
-        task = Task(self, problem, tuple(names), n_features, tol, max_rounds)
+        task = BundleTask(self, problem, tuple(names), n_features, tol, max_rounds)
         return BundleSession(begin(task, task.names))

@@ -25,7 +25,7 @@ from drfl.solvers.bundle.client_half.evaluation import (
 from drfl.solvers.bundle.client_half.joint import JointEvaluator
 from drfl.solvers.bundle.client_half.level_cuts import OwnInterceptEvaluator
 from drfl.solvers.bundle.client_half.path_rows import replay
-from drfl.solvers.bundle.messages import Request
+from drfl.solvers.bundle.messages import CutRequest
 from drfl.wire import Field, Message
 from drfl.worst_case.joint import JointOracle
 
@@ -140,7 +140,7 @@ class CacheMirror:
     sampled: dict[int, set[int]] = field(default_factory=dict)
     paths: dict[int, list[tuple[float, Array]]] = field(default_factory=dict)  # mu, x
 
-    def note(self, s: int, request: Request) -> None:
+    def note(self, s: int, request: CutRequest) -> None:
         """Client s has answered this request."""
         for identity, x in zip(request.identities, request.points, strict=True):
             self.points.setdefault(identity, _Point(x, request.groups))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.solvers.bundle.client_cache import CacheMirror
-from drfl.solvers.bundle.messages import Reply, Request
+from drfl.solvers.bundle.messages import CutReply, CutRequest
 from drfl.solvers.bundle.plausibility import (
     read_reply,
     require_classes,
@@ -43,7 +43,7 @@ class Clients:
         What their answers cannot exceed.
     answered, misses : (S,)
         Answers, and misses in a row.
-    introductions : dict of int to Reply
+    introductions : dict of int to CutReply
         The first answers.
     cache : CacheMirror
         What the clients remember.
@@ -60,7 +60,7 @@ class Clients:
     answered: NDArray[np.int_]
     misses: NDArray[np.int_]
     cache: CacheMirror
-    introductions: dict[int, Reply] = field(default_factory=dict)
+    introductions: dict[int, CutReply] = field(default_factory=dict)
     rejected: dict[str, str] = field(default_factory=dict)
     guarded: bool = False
 
@@ -87,12 +87,12 @@ class Clients:
     def read(
         self,
         replies: Mapping[str, Message],
-        asked: Mapping[int, Request],
+        asked: Mapping[int, CutRequest],
         round: int,
         points: Points,
-    ) -> dict[int, Reply]:
+    ) -> dict[int, CutReply]:
         """The replies that can be used; a bad one counts as missing, with its reason."""
-        heard: dict[int, Reply] = {}
+        heard: dict[int, CutReply] = {}
         self.rejected = {}
         for s, request in asked.items():
             name = self.names[s]

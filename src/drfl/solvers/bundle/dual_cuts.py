@@ -21,7 +21,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.messages import Reply, dual_requests
+from drfl.solvers.bundle.messages import CutReply, dual_requests
 from drfl.solvers.bundle.state import MOST_ROOM, State
 from drfl.solvers.certificate.cuts import Cuts, Ints, Solution
 from drfl.solvers.certificate.proof import aggregate, share
@@ -52,7 +52,7 @@ def proves_by_duals(state: State) -> bool:
     return state.step.newton and state.asked.dual_pays and state.server.dimension > SMALL
 
 
-def prove_by_duals(state: State, heard: Mapping[int, Reply]) -> None:
+def prove_by_duals(state: State, heard: Mapping[int, CutReply]) -> None:
     """What the newest dual cuts of all clients prove, with the weights that asked for them."""
     asked, pool, bounds, S = state.asked, state.pool, state.bounds, state.server.n_clients
     asked.dual_pays = False

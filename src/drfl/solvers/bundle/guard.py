@@ -27,7 +27,7 @@ from drfl.privacy.release.rounding import power_of_two
 from drfl.privacy.release.tilt import best_constant
 from drfl.solvers.base import Status, StatusKind
 from drfl.solvers.bundle.client_half.level_cuts import level
-from drfl.solvers.bundle.messages import Request, dual_cut
+from drfl.solvers.bundle.messages import CutRequest, dual_cut
 from drfl.solvers.bundle.planning import solve_for_bound
 from drfl.solvers.bundle.plausibility import require_constants
 from drfl.solvers.bundle.state import State, Trial
@@ -55,7 +55,7 @@ FAR = 0.1  # a gap above which it has twice as many: constants close a gap, cuts
 
 
 # ---------------------------------------------------------------------- the client's half
-def guarded_answer(site: Site, request: Request) -> Mapping[str, NDArray[Any]]:
+def guarded_answer(site: Site, request: CutRequest) -> Mapping[str, NDArray[Any]]:
     """Evaluate the points of a request with what the ledger allows."""
     keeper, n = keeper_of(site), site.n_features
     moves, d = keeper.oracle.labels_move, site.dimension

@@ -18,7 +18,7 @@ KIND = "bundle"
 REQUEST = {
     "x": Field("float64", ("P", "d"), optional=True),  # points to evaluate; none: the point 0
     "id": Field("int64", ("P",)),  # under which the client may remember them
-    "plan": Field("uint8", (None,)),  # see Request
+    "plan": Field("uint8", (None,)),  # see CutRequest
     "dual": Field("float64", ("k", None), optional=True),  # numbers of points, and weights
     "shift": Field("float64", ("d",), optional=True),  # with them: see Dual
     "path": Field("float64", (None,), optional=True),  # see PathRequest
@@ -99,7 +99,7 @@ class PathModel:
 
 
 @dataclass(frozen=True)
-class Request:
+class CutRequest:
     """What one client is asked in a round.
 
     Attributes
@@ -135,7 +135,7 @@ class Request:
     dual: Dual | None = None
     path: PathRequest | None = None
 
-    def also(self, identity: int, x: Array) -> Request:
+    def also(self, identity: int, x: Array) -> CutRequest:
         """One more point, without curvature."""
         return replace(
             self,
@@ -164,7 +164,7 @@ class Request:
         return Message(KIND, round, arrays)
 
     @classmethod
-    def read(cls, message: Message, dimension: int) -> Request:
+    def read(cls, message: Message, dimension: int) -> CutRequest:
         """What a message asks for; its form has been validated."""
         arrays = message.arrays
         identities = tuple(int(i) for i in arrays["id"])
@@ -230,7 +230,7 @@ OF_FLIPS = -1  # in place of a group: a cut of what flips add
 
 
 @dataclass(frozen=True)
-class Reply:
+class CutReply:
     """A validated reply; a multiplier is None where the norm of w gives it."""
 
     identities: tuple[int, ...]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.solvers.bundle.client_half.curvature import unpack_factor, unpack_sketch
 from drfl.solvers.bundle.client_half.joint import of_pairs, packed_length, unpack_pairs
-from drfl.solvers.bundle.messages import KIND, REPLY, PathModel, Reply, Request
+from drfl.solvers.bundle.messages import KIND, REPLY, CutReply, CutRequest, PathModel
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.certificate.anchors import AnchorBox
 from drfl.solvers.certificate.server import ServerProblem
@@ -32,13 +32,13 @@ Arrays = Mapping[str, NDArray[Any]]
 def read_reply(
     message: Message,
     round: int,
-    asked: Request,
+    asked: CutRequest,
     lifted: int,
     *,
     split: bool = False,
     classes: int | None = None,
     intercepts: int = 0,
-) -> Reply:
+) -> CutReply:
     """Validate a reply and unpack it; ``lifted`` numbers of a cut belong to a clipped model.
 
     ``split``: cuts of what flips add may follow those of the losses, as many again. ``classes``:
@@ -67,7 +67,7 @@ def read_reply(
     path = read_path(arrays, asked)
     if asked.introduction and ("about" not in arrays or not arrays["about"][0] > 0.0):
         raise WireError("it does not say how many rows it has")
-    return Reply(
+    return CutReply(
         identities=asked.identities,
         values=values[:, 0],
         multipliers=list(values[:, 1]) if values.shape[1] > 1 else [None] * len(values),
@@ -90,7 +90,7 @@ def read_reply(
     )
 
 
-def require_asked(arrays: Arrays, asked: Request) -> None:
+def require_asked(arrays: Arrays, asked: CutRequest) -> None:
     """Refuse what was not asked for."""
     wanted = {
         "share": asked.shares,
@@ -108,7 +108,7 @@ def require_asked(arrays: Arrays, asked: Request) -> None:
             raise WireError(f"array {name!r} was not asked for")
 
 
-def read_path(arrays: Arrays, asked: Request) -> PathModel | None:
+def read_path(arrays: Arrays, asked: CutRequest) -> PathModel | None:
     """The model of a step along the path, which goes with curvature."""
     d = asked.points.shape[1]
     if "sides" in arrays and arrays["sides"].shape[1] != 1 + d:
@@ -126,7 +126,7 @@ def read_path(arrays: Arrays, asked: Request) -> PathModel | None:
     return PathModel(asked.points[0], path[:, :-1], products, clipped)
 
 
-def require_shares(share: Array | None, groups: int, asked: Request) -> None:
+def require_shares(share: Array | None, groups: int, asked: CutRequest) -> None:
     """The masses of the groups: too large ones would be a false lower bound."""
     if asked.shares and groups > 1 and share is None:
         raise WireError("the masses of its groups are missing")
@@ -216,7 +216,7 @@ def _double(array: NDArray[Any] | None) -> Array | None:
 
 # ---------------------------------------------------------------------- can it be true?
 def require_possible(
-    reply: Reply, s: int, asked: Request, first: Reply, limits: Limits, points: Points
+    reply: CutReply, s: int, asked: CutRequest, first: CutReply, limits: Limits, points: Points
 ) -> None:
     """Refuse what no rows could give; ``first`` is the client's introduction."""
     server = points.server
@@ -236,7 +236,7 @@ def _require_value_at_zero(value: float, known: float, *, guarded: bool) -> None
 
 
 def _require_slopes(
-    reply: Reply, s: int, first: Reply, limits: Limits, server: ServerProblem, share: Array
+    reply: CutReply, s: int, first: CutReply, limits: Limits, server: ServerProblem, share: Array
 ) -> None:
     """Bounds of the slopes in x and in the multiplier, of all cuts and of a dual cut."""
     n, loose = server.n, COARSE if first.guarded else SLACK
@@ -272,7 +272,7 @@ def _require_flips(mass: Array, label_cost: float, loose: float) -> None:
 
 
 def _require_means(
-    size: Array, first: Reply, limits: Limits, server: ServerProblem, loose: float
+    size: Array, first: CutReply, limits: Limits, server: ServerProblem, loose: float
 ) -> None:
     """Sizes (P, d) of slopes in x, means over the groups, against those of the columns."""
     n, lip = server.n, limits.lipschitz
@@ -291,7 +291,7 @@ def _require_means(
             raise WireError("the slopes of its cuts are steeper than the features it told of allow")
 
 
-def require_sizes(first: Reply, limits: Limits) -> None:
+def require_sizes(first: CutReply, limits: Limits) -> None:
     """The size of a feature that a client tells, against that of its columns."""
     assert first.about is not None
     if limits.columns is None or not len(limits.columns):
@@ -302,7 +302,7 @@ def require_sizes(first: Reply, limits: Limits) -> None:
 
 
 def require_consistent(
-    reply: Reply, s: int, asked: Request, first: Reply, limits: Limits, points: Points
+    reply: CutReply, s: int, asked: CutRequest, first: CutReply, limits: Limits, points: Points
 ) -> None:
     """Refuse a reply that contradicts itself or what is known of the client."""
     server = points.server
@@ -359,7 +359,7 @@ def require_constants(
             raise WireError("its constants are above its own values")
 
 
-def _largest_term(reply: Reply, k: int, x: Array) -> float:
+def _largest_term(reply: CutReply, k: int, x: Array) -> float:
     """What the rounding of the k-th cut at x is relative to."""
     if k >= len(reply.rows):
         others = [a for a in (reply.dual, reply.sides) if a is not None]
@@ -369,7 +369,7 @@ def _largest_term(reply: Reply, k: int, x: Array) -> float:
 
 
 def _cut_values(
-    reply: Reply, s: int, x: Array, multiplier: float, points: Points
+    reply: CutReply, s: int, x: Array, multiplier: float, points: Points
 ) -> Sequence[float]:
     """What the new cuts say of F at x: those of every point, and the dual ones."""
     pool, half = points.pool, points.server.half[s]

@@ -18,7 +18,7 @@ from drfl.solvers.base import Session, Status
 from drfl.solvers.bundle import guard
 from drfl.solvers.bundle.central_path import follow_path, prove_by_sides
 from drfl.solvers.bundle.dual_cuts import prove_by_duals
-from drfl.solvers.bundle.messages import Reply
+from drfl.solvers.bundle.messages import CutReply
 from drfl.solvers.bundle.planning import plan, prove
 from drfl.solvers.bundle.points import Point
 from drfl.solvers.bundle.state import State, equip, open_first, without
@@ -142,7 +142,7 @@ class BundleSession(Session):
         return np.array([known.get(name, np.nan) for name in self.state.task.names])
 
 
-def introduce(state: State, heard: Mapping[int, Reply]) -> None:
+def introduce(state: State, heard: Mapping[int, CutReply]) -> None:
     """Wait until everyone has answered the first request, then begin."""
     first, asked = state.clients.introductions, state.asked
     first.update(heard)
@@ -162,7 +162,7 @@ def go_on(state: State) -> None:
         plan(state, prove(state))
 
 
-def learn(state: State, heard: Mapping[int, Reply]) -> None:
+def learn(state: State, heard: Mapping[int, CutReply]) -> None:
     """Values, cuts and curvature of this round."""
     points, pool, metric = state.points, state.pool, state.metric
     main, fresh = state.asked.identities[0], list[Cuts]()

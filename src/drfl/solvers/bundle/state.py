@@ -15,7 +15,7 @@ from drfl.solvers.base import Status, relative_gap
 from drfl.solvers.bundle.client_cache import CacheMirror
 from drfl.solvers.bundle.client_half.curvature import NONE_ABOVE
 from drfl.solvers.bundle.clients import Clients
-from drfl.solvers.bundle.messages import Dual, PathModel, PathRequest, Request, near_marks
+from drfl.solvers.bundle.messages import CutRequest, Dual, PathModel, PathRequest, near_marks
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.bundle.settings import BundleSettings
 from drfl.solvers.bundle.steps import Descent, Metric, Proposal
@@ -40,7 +40,7 @@ LINEAR = 1e-6  # curvature below this share of a feature's mean square counts as
 
 
 @dataclass(frozen=True)
-class Task:
+class BundleTask:
     """What is to be solved, and when it may end; ``names`` are all clients of the run."""
 
     settings: BundleSettings
@@ -97,7 +97,7 @@ class Asked:
     ----------
     proposals, identities
         The points that are new in this round, the main one first, and their numbers.
-    requests : dict of int to Request
+    requests : dict of int to CutRequest
         By client.
     groups, most_groups : int
         Into how many groups rows are split now, and later.
@@ -129,7 +129,7 @@ class Asked:
     path: PathRequest | None = None
     proposals: Sequence[Proposal] = ()
     identities: tuple[int, ...] = ()
-    requests: dict[int, Request] = field(default_factory=dict)
+    requests: dict[int, CutRequest] = field(default_factory=dict)
 
 
 @dataclass
@@ -207,7 +207,7 @@ class State:
         By client its rows on the central path, while that is followed.
     """
 
-    task: Task
+    task: BundleTask
     round: int
     clients: Clients
     pool: Pool
@@ -252,7 +252,7 @@ class State:
 
 
 # ---------------------------------------------------------------------- how a run begins
-def begin(task: Task, names: Sequence[str], round: int = 0) -> State:
+def begin(task: BundleTask, names: Sequence[str], round: int = 0) -> State:
     """Everyone is asked to evaluate w = 0 and to introduce itself."""
     problem, auto = task.problem, task.settings.curvature == "auto"
     # Until the clients' sizes are known: all else is.
@@ -280,7 +280,7 @@ def begin(task: Task, names: Sequence[str], round: int = 0) -> State:
     return state
 
 
-def _has_path(task: Task, server: ServerProblem) -> bool:
+def _has_path(task: BundleTask, server: ServerProblem) -> bool:
     """Whether a loss with corners has so many columns that its central path is followed."""
     problem, settings = task.problem, task.settings
     whole = server.on_whole_space and server.priced and isinstance(server.gauge, DualNorm)
@@ -290,7 +290,7 @@ def _has_path(task: Task, server: ServerProblem) -> bool:
     return plain and wanted and PATH_ABOVE < task.n <= NONE_ABOVE
 
 
-def _clients(task: Task, names: Sequence[str]) -> Clients:
+def _clients(task: BundleTask, names: Sequence[str]) -> Clients:
     """Nobody has answered yet."""
     problem, none = task.problem, np.zeros(len(names), int)
     cut, known = lifted(problem, names, task.n), task.settings.column_sizes or {}
@@ -409,10 +409,10 @@ def _silent(points: Points) -> list[int]:
     return [int(s) for s in np.flatnonzero(np.isnan(points.here.values))]
 
 
-def _request(state: State, s: int, every: Array, curvature: tuple[bool, ...]) -> Request:
+def _request(state: State, s: int, every: Array, curvature: tuple[bool, ...]) -> CutRequest:
     asked, points, first = state.asked, state.points, not state.begun
     pieces = asked.groups * (1 + state.clients.limits[s].split)
-    return Request(
+    return CutRequest(
         every,
         asked.identities,
         curvature,

@@ -15,7 +15,7 @@ from drfl.solvers.base import Session, Solver, require_few_columns
 from drfl.solvers.first_order import questions
 from drfl.solvers.first_order.gradients import answer
 from drfl.solvers.first_order.penalized import PENALTIES
-from drfl.solvers.first_order.rounds import FirstOrderSession, Task
+from drfl.solvers.first_order.rounds import FirstOrderSession, FirstOrderTask
 from drfl.supports import WholeSpace
 
 
@@ -61,7 +61,9 @@ class FirstOrder(Solver):
         if reason is not None:
             raise ValueError(f"the solver 'first_order' {reason}")
         about = (problem, tuple(names), n_features, tol, max_rounds)
-        return FirstOrderSession(Task(*about, self.newton, self.memory, self.column_sizes))
+        return FirstOrderSession(
+            FirstOrderTask(*about, self.newton, self.memory, self.column_sizes)
+        )
 
 
 MANY_COLUMNS = 2000  # clients send no curvature of more, and masters get slow

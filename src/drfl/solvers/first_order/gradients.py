@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import Site
-from drfl.solvers.first_order.questions import FACTORS, Request
+from drfl.solvers.first_order.questions import FACTORS, GradientRequest
 from drfl.wire import Message
 from drfl.wire.triangle import pack_triangle
 
 
 def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     """Evaluate the point of a request."""
-    request = Request.read(message, site.dimension, site.n_features)
+    request = GradientRequest.read(message, site.dimension, site.n_features)
     value, fan, slope = _evaluated(site, request.x)
     reply: dict[str, NDArray[Any]] = {"value": np.array(value), "fan": fan, "slope": slope}
     if request.introduction:

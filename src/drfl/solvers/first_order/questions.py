@@ -31,13 +31,13 @@ REPLY = {
     "fan": Field("float64", (len(FACTORS),)),  # constants of the cuts with slope * FACTORS
     "diagonal": Field("float32", ("d",), optional=True),  # of the second derivative
     "hess": Field("float32", (None,), optional=True),  # of the columns and the intercept, packed
-    "halves": Field("float64", (2, None), optional=True),  # see `Reply`
+    "halves": Field("float64", (2, None), optional=True),  # see `GradientReply`
     "total": Field("float64", optional=True),  # the weight of the rows
 }
 
 
 @dataclass(frozen=True)
-class Request:
+class GradientRequest:
     """A point to evaluate.
 
     Attributes
@@ -68,7 +68,7 @@ class Request:
         return Message(KIND, round, arrays)
 
     @classmethod
-    def read(cls, message: Message, dimension: int, n_features: int) -> Request:
+    def read(cls, message: Message, dimension: int, n_features: int) -> GradientRequest:
         """What a message asks for; its form has been validated."""
         arrays, x = message.arrays, np.zeros(dimension)
         values = arrays.get("x", x)
@@ -85,7 +85,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Reply:
+class GradientReply:
     r"""A validated reply.
 
     Attributes
@@ -126,12 +126,12 @@ class Heard:
 def read_reply(
     message: Message,
     round: int,
-    asked: Request,
+    asked: GradientRequest,
     limits: Limits,
     heard: list[Heard],
     *,
     intercept: bool,
-) -> Reply:
+) -> GradientReply:
     """The reply, or the reason why it cannot be true, or not together with what was heard."""
     d = len(asked.x)
     validate(message, reply_kind(KIND), round, REPLY, {"d": d})
@@ -166,7 +166,7 @@ def read_reply(
             raise WireError(f"curvature of {len(hess)} numbers does not fit {size} columns")
         hess = unpack_triangle(hess, size)
         require_semidefinite(hess)
-    return Reply(value, slope, fan, diagonal, hess, halves, total)
+    return GradientReply(value, slope, fan, diagonal, hess, halves, total)
 
 
 TOUCH, TINY = 1e-9, 1e-12  # how much above a value a cut may be, by rounding

@@ -21,7 +21,7 @@ from drfl.solvers.certificate import Certificate, ServerProblem, server_problem
 from drfl.solvers.certificate.proof import Aggregate, add_up, level
 from drfl.solvers.first_order.curved_model import CurvedModel
 from drfl.solvers.first_order.penalized import PENALTIES, Penalty
-from drfl.solvers.first_order.questions import FACTORS, Reply, Request, read_reply
+from drfl.solvers.first_order.questions import FACTORS, GradientReply, GradientRequest, read_reply
 from drfl.solvers.first_order.saddle import Evaluated, weighted_step
 from drfl.solvers.limits import Limits
 from drfl.wire import Message, WireError
@@ -31,7 +31,7 @@ STALL_AFTER = 40  # rounds without better bounds
 
 
 @dataclass(frozen=True)
-class Task:
+class FirstOrderTask:
     """What the run is about, and when it ends."""
 
     problem: Problem
@@ -89,9 +89,9 @@ class Progress:
 
     Attributes
     ----------
-    asked : Request
+    asked : GradientRequest
         The point of this round.
-    heard : dict of int to Reply
+    heard : dict of int to GradientReply
         Who has evaluated it.
     misses : (S,)
         Misses in a row.
@@ -103,10 +103,10 @@ class Progress:
         The round in which a bound got better last.
     """
 
-    asked: Request
+    asked: GradientRequest
     misses: NDArray[np.int_]
     limits: list[Limits]
-    heard: dict[int, Reply] = field(default_factory=dict)
+    heard: dict[int, GradientReply] = field(default_factory=dict)
     rejected: dict[str, str] = field(default_factory=dict)
     known: Known | None = None
     round: int = 0
@@ -122,9 +122,9 @@ class Progress:
 class FirstOrderSession(Session):
     """A run: its state, what a round does to it, and what everyone reads of it."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: FirstOrderTask) -> None:
         self.task = task
-        first = Request(np.zeros(task.dimension), introduction=True)
+        first = GradientRequest(np.zeros(task.dimension), introduction=True)
         known = task.column_sizes or {}
         limits = [Limits.of(task.problem, name, known.get(name)) for name in task.names]
         self.progress = Progress(first, np.zeros(len(task.names), np.int_), limits)
@@ -205,7 +205,7 @@ class FirstOrderSession(Session):
         return np.full(len(self.task.names), np.nan)
 
 
-def hear(task: Task, now: Progress, replies: Mapping[str, Message]) -> None:
+def hear(task: FirstOrderTask, now: Progress, replies: Mapping[str, Message]) -> None:
     """The answers that can be used; a bad one counts as missing, with its reason."""
     now.rejected = {}
     intercept = task.problem.shared_intercept
@@ -230,7 +230,7 @@ def hear(task: Task, now: Progress, replies: Mapping[str, Message]) -> None:
         now.misses[s] = 0 if s in now.heard else now.misses[s] + 1
 
 
-def advance(task: Task, now: Progress) -> None:
+def advance(task: FirstOrderTask, now: Progress) -> None:
     """Everyone has evaluated the point: learn, prove, move, and ask for the next one."""
     replies = [now.heard[s] for s in range(len(task.names))]
     at = Evaluated(
@@ -256,7 +256,7 @@ def advance(task: Task, now: Progress) -> None:
     plan(task, now)
 
 
-def introduce(task: Task, at: Evaluated, replies: Sequence[Reply]) -> Known:
+def introduce(task: FirstOrderTask, at: Evaluated, replies: Sequence[GradientReply]) -> Known:
     """What follows once every client has said what it is."""
     sizes = np.array([reply.total for reply in replies])
     server = server_problem(task.problem, task.names, task.dimension, sizes)
@@ -280,7 +280,7 @@ def introduce(task: Task, at: Evaluated, replies: Sequence[Reply]) -> Known:
     )
 
 
-def prove(known: Known, at: Evaluated, replies: Sequence[Reply]) -> float:
+def prove(known: Known, at: Evaluated, replies: Sequence[GradientReply]) -> float:
     """The best bound of the slopes at this point, lowered or not."""
     server, best = known.server, 0.0
     fans = np.array([reply.fan for reply in replies])
@@ -298,7 +298,7 @@ def prove(known: Known, at: Evaluated, replies: Sequence[Reply]) -> float:
     return best
 
 
-def move(now: Progress, at: Evaluated, replies: Sequence[Reply], *, paid: bool) -> None:
+def move(now: Progress, at: Evaluated, replies: Sequence[GradientReply], *, paid: bool) -> None:
     """A better point becomes the centre; a worse one still tells how the slope changes."""
     known = now.known
     assert known is not None
@@ -322,7 +322,7 @@ def move(now: Progress, at: Evaluated, replies: Sequence[Reply], *, paid: bool) 
         model.matrix = np.tensordot(0.5 * (known.q + known.server.mixture.weights), told, axes=1)
 
 
-def plan(task: Task, now: Progress) -> None:
+def plan(task: FirstOrderTask, now: Progress) -> None:
     """The next point, and of which columns curvature is wanted there."""
     known = now.known
     assert known is not None
@@ -332,16 +332,16 @@ def plan(task: Task, now: Progress) -> None:
     newton = task.newton if known.penalty.selects else 0
     if now.asked.introduction and len(working) <= newton:
         # Newton's step from 0 saves several of the others: ask for the curvature there first.
-        now.asked = Request(centre.x, columns=working[working < task.n])
+        now.asked = GradientRequest(centre.x, columns=working[working < task.n])
         return
     x, known.q = weighted_step(known.server, known.penalty, known.model, centre, known.q)
     now.stuck = bool((x == now.asked.x).all()) and bool((x == centre.x).all())
     used = np.union1d(working, np.flatnonzero(x[: task.n]))
     wanted = used[used < task.n]
-    now.asked = Request(x, columns=wanted if len(wanted) <= newton else None)
+    now.asked = GradientRequest(x, columns=wanted if len(wanted) <= newton else None)
 
 
-def judge(task: Task, now: Progress) -> Status | None:
+def judge(task: FirstOrderTask, now: Progress) -> Status | None:
     """Why the run ends here; None if it goes on."""
     gone = [name for s, name in enumerate(task.names) if now.misses[s] >= PATIENCE]
     gap = relative_gap(now.upper, now.lower, now.at_zero)

@@ -19,7 +19,7 @@ from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.solvers.base import Session, Status, StatusKind
 from drfl.solvers.local.program import ExactModel, make_program
-from drfl.solvers.local.stages import Search
+from drfl.solvers.local.stages import StagedSearch
 from drfl.wire import Message
 
 KIND = "local_meet"
@@ -100,7 +100,7 @@ class InteriorSession(Session):
         self.most_rows = most_rows
         self.round, self.replayed, self.gave_up = 0, 0, False
         self.best, self.lower = ExactModel.unknown(n_features, len(names)), -math.inf
-        self.search: Search | None = None
+        self.search: StagedSearch | None = None
         self._iterations: Iterator[None] = iter(())
         self._at_zero = self._expected = math.inf
         self._status: Status | None = None
@@ -145,7 +145,7 @@ class InteriorSession(Session):
             return False
         rows = [met[name] for name in self.names]
         self.collector.close(self.number)
-        self.search = Search(self.problem, self.names, rows, self.tol)
+        self.search = StagedSearch(self.problem, self.names, rows, self.tol)
         self._iterations = self.search.iterations()
         return True
 

@@ -33,13 +33,13 @@ LONGEST = 150  # iterations, after which rounding must be in the way
 SHORT, STUCK = 0.02, 4  # so many short steps in a row get nowhere
 SOUND = 0.1  # of the first imbalance; a point with more is no start for others
 ROUGH, SMOOTHLY = 0.02, 0.002  # the relative gap to which a sample is solved; smooth losses
-UNSURE, LEAST_SHARE = 3.3, 0.03  # how many rows are variables, see Search._share
+UNSURE, LEAST_SHARE = 3.3, 0.03  # how many rows are variables, see StagedSearch._share
 FLIP_SHARES = (0.15, 0.05)  # of the rows of a smooth loss may flip or not
 SMOOTH_WIDTH = 0.1  # the same for rows of a smooth loss
 WARM = 0.3  # where the path goes on, in units of the distance of the farthest active row
 
 
-class Search:
+class StagedSearch:
     """The state of a run.
 
     Attributes

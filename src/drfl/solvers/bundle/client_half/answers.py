@@ -42,10 +42,10 @@ from drfl.solvers.bundle.client_half.level_cuts import (
 from drfl.solvers.bundle.client_half.own_optimum import rough_optimum
 from drfl.solvers.bundle.client_half.path_rows import follow
 from drfl.solvers.bundle.guard import guarded_answer
-from drfl.solvers.bundle.messages import Dual, Request
+from drfl.solvers.bundle.messages import CutRequest, Dual
 from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.bundle.settings import BundleSettings
-from drfl.solvers.bundle.state import Task, begin
+from drfl.solvers.bundle.state import BundleTask, begin
 from drfl.solvers.certificate.anchors import AnchorBox, class_facts
 from drfl.uncertainty import Ball, Mixture
 from drfl.wire import Message
@@ -62,7 +62,7 @@ Slopes = Callable[[slice, Sequence[Array]], Array]
 
 def answer(site: Site, message: Message, *, split: bool = True) -> Mapping[str, NDArray[Any]]:
     """Evaluate the points of a request; ``split``: flips may have cuts of their own."""
-    request = Request.read(message, site.dimension)
+    request = CutRequest.read(message, site.dimension)
     if site.ledger is not None:
         return guarded_answer(site, request)
     evaluator = evaluator_of(site, lifted=request.lifted, split=split)
@@ -143,7 +143,7 @@ def _packed(curvatures: list[NDArray[Any]], site: Site) -> dict[str, NDArray[Any
     return {"factor": np.array(factors), "scale": np.array(scales)}
 
 
-def _dual(evaluator: Evaluator, request: Request, cache: Cache) -> dict[str, NDArray[Any]]:
+def _dual(evaluator: Evaluator, request: CutRequest, cache: Cache) -> dict[str, NDArray[Any]]:
     """The cut of the master's dual point; nothing if a part of it is unknown or contains flips."""
     dual, curved = request.dual, cache.seen.get(request.marks[2])
     assert dual is not None
@@ -240,7 +240,7 @@ def local_optimum(site: Site) -> Array:
     ball = stated.ball if isinstance(stated.ball, Ball) else stated.ball[site.name]
     problem = replace(stated, ball=ball, mixture=Mixture())
     settings = BundleSettings(groups=1, dual_cuts=False, second_point=False, warm_start=False)
-    task = Task(settings, problem, (site.name,), site.n_features, ROUGH, FEW)
+    task = BundleTask(settings, problem, (site.name,), site.n_features, ROUGH, FEW)
     session = BundleSession(begin(task, task.names))
     while session.status is None:
         messages = session.propose()
