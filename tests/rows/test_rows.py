@@ -397,3 +397,35 @@ def test_a_part_of_the_blocks_estimates_the_gram_matrix():
         estimate = rows.gram(d, every=every)
         assert np.abs(estimate - exact).max() < error * np.diag(exact).max()
         assert not np.allclose(estimate, exact, rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, np.float32])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_the_gram_matrix_of_rows_that_are_nearly_all_zeros(form, scaled):
+    """By the entries that are not 0: the same as in full, and not what clipped rows inherit."""
+    rng = np.random.default_rng(3)
+    thin = ((rng.random((700, 120)) < 0.02) * rng.integers(1, 5, (700, 120))).astype(float)
+    shift, scale = (rng.normal(size=120), rng.uniform(0.5, 2.0, 120)) if scaled else (None, None)
+    rows = Rows(form(thin), np.ones(700), shift=shift, scale=scale)
+    d = rng.random(700) * (rng.random(700) < 0.7)
+    ones = np.column_stack([(thin - shift) / scale if scaled else thin, np.ones(700)])
+    assert rows._thin_parts is not None
+    np.testing.assert_allclose(rows.gram(d), (ones * d[:, None]).T @ ones, atol=1e-11 * 700)
+    low, high = np.full(120, -1.0 if scaled else 0.0), np.full(120, 1.0)
+    if not (scaled and form is sparse.csr_array):
+        ones[:, :-1] = np.clip(ones[:, :-1], low, high)
+        expected = (ones * d[:, None]).T @ ones
+        np.testing.assert_allclose(rows.clipped(low, high).gram(d), expected, atol=1e-5 * 700)
+
+
+@pytest.mark.parametrize("spoil", ["half of all entries", "one column far from 0", "few columns"])
+def test_other_rows_are_multiplied_in_full(spoil):
+    rng = np.random.default_rng(3)
+    thin, shift = (rng.random((700, 120)) < 0.02).astype(float), np.zeros(120)
+    if spoil == "half of all entries":
+        thin = (rng.random((700, 120)) < 0.5).astype(float)
+    if spoil == "one column far from 0":
+        shift[3] = 1e4
+    if spoil == "few columns":
+        thin, shift = thin[:, :50], shift[:50]
+    assert Rows(thin, np.ones(700), shift=shift)._thin_parts is None

@@ -71,8 +71,10 @@ class Operator:
         require_finite(self._parts, [block.start for block in self.blocks()], self.names)
 
     def __getstate__(self) -> dict[str, Any]:
-        # The blocks are views of X: a copy makes its own instead of holding the data twice.
-        return self.__dict__ | {"_parts": self._parts.over([])}
+        # The blocks are views of X: a copy makes its own instead of holding the data twice, and may
+        # be clipped or ramped, so that sparse ones made of dense blocks are not its own either.
+        kept = {name: value for name, value in self.__dict__.items() if name != "_thin_parts"}
+        return kept | {"_parts": self._parts.over([])}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

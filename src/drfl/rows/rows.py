@@ -7,19 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
+from functools import cached_property
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from drfl.arrays import Array
 from drfl.curves import Curves
 from drfl.rows.operator import Operator, block_rows
-from drfl.rows.parts import ClippedParts, RampedParts, is_sparse, transposed, width_of
+from drfl.rows.parts import (
+    ClippedParts,
+    Parts,
+    RampedParts,
+    assembled,
+    is_sparse,
+    transposed,
+    width_of,
+)
 
 # What is not a linear map makes about so many arrays of the size of its block, which all together
 # should stay in cache too.
 COPIES = 12
+# With so many columns, and no more than this share of entries other than 0, products go by these.
+MANY, THIN = 100, 0.05
+FAR = 100.0  # standard units of a column's mean from 0
 
 
 class Rows(Operator):
@@ -70,6 +84,9 @@ class Rows(Operator):
         With ``every`` > 1 an estimate: only every so many blocks are read, spread over the rows.
         """
         n = self.n_features
+        thin = self._thin_parts
+        if thin is not None:
+            return self._thin_gram(thin, d, every)
         H = np.zeros((n + 1, n + 1))
         in_place = not is_sparse(self.X) and self.shift is None and self.scale is None
         A = np.empty((min(self._size, self.n_rows) if in_place else 0, n + 1))
@@ -88,6 +105,40 @@ class Rows(Operator):
             H += B.T @ B
         return H if seen == self.n_rows else H * (self.n_rows / seen)
 
+    @cached_property
+    def _thin_parts(self) -> list[Any] | None:
+        """The blocks as sparse ones, if nearly all entries are 0; None: products in full pay."""
+        plain = type(self._parts) is Parts and self.n_features >= MANY
+        shift = 0.0 if self.shift is None else self.shift
+        scale = 1.0 if self.scale is None else self.scale
+        # Further from 0 the mean would cancel too many digits.
+        if not plain or np.any(np.abs(shift) > FAR * scale):
+            return None
+        if is_sparse(self.X):
+            return self._parts.views if self.X.nnz <= THIN * self.n_rows * self.n_features else None
+        some = self.X[:: max(1, self.n_rows // MANY)]
+        if np.count_nonzero(some) > THIN * some.size:
+            return None
+        thin = [sparse.csr_array(part) for part in self._parts]
+        stored = sum(part.nnz for part in thin)
+        return thin if stored <= 2.0 * THIN * self.n_rows * self.n_features else None
+
+    def _thin_gram(self, thin: list[Any], d: Array, every: int) -> Array:
+        """`gram` by the entries that are not 0."""
+        n = self.n_features
+        H, first, seen, total = np.zeros((n, n)), np.zeros(n), 0, 0.0
+        for block, part in islice(zip(self.blocks(), thin, strict=True), 0, None, every):
+            weights = d[block]
+            seen, total = seen + len(weights), total + float(weights.sum())
+            roots = np.repeat(np.sqrt(weights), np.diff(part.indptr))
+            B = assembled(
+                sparse.csr_array, part.data * roots, part.indices, part.indptr, part.shape
+            )
+            H += (transposed(B) @ B).toarray()
+            first += transposed(part) @ weights
+        full = self._bordered(H, first, total)
+        return full if seen == self.n_rows else full * (self.n_rows / seen)
+
     def gram_of(self, columns: NDArray[np.int64], d: Array) -> Array:
         """`gram` of some columns alone, (k + 1, k + 1): nothing of columns times columns else."""
         k = len(columns)
@@ -101,11 +152,21 @@ class Rows(Operator):
                 B = some * np.sqrt(weights)[:, None]
                 H += B.T @ B
             first += some.T @ weights
+        return self._bordered(H, first, float(d.sum()), columns)
+
+    def _bordered(
+        self,
+        H: Array,
+        first: Array,
+        total: float,
+        columns: NDArray[np.int64] | slice = slice(None),
+    ) -> Array:
+        """Scaled columns and the ones, from sums of products and of columns as they are."""
+        k = len(first)
         shift = np.zeros(k) if self.shift is None else self.shift[columns]
         scale = np.ones(k) if self.scale is None else self.scale[columns]
-        total = float(d.sum())
         cross = np.outer(shift, first)
-        H += total * np.outer(shift, shift) - cross - cross.T
+        H = H + total * np.outer(shift, shift) - cross - cross.T
         border = (first - total * shift) / scale
         return np.block([[H / np.outer(scale, scale), border[:, None]], [border, total]])
 
