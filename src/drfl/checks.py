@@ -62,8 +62,8 @@ def number(
     return found
 
 
-def whole(name: str, value: Any, *, least: int | None = None) -> int:
-    """A whole number that is not too small.
+def whole(name: str, value: Any, *, least: int | None = None, most: int | None = None) -> int:
+    """A whole number within bounds.
 
     Examples
     --------
@@ -72,10 +72,12 @@ def whole(name: str, value: Any, *, least: int | None = None) -> int:
     ...
     ValueError: rounds must be a whole number >= 1, got 0
     """
-    wanted = "a whole number" + ("" if least is None else f" >= {least}")
+    bounds = [f"{sign} {b}" for sign, b in ((">=", least), ("<=", most)) if b is not None]
+    wanted = " ".join(["a whole number", " and ".join(bounds)]).strip()
     if not is_whole(value):
         raise TypeError(f"{name} must be {wanted}, got {value!r}")
-    if (least is not None and value < least) or not -LARGEST <= value < LARGEST:
+    low, high = -LARGEST if least is None else least, LARGEST - 1 if most is None else most
+    if not low <= value <= high:
         raise ValueError(f"{name} must be {wanted}, got {value!r}")
     return int(value)
 

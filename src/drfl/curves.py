@@ -261,9 +261,7 @@ def standard_knots(knots: Any) -> tuple[float, ...]:
     [-0.67, 0.0, 0.67]
     """
     if isinstance(knots, Integral) and not isinstance(knots, bool):
-        k = checks.whole("knots", knots, least=0)
-        if k > MOST_KNOTS:
-            raise ValueError(f"knots must be at most {MOST_KNOTS}, got {k}")
+        k = checks.whole("knots", knots, least=0, most=MOST_KNOTS)
         return tuple(NormalDist().inv_cdf(i / (k + 1)) for i in range(1, k + 1))
     if isinstance(knots, str) or not isinstance(knots, Sequence | np.ndarray):
         raise TypeError(f"knots must be a number of knots or a list of them, got {knots!r}")

@@ -24,7 +24,7 @@ WRONG = [
     ({"rule": "noise", "noise_scale": 0.0}, ValueError, "noise_scale must be a finite number > 0"),
     ({"rule": "noise", "noise_scale": math.inf}, ValueError, "noise_scale must be a finite number"),
     ({"rule": "noise", "noise_scale": "1"}, TypeError, "noise_scale must be a number, got '1'"),
-    ({"folds": 1}, ValueError, "folds must be at least 2, got 1"),
+    ({"folds": 1}, ValueError, "folds must be a whole number >= 2, got 1"),
     ({"folds": 2.5}, TypeError, "folds must be a whole number, got 2.5"),
     (
         {"folds": 7},

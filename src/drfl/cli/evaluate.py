@@ -161,13 +161,14 @@ def sources(
 
 def noise_levels(noise: str | None, repeats: int) -> list[float]:
     """The deviations that are asked for, and 0 before them."""
+    from drfl import checks
     from drfl.training.fields import number
 
     levels = [0.0]
     if noise is not None:
-        levels += [number("--noise", part) for part in noise.split(",")]
-    if not all(0.0 <= level < float("inf") for level in levels) or repeats < 1:
-        raise ValueError("--noise must be finite deviations >= 0, and --repeats at least 1")
+        parts = [number("--noise", part) for part in noise.split(",")]
+        levels += [checks.number("--noise", level, least=0.0) for level in parts]
+    checks.whole("--repeats", repeats, least=1)
     return list(dict.fromkeys(levels))
 
 

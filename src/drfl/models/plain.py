@@ -6,7 +6,7 @@ One field of a model file at a time: what it may be, and the sentence if it is n
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,35 +56,33 @@ def text(name: str, value: Any) -> str:
 def number(name: str, value: Any) -> float:
     """A number, also one that JSON lacks."""
     value = from_json(value) if isinstance(value, str) else value
-    if not checks.is_number(value):  # what it is instead is not repeated: it may be anything
-        raise ModelError(f"{name!r} must be a number")
-    try:
-        return float(value)
-    except OverflowError:
-        raise ModelError(f"{name!r} is too large a number") from None
+    if isinstance(value, float) and math.isnan(value):
+        return value
+    return float(_checked(checks.number, name, value, infinite=True))
 
 
-def finite(name: str, value: Any) -> float:
+def finite(name: str, value: Any, **bounds: float) -> float:
     """A finite number."""
-    found = number(name, value)
-    if not math.isfinite(found):
-        raise ModelError(f"{name!r} must be a finite number")
-    return found
+    value = from_json(value) if isinstance(value, str) else value
+    return float(_checked(checks.number, name, value, **bounds))
 
 
 def positive(name: str, value: Any) -> float:
     """A finite number > 0."""
-    found = finite(name, value)
-    if not found > 0.0:
-        raise ModelError(f"{name!r} must be a number > 0")
-    return found
+    return finite(name, value, above=0.0)
 
 
 def whole(name: str, value: Any) -> int:
     """A whole number >= 0."""
-    if not checks.is_whole(value) or value < 0:
-        raise ModelError(f"{name!r} must be a whole number >= 0")
-    return int(value)
+    return int(_checked(checks.whole, name, value, least=0))
+
+
+def _checked(check: Callable[..., Any], name: str, value: Any, **bounds: Any) -> Any:
+    """What a check lets pass; what it is instead is not repeated: it may be anything."""
+    try:
+        return check(repr(name), value, **bounds)
+    except (TypeError, ValueError) as error:
+        raise ModelError(str(error).partition(", got ")[0]) from None
 
 
 def one_of(name: str, value: Any, known: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from drfl import checks
 from drfl.arrays import Array
 from drfl.losses import Loss
 from drfl.norms import Norm, make_norm
@@ -80,10 +81,8 @@ def make_client(
         raise ValueError("X and y must be finite: remove or fill missing values")
     if loss.task == "classification" and not np.isin(y, (-1.0, 1.0)).all():
         raise ValueError(f"{loss.name} needs labels -1 and +1, but y has others")
-    if not 0.0 <= radius < math.inf:
-        raise ValueError(f"radius must be a finite number >= 0, got {radius}")
-    if not label_cost > 0.0:
-        raise ValueError(f"label_cost must be > 0 (inf: labels never move), got {label_cost}")
+    radius = checks.number("radius", radius, least=0.0)
+    label_cost = checks.number("label_cost", label_cost, above=0.0, infinite=True)
     weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
     size = float(weight.sum())
     if weight.shape != y.shape or not (weight >= 0.0).all() or not 0.0 < size < math.inf:
@@ -93,9 +92,7 @@ def make_client(
     X, y, share = X[rows], y[rows], weight[rows] / size
     if halfspaces is not None:
         _refuse_outside(halfspaces, X, y)
-    return ClientRows(
-        X, y, share, size, float(radius), float(label_cost), make_norm(norm), halfspaces
-    )
+    return ClientRows(X, y, share, size, radius, label_cost, make_norm(norm), halfspaces)
 
 
 def make_halfspaces(support: Support | None, n: int, loss: Loss) -> Halfspaces | None:

@@ -314,8 +314,7 @@ def _splits(rule: str, clients: SelectionClients, folds: int, seed: int) -> list
         if len(rows) < 2:
             raise ValueError("rule='new_client' leaves one client out: name at least two clients")
         return one_client_out(len(rows))
-    if folds < 2:
-        raise ValueError(f"folds must be at least 2, got {folds}")
+    whole("folds", folds, least=2)
     least = int(np.argmin(rows))
     if rows[least] < folds:
         raise ValueError(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from drfl import checks
 from drfl._registry import listed, lookup
 from drfl.client import Policy
 from drfl.privacy.dp import DifferentialPrivacy
@@ -105,20 +106,14 @@ class SiteSettings:
 
 def seconds(name: str, value: Any) -> float:
     """A time."""
-    found = read.number(name, value)
-    if not 0.0 < found < 1e9:
-        raise ValueError(f"{name} must be a number of seconds > 0, got {value!r}")
-    return found
+    return checks.number(name, read.number(name, value), above=0.0, below=1e9)
 
 
-def at_least(least: int) -> Read:
+def at_least(least: int, most: int | None = None) -> Read:
     """A whole number that is not below this."""
 
     def checked(name: str, value: Any) -> int:
-        found = read.whole(name, value)
-        if found < least:
-            raise ValueError(f"{name} must be at least {least}, got {found}")
-        return found
+        return checks.whole(name, read.whole(name, value), least=least, most=most)
 
     return checked
 

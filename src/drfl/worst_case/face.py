@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from drfl import checks
 from drfl.arrays import Array
 from drfl.losses import Loss, make_loss
 from drfl.norms import Norm
@@ -84,13 +84,12 @@ def worst_case_loss(
         raise ValueError(
             f"coef has shape {w.shape} but X has {rows.n_features} columns: give one per column"
         )
-    if not isinstance(intercept, Real):
-        raise TypeError(f"intercept must be a number, got {type(intercept).__name__}")
-    if not (np.isfinite(w).all() and math.isfinite(intercept)):
-        raise ValueError("coef and intercept must be finite")
+    if not np.isfinite(w).all():
+        raise ValueError("coef must be finite")
+    b = checks.number("intercept", intercept)
     rows, enclosing = enclose(rows, ball.support, loss.task, on_outside)
     oracle = make_oracle(rows, loss, Ball(radius, norm, label_cost, enclosing))
-    return oracle.evaluate(w, float(intercept))
+    return oracle.evaluate(w, b)
 
 
 def _signs(y: ArrayLike) -> Array:

@@ -100,7 +100,7 @@ def test_bad_input_is_refused_before_any_round(given, error, why):
     ("build", "error", "why"),
     [
         (lambda: Bundle(curvature="always"), ValueError, "curvature must be 'auto' or 'never'"),
-        (lambda: Bundle(groups=0), ValueError, "groups must be at least 1"),
+        (lambda: Bundle(groups=0), ValueError, "groups must be None or a whole number >= 1"),
         (lambda: Client("", X, LABELS), ValueError, "name of a client must not be empty"),
         (lambda: Client(3, X, LABELS), TypeError, "name of a client must be a string"),
         (lambda: Client("a", X, LABELS[:3]), ValueError, "3|rows"),

@@ -25,7 +25,7 @@ TAKEN = ("server", "all", "client", "clients", "coordinator")
 PROJECT: dict[str, Setting] = {
     "project": Setting("drfl", read.text, "a name for all of it"),
     "host": Setting("localhost", read.text, "the server's name, by which the sites reach it"),
-    "port": Setting(8002, at_least(1), "the only port that the sites need to reach"),
+    "port": Setting(8002, at_least(1, most=65535), "the only port that the sites need to reach"),
     "sites": Setting((), read.texts, "the names of the sites"),
     "quorum": Setting(None, at_least(1), "go on while so many sites answer; all of them"),
     "deadline": Setting(300.0, seconds, "seconds that a site has for one answer"),
@@ -97,8 +97,6 @@ def _check(path: Path, values: Mapping[str, Any]) -> None:
             raise ValueError(f"{path}: two sites are called {name!r}: give them different names")
     if not HOST.fullmatch(values["host"]):
         raise ValueError(f"{path}: host must be a name or an address, got {values['host']!r}")
-    if values["port"] > 65535:
-        raise ValueError(f"{path}: port must be at most 65535, got {values['port']}")
     if values["quorum"] > len(values["sites"]):
         raise ValueError(
             f"{path}: quorum = {values['quorum']} is more than the {len(values['sites'])} sites"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from drfl import checks
+
 
 @dataclass(frozen=True)
 class BundleSettings:
@@ -44,11 +46,5 @@ class BundleSettings:
         if self.curvature not in ("auto", "never"):
             raise ValueError(f"curvature must be 'auto' or 'never', got {self.curvature!r}")
         for name in ("dual_cuts", "second_point", "smallest", "warm_start"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
-        if self.groups is None:
-            return
-        if isinstance(self.groups, bool) or not isinstance(self.groups, int):
-            raise TypeError(f"groups must be a whole number or None, got {self.groups!r}")
-        if self.groups < 1:
-            raise ValueError(f"groups must be at least 1, got {self.groups}")
+            checks.flag(name, getattr(self, name))
+        checks.optional(checks.whole, "groups", self.groups, least=1)
