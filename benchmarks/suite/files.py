@@ -30,7 +30,7 @@ from benchmarks.suite.race import race
 from benchmarks.suite.row import Row, Skipped
 from drfl.rows import Rows
 from drfl.tables import read_table
-from drfl.tables.storage import mapped
+from drfl.tables.table import mapped
 from drfl.worst_case import make_oracle
 
 SECTION = "files"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from drfl.estimators.classifier import DRFLClassifier, RobustClassifier
-from drfl.estimators.constructor import constructor, parameters_of
+from drfl.estimators.parameters import constructor, parameters_of
 from drfl.estimators.regressor import DRFLRegressor, RobustRegressor
 from drfl.named_problems import NAMED_PROBLEMS
 

@@ -14,8 +14,8 @@ import drfl
 from drfl.client import RemoteClient, intercept_message
 from drfl.privacy import audit
 from drfl.protocols.agreement import preflight
-from drfl.protocols.binding import bind_message, binding_of
 from drfl.protocols.data_request import DataRequest
+from drfl.protocols.federation import bind_message, binding_of
 from drfl.sites.carrier import WORKING, Question
 from drfl.sites.flower.asked import AddressedQuestion
 from drfl.sites.flower.door import Door, site_folder

@@ -17,8 +17,8 @@ from drfl.client import RemoteClient, Site
 from drfl.curves import Curves
 from drfl.privacy.dp import DifferentialPrivacy, Spending
 from drfl.protocols.agreement import preflight
-from drfl.protocols.binding import bind_message, binding_of
 from drfl.protocols.data_request import DataRequest
+from drfl.protocols.federation import bind_message, binding_of
 from drfl.protocols.station import Station
 from drfl.solvers import solver_class
 from drfl.solvers.private import Private

@@ -12,7 +12,7 @@ from drfl.protocols.station import handlers_of
 from drfl.selection.client_half.folds import PART
 from drfl.solvers.bundle.messages import Dual
 from drfl.wire import Failure, Message
-from drfl.wire.triangle import unpack_triangle
+from drfl.wire.schema import unpack_triangle
 
 N, n, K = 150, 13, 5
 

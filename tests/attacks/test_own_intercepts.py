@@ -10,7 +10,7 @@ import drfl
 from drfl.client import Site, intercept_message
 from drfl.models import Model, ProofRecord
 from drfl.privacy import Guard, Keeper
-from drfl.privacy.release.units import size_above
+from drfl.privacy.release.rounding import size_above
 from drfl.protocols.agreement import preflight
 from drfl.protocols.data_request import DataRequest
 from drfl.protocols.evaluation import evaluate_message

@@ -10,9 +10,9 @@ from drfl.client import Policy, RemoteClient
 from drfl.models import Model, ProofRecord
 from drfl.privacy import Guard
 from drfl.protocols.agreement import preflight
-from drfl.protocols.binding import bind_message, binding_of
 from drfl.protocols.data_request import DataRequest
 from drfl.protocols.evaluation import evaluate_message
+from drfl.protocols.federation import bind_message, binding_of
 from drfl.protocols.station import Station
 from drfl.solvers.base import Status, StatusKind
 from drfl.tables import Number

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import drfl
 from drfl.estimators import DataWarning
-from drfl.inspection import column, dense_columns, row_sentences
+from drfl.inspection import column, row_sentences, suspicion
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(40, 2))
@@ -248,7 +248,7 @@ def test_columns_are_passed_over_only_where_nothing_would_be_found(rows, regress
     y = rng.normal(size=rows) if regression else np.sign(rng.normal(size=rows))
     X = np.column_stack([make(rng.normal(size=rows), y) for make in ODD.values() for _ in range(3)])
     ends = np.array([X.min(axis=0), X.max(axis=0)])
-    screened = dense_columns.suspects(X, y, X, ends)
+    screened = suspicion.suspects(X, y, X, ends)
     found = column.nothing()
     for j, x in enumerate(X.T):
         column.look(found, j, x, y, text=False, ends=ends[:, j])

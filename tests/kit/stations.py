@@ -1,7 +1,7 @@
 """An engine that reaches stations as a network would: bytes and codes, nothing else."""
 
 from drfl.engines import Answers, Engine
-from drfl.protocols.binding import bind_message
+from drfl.protocols.federation import bind_message
 from drfl.wire import Failure, decode, encode
 
 

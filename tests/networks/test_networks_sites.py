@@ -10,9 +10,8 @@ import drfl
 from drfl.client import Policy, RefusedError, RemoteClient
 from drfl.native import FedAvg
 from drfl.protocols.agreement import preflight
-from drfl.protocols.binding import bind_message, binding_of
 from drfl.protocols.data_request import DataRequest
-from drfl.protocols.federation import Remote
+from drfl.protocols.federation import Remote, bind_message, binding_of
 from drfl.protocols.station import Station
 from drfl.sites.carrier import PollingCarrier
 from drfl.sites.engine import SitesEngine

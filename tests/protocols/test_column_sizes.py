@@ -5,10 +5,10 @@ import pytest
 
 from drfl.privacy import Guard
 from drfl.protocols.agreement import preflight
-from drfl.protocols.column_sizes import SLACK
 from drfl.protocols.data_request import DataRequest
 from drfl.protocols.federation import Remote
 from drfl.protocols.station import Station
+from drfl.protocols.table_one import SLACK
 from drfl.solvers import StatusKind
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import from_values

@@ -13,8 +13,7 @@ from drfl.losses import Hinge, make_loss
 from drfl.norms import NORMS
 from drfl.reference import Reference, solve, worst_case_loss
 from drfl.reference.clients import make_client
-from drfl.reference.conic import minimise
-from drfl.reference.programs import client_program, mixture_program
+from drfl.reference.programs import client_program, minimise, mixture_program
 from drfl.supports import Box, Polyhedron
 from kit import brute, problems
 

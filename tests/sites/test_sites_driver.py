@@ -12,8 +12,8 @@ from drfl.engines import Answers
 from drfl.models import read_model
 from drfl.models.plain import to_plain
 from drfl.privacy import Guard
-from drfl.protocols.binding import BIND
 from drfl.protocols.data_request import text_array
+from drfl.protocols.federation import BIND
 from drfl.protocols.station import PREFLIGHT, Station
 from drfl.run import Record
 from drfl.run.checkpoint import Checkpoint, cut_back

@@ -14,11 +14,11 @@ from drfl.tables import (
     TableError,
     encoded,
     read_table,
-    storage,
 )
 from drfl.tables import encode as encode_module
+from drfl.tables import table as table_module
 from drfl.tables.encode import Withheld, missing_rows
-from drfl.tables.formats import lines as lines_module
+from drfl.tables.formats import delimited
 
 words = st.sampled_from(["north", "so,uth", 'qu"ote', "two\nlines", " spaced ", "ümlaut", "", "NA"])
 numbers = st.floats(-1e100, 1e100)
@@ -36,7 +36,7 @@ def test_every_value_is_read(tmp_path_factory, rows, separator, block):
         writer.writerow(["u", "town", "v"])
         writer.writerows([[repr(u), t, "" if v is None else repr(v)] for u, t, v in rows])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines_module, "BLOCK", block)
+        patch.setattr(delimited, "BLOCK", block)
         table = read_table(path, Reading(text=frozenset({"town"})))
     assert table.n_rows == len(rows)
     assert table.number("u").tolist() == [u for u, _, _ in rows]
@@ -54,7 +54,7 @@ def test_every_value_is_read(tmp_path_factory, rows, separator, block):
 def test_plain_numbers_take_the_fast_way_to_the_same_table(tmp_path, monkeypatch, block):
     values = np.random.default_rng(0).normal(size=(50, 4))
     lines = [",".join(map(repr, row)) for row in values.tolist()]
-    monkeypatch.setattr(lines_module, "BLOCK", block)
+    monkeypatch.setattr(delimited, "BLOCK", block)
     path = tmp_path / "t.csv"
     path.write_text("a,b,c,d\n" + "\n".join(lines) + "\n")
     assert np.array_equal(read_table(path).numbers, values)
@@ -68,7 +68,7 @@ def test_plain_numbers_take_the_fast_way_to_the_same_table(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("ending", ["csv", "svm"])
 def test_large_tables_are_mapped_not_held(tmp_path, monkeypatch, ending):
-    monkeypatch.setattr(storage, "IN_MEMORY", 1000)
+    monkeypatch.setattr(table_module, "IN_MEMORY", 1000)
     values = np.random.default_rng(0).normal(size=(300, 5))
     path = tmp_path / f"t.{ending}"
     if ending == "csv":

@@ -13,9 +13,8 @@ from time import monotonic
 from drfl import checks
 from drfl.client import Client, Handler, Party, at_hand
 from drfl.engines.base import Answers, Engine, require_known
-from drfl.engines.place import Place
 from drfl.engines.placement import Frame, pack
-from drfl.engines.resident import News, Started, WorkerEnded
+from drfl.engines.resident import News, Place, Started, WorkerEnded
 from drfl.problem import Problem
 from drfl.wire import Failure, Message
 

@@ -21,15 +21,12 @@ from drfl.inspection.column import (
     nothing,
     tells,
 )
-from drfl.inspection.dense_columns import suspects
 from drfl.inspection.sentences import ENOUGH, MOST, PYTHON, hinted, units, unlike
-from drfl.inspection.sparse_columns import worth_a_look
-from drfl.inspection.suspicion import hints
+from drfl.inspection.suspicion import hints, suspects, worth_a_look
 from drfl.rows.intake import as_matrix
 from drfl.rows.parts import is_sparse
-from drfl.tables.memory import table_of
 from drfl.tables.moments import Moments, added, moments_of
-from drfl.tables.table import MISSING, Table
+from drfl.tables.table import MISSING, Table, table_of
 
 SAMPLE, ENTRIES, LEAST = 20_000, 500_000, 2_000
 """Rows of a fit that are looked at one by one, at most; fewer where columns are many, but so many.

@@ -1,8 +1,4 @@
-"""What looks wrong in rows, and may be told of them: codes for missing values, outliers, ids.
-
-A certificate proves that the optimisation is right, not that the data are. None of this is told
-under a guard, whose promise it would break.
-"""
+"""What looks wrong in rows: which columns to look at one by one, and what may be told of them."""
 
 from __future__ import annotations
 
@@ -13,9 +9,147 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.inspection.column import DISTINCT, ENOUGH, column_of, is_id, look, nothing
-from drfl.inspection.sparse_columns import worth_a_look
+from drfl.inspection.column import (
+    CODED,
+    DENSE,
+    DISTINCT,
+    ENOUGH,
+    FAR,
+    FEW,
+    FULL,
+    column_of,
+    is_id,
+    look,
+    nothing,
+)
 from drfl.tables import Table
+
+SCREENED, LEAST, MOST = 40_000, 200, 1_000
+"""Entries that decide which columns are looked at; rows, at least and at most."""
+
+
+def suspects(X: Array, y: Array, first: Array, ends: Array) -> NDArray[np.bool_]:
+    """In which columns (n,) `look`, `is_id` or `is_numbering` can find anything.
+
+    What they find shows in the ends of a column, or in any few of its rows: such columns are few,
+    and a look at each of thousands would take longer than the fit.
+
+    Parameters
+    ----------
+    X, y : arrays of shape (N, n) and (N,)
+        Numbers, and the target beside.
+    first : array of shape (N_s, n)
+        The rows of one client, whose numbers could be a numbering.
+    ends : array of shape (2, n)
+        The least and the largest values of all rows, of which X may be a sample.
+    """
+    few, target = _spread(X), y[:: _stride(X)]
+    ordered = np.sort(few, axis=0)
+    levels = 1 + (np.diff(ordered, axis=0) > 0.0).sum(axis=0)
+    # Sums down few columns are slow, those along them are not.
+    columns = X.T if X.shape[1] > LEAST else np.ascontiguousarray(X.T)
+    low, high = columns.min(axis=1), columns.max(axis=1)
+    held = [np.count_nonzero(end[:, None] == columns, axis=1) >= FEW for end in (low, high)]
+    usual = [np.isin(np.abs(end), [*CODED, 0.0]) | (end == -1.0) for end in (low, high)]
+    # A tenth of FAR: the middle of few rows is not quite that of all.
+    k = len(few)
+    inner = ordered[-(-3 * k // 5) - 1] - ordered[2 * k // 5]
+    far = ends[1] - ends[0] >= 0.1 * FAR * inner
+    own = ordered if len(first) == len(X) else np.sort(_spread(first), axis=0)
+    numbered = _may_number(own, len(first))
+    tell = (levels < DISTINCT) | _may_tell(few, target)
+    return np.asarray(np.any([*held, *usual, far, numbered, tell], axis=0))
+
+
+def _spread(X: Array) -> Array:
+    """A few rows from everywhere."""
+    return X[:: _stride(X)]
+
+
+def _stride(X: Array) -> int:
+    return max(1, len(X) // int(np.clip(SCREENED // X.shape[1], LEAST, MOST)))
+
+
+def _may_number(ordered: Array, rows: int) -> NDArray[np.bool_]:
+    """Whether some rows of so many, every column sorted, may be of an id or a numbering."""
+    if rows < ENOUGH:
+        return np.zeros(ordered.shape[1], np.bool_)
+    least = np.diff(ordered, axis=0).min(axis=0)
+    dense = ordered[-1] - ordered[0] <= 1.01 * DENSE * rows * least
+    whole = (ordered == np.round(ordered)).all(axis=0)
+    return np.asarray((least > 0.0) & (dense | whole))
+
+
+def _may_tell(X: Array, y: Array) -> NDArray[np.bool_]:
+    """Whether columns of some rows may tell the target, by a threshold or a line."""
+    classes = np.unique(y)
+    if len(classes) == 2:
+        one, other = X[y == classes[0]], X[y == classes[1]]
+        below, above = one.max(axis=0) < other.min(axis=0), other.max(axis=0) < one.min(axis=0)
+        return np.asarray(below | above)
+    centred, target = X - X.mean(axis=0), y - y.mean()
+    size = np.sqrt(np.square(centred).sum(axis=0) * (target @ target))
+    return np.asarray(np.abs(target @ centred) >= 0.999 * size)
+
+
+SHORTEST = 99.0
+"""Among counts, which sparse rows often are, 7, 8 and 9 are no codes; below 0 they are."""
+FIRST = 0.1
+"""What sums take for far, of what is told as far: they know the middle only about."""
+
+
+def worth_a_look(csr: Any, y: Array) -> list[int]:
+    """Positions of columns in which something may be seen; in all others there is nothing.
+
+    These are the columns that many rows store, that may tell the target, or whose largest or least
+    entry is a code or far from the geometric mean of the entries' sizes.
+
+    Parameters
+    ----------
+    csr : CSR array of shape (N, n)
+        The rows.
+    y : array of shape (N,)
+        Codes of classes, or targets.
+    """
+    stored = csr.data != 0.0
+    column, entry = csr.indices[stored], csr.data[stored].astype(np.float64)
+    row = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))[stored]
+    count = _sums(column, csr.shape[1])
+    size = np.log10(np.abs(entry))
+    largest = np.full(csr.shape[1], -np.inf)
+    np.maximum.at(largest, column, size)
+    far = largest - _sums(column, csr.shape[1], size) / np.maximum(count, 1.0)
+    seen = (count >= FULL * csr.shape[0]) | (far >= np.log10(FIRST * FAR))
+    seen |= _entries_may_tell(row, column, entry, y, csr.shape)
+    code = np.isin(np.abs(entry), list(CODED)) & ((entry < 0.0) | (entry >= SHORTEST))
+    seen[column[code]] = True
+    found: list[int] = np.flatnonzero(seen & (count > 0.0)).tolist()
+    return found
+
+
+def _sums(column: NDArray[np.integer[Any]], n: int, weight: Array | None = None) -> Array:
+    return np.bincount(column, weight, n).astype(np.float64)
+
+
+def _entries_may_tell(
+    row: NDArray[np.intp],
+    column: NDArray[np.integer[Any]],
+    entry: Array,
+    y: Array,
+    shape: tuple[int, int],
+) -> NDArray[np.bool_]:
+    """Whether a column may tell the target: its zeros are of one class, or it lies on a line."""
+    values, at, rows = np.unique(y, return_inverse=True, return_counts=True)
+    if len(values) < DISTINCT:
+        zeros = np.array(
+            [rows[c] - _sums(column[at[row] == c], shape[1]) for c in range(len(values))]
+        )
+        return np.asarray((zeros > 0.0).sum(axis=0) <= 1)
+    centred = y - y.mean()
+    mean = _sums(column, shape[1], entry) / shape[0]
+    variance = _sums(column, shape[1], np.square(entry)) / shape[0] - np.square(mean)
+    product = _sums(column, shape[1], entry * centred[row]) / shape[0]
+    return np.asarray(np.square(product) > (1.0 - 1e-6) * variance * np.square(centred).mean())
 
 
 def hints(

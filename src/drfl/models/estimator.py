@@ -15,7 +15,7 @@ from drfl.arrays import Array
 from drfl.estimators.base import RobustModel, by_client
 from drfl.models.calibration import Labelled, calibrated_model, from_prevalence
 from drfl.models.document import Calibration, ClientPart, Model, ProofRecord
-from drfl.models.frames import features_of
+from drfl.models.file_rows import features_of
 from drfl.models.preprocessing import columns_of
 from drfl.run import Result
 from drfl.tables.encoding import Target

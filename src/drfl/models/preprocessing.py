@@ -19,7 +19,7 @@ from sklearn.preprocessing import (
 )
 
 from drfl.tables import Category, Column, Number
-from drfl.tables.memory import as_text
+from drfl.tables.table import as_text
 
 NONE = "(none of these)"
 """The reference of a category that has a feature for each of its values."""

@@ -20,9 +20,9 @@ from drfl.arrays import Array
 from drfl.estimators.choices import Choices
 from drfl.estimators.classifier import RobustClassifier
 from drfl.estimators.client_table import ClientTable
-from drfl.estimators.constructor import constructor
 from drfl.estimators.data_warnings import warn_of_data, warn_of_scale
 from drfl.estimators.fitting import find_model
+from drfl.estimators.parameters import constructor
 from drfl.estimators.regressor import RobustRegressor
 from drfl.named_problems import NAMED_PROBLEMS
 from drfl.native.methods.afl import AFL

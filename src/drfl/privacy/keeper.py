@@ -22,12 +22,12 @@ from drfl.privacy.columns import Centres
 from drfl.privacy.journal import SpentError
 from drfl.privacy.keys import meaning_of
 from drfl.privacy.ledger import Ledger
-from drfl.privacy.release.flips import flip
 from drfl.privacy.release.lattice import Lattice
 from drfl.privacy.release.rounding import (
     FRESH,
     STALE,
     Rounding,
+    Units,
     class_above,
     dither,
     grid_above,
@@ -35,8 +35,7 @@ from drfl.privacy.release.rounding import (
     power_of_two,
 )
 from drfl.privacy.release.tilt import best_constant
-from drfl.privacy.release.units import Units
-from drfl.privacy.release.weights import DualPoint, Slopes, fresh_dual
+from drfl.privacy.release.weights import DualPoint, Slopes, flip, fresh_dual
 from drfl.privacy.scalars import release_scalar
 from drfl.wire import Message
 from drfl.worst_case.own_intercept import own_intercept

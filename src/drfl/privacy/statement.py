@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from drfl.privacy.dp.spending import HEAD as BUDGET
-from drfl.privacy.dp.spending import RELEASE
-from drfl.privacy.dp.zcdp import epsilon_of
+from drfl.privacy.dp.spending import RELEASE, epsilon_of
 from drfl.privacy.journal import Journal
 from drfl.privacy.keeper import ANSWER
 from drfl.privacy.ledger import BINDING, HEAD, KNOTS, REFUSED, VERSION, Ledger

@@ -9,15 +9,13 @@ import numpy as np
 
 from drfl._registry import listed, nearest
 from drfl.inspection.cells import TableOne
-from drfl.protocols.column_sizes import column_sizes
 from drfl.protocols.data_request import NAMING, DataReply, DataRequest
-from drfl.protocols.table_one import table_one
+from drfl.protocols.table_one import column_sizes, table_one
 from drfl.tables import OTHER, Category, Column, Number
-from drfl.tables.columns import GAP
 from drfl.tables.encoding import FILLED, Encoding, Label, Target
 from drfl.tables.moments import Moments, added
 from drfl.tables.reading import LEVELS
-from drfl.tables.table import folded
+from drfl.tables.table import GAP, folded
 from drfl.wire import Message
 
 

@@ -16,9 +16,8 @@ from drfl.models.calibration import (
     with_calibration,
 )
 from drfl.one_vs_rest import positives
-from drfl.protocols.binding import binding_of
 from drfl.protocols.evaluation import model_array
-from drfl.protocols.federation import Remote
+from drfl.protocols.federation import Remote, binding_of
 
 COLUMN = ("score",)
 

@@ -32,8 +32,8 @@ from drfl.models.plain import from_plain, to_plain
 from drfl.privacy import SpentError, meaning_of, release_metric
 from drfl.protocols.data_request import array_text, text_array
 from drfl.protocols.federation import Federation
-from drfl.tables.columns import Category, units_of
 from drfl.tables.encode import FEW, unseen_sentences
+from drfl.tables.encoding import Category, units_of
 from drfl.wire import Field, Message, Schema, WireError, reply_kind, validate
 
 EVALUATE = "evaluate"

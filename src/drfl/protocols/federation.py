@@ -1,16 +1,95 @@
-"""Whom a training talks to: clients whose files are here, or clients far away."""
+"""Whom a training talks to, and how a client far away is told of which rows and which problem."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from drfl.client import Party, RemoteClient
 from drfl.engines import Engine
-from drfl.protocols.binding import binding_of
+from drfl.models import Model
+from drfl.models.plain import encoding_from_plain, encoding_to_plain, from_plain
+from drfl.problem import Problem
+from drfl.protocols.data_request import array_text, text_array
 from drfl.selection.client_half.folds import copy_name
 from drfl.tables.encoding import Encoding
-from drfl.wire import Failure, Message
+from drfl.wire import Failure, Field, Message, WireError, validate
+
+BIND = "bind"
+REQUEST = {
+    "encoding": Field("uint8", (None,)),
+    "problem": Field("uint8", (None,)),
+    "positive": Field("int64"),  # the class that is +1; -1: a number, or classes by their numbers
+    "folds": Field("int64"),  # 1: the rows in the order in which a selection divides them
+    "scores_of": Field("uint8", (None,), optional=True),  # a model: its scores are the one column
+}
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What a client is bound to.
+
+    Attributes
+    ----------
+    encoding : Encoding
+        How its file becomes rows.
+    problem : Problem
+        What the rounds are about.
+    positive : int or None
+        The class that is +1, all others being -1; None for a numeric target, and for a problem
+        that knows the classes by their numbers.
+    folds : bool
+        Whether a selection will divide the rows.
+    scores_of : Model or None
+        A model whose scores are the only column of the rows, as for a calibration.
+    """
+
+    encoding: Encoding
+    problem: Problem
+    positive: int | None
+    folds: bool
+    scores_of: Model | None = None
+
+    @classmethod
+    def read(cls, message: Message) -> Binding:
+        """Read what `bind_message` wrote; WireError says what is wrong with it."""
+        validate(message, BIND, None, REQUEST, {})
+        arrays = message.arrays
+        positive, folds = int(arrays["positive"]), int(arrays["folds"])
+        try:
+            encoding = encoding_from_plain(array_text(arrays["encoding"]))
+            problem = Problem.from_dict(array_text(arrays["problem"]))
+            asked = arrays.get("scores_of")
+            scores_of = None if asked is None else from_plain(array_text(asked))
+        except (ValueError, TypeError, RecursionError, ImportError):
+            raise WireError("the encoding or the problem of a binding cannot be read") from None
+        classes = 0 if encoding.target.classes is None else len(encoding.target.classes)
+        several = problem.network is not None or problem.classes == classes
+        coded = positive >= 0 or classes == 0 or several
+        if not (-1 <= positive < classes and coded and folds in (0, 1)):
+            raise WireError("a binding names a class that there is not")
+        if scores_of is not None and (positive < 0 or scores_of.joint or scores_of.problem.network):
+            raise WireError("a model of a binding has no score for one class")
+        return cls(encoding, problem, None if positive < 0 else positive, bool(folds), scores_of)
+
+
+def binding_of(encoding: Encoding, positive: int | None, *, folds: bool) -> dict[str, NDArray[Any]]:
+    """What a `RemoteClient` keeps until the problem is known."""
+    return {
+        "encoding": text_array(encoding_to_plain(encoding)),
+        "positive": np.array(-1 if positive is None else positive),
+        "folds": np.array(int(folds)),
+    }
+
+
+def bind_message(client: RemoteClient, problem: Problem) -> Message:
+    """What binds a client to its encoding and a problem."""
+    return Message(BIND, 0, {**client.binding, "problem": text_array(problem.to_dict())})
 
 
 class Federation(ABC):

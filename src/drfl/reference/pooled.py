@@ -15,13 +15,14 @@ from drfl.losses import Loss, make_loss
 from drfl.norms import Norm
 from drfl.problem import intercept_of
 from drfl.reference.clients import make_client
-from drfl.reference.conic import cvxpy, minimise
 from drfl.reference.programs import (
     Formulation,
     center_of,
     client_program,
+    cvxpy,
     is_list,
     make_members,
+    minimise,
     mixture_program,
     union_of,
     unit_of,

@@ -1,19 +1,9 @@
-r"""The convex programs of one client, and the support function of the set Q, in cvxpy.
-
-One client's program is the epigraph of
-
-.. math::
-    F(w) = \min_{\lambda\ge0}\; \rho\lambda + \sum_i p_i\alpha_i, \qquad
-    \alpha_i \ge \sup_{(x,y)\in\Xi} L(w;x,y) - \lambda\, d((x,y),(x_i,y_i)).
-
-The functions take cvxpy expressions w, b and return expressions and constraints.
-
-The clients of the pooled problem stand first: each with its settings, and all in one.
-"""
+"""The convex programs of one client, and the support function of the set Q, in cvxpy."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
@@ -26,7 +16,42 @@ from drfl.arrays import Array
 from drfl.losses import Loss
 from drfl.norms import Norm
 from drfl.reference.clients import ClientRows, Halfspaces, make_client
-from drfl.reference.conic import cvxpy
+
+
+def cvxpy() -> Any:
+    """Return the module, or say how to get it."""
+    try:
+        import cvxpy as cp
+    except ImportError:
+        raise ImportError("drfl.reference needs cvxpy: pip install 'drfl[oracle]'") from None
+    return cp
+
+
+def minimise(objective: Any, constraints: list[Any], solver: str) -> float:
+    """Return the minimum; the variables then have values."""
+    cp = cvxpy()
+    problem = cp.Problem(cp.Minimize(objective), constraints)
+    for options in _PRECISE if solver == "CLARABEL" else [{}]:
+        try:
+            with warnings.catch_warnings():  # of inaccuracy: the options say how much is accepted
+                warnings.simplefilter("ignore")
+                problem.solve(solver=solver, **options)
+        except cp.SolverError:
+            continue
+        if problem.status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
+            return float(problem.value)
+    raise RuntimeError(f"{solver} found no optimum: scale the data, or try another solver")
+
+
+def _precision(aim: float, accept: float) -> dict[str, float]:
+    """Return settings of Clarabel: the tolerance to aim at, and the one to make do with."""
+    kinds = ("gap_abs", "gap_rel", "feas")
+    aims = {f"tol_{kind}": aim for kind in kinds}
+    return aims | {f"reduced_tol_{kind}": accept for kind in kinds}
+
+
+# A yardstick for 1e-6 has to be better than that; where rounding stops it, less must do.
+_PRECISE = [_precision(1e-10, 1e-8), _precision(1e-8, 1e-7)]
 
 
 def make_members(

@@ -20,7 +20,7 @@ from drfl.estimators.data_warnings import inspect
 from drfl.estimators.parameters import seed_of
 from drfl.models import Model
 from drfl.models.estimator import LoadedModel, input_names, model_of
-from drfl.models.frames import features_of
+from drfl.models.file_rows import features_of
 from drfl.problem import to_json
 from drfl.report.evidence import Json
 from drfl.report.measure import ClientSample, Plan, measured

@@ -12,8 +12,7 @@ from drfl.client import Client, Party, intercept_message
 from drfl.engines import Engine, make_engine
 from drfl.problem import Problem
 from drfl.run.checkpoint import Checkpoint, CheckpointError, digest
-from drfl.run.meter import Meter
-from drfl.run.result import Record, Result
+from drfl.run.result import Meter, Record, Result
 from drfl.solvers import Session, Solver, Status, crossed, make_solver
 from drfl.uncertainty import Ball
 

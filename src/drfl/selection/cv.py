@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from drfl.estimators.base import RobustModel
 from drfl.estimators.classifier import DRFLClassifier, RobustClassifier
-from drfl.estimators.constructor import constructor, parameters_of
+from drfl.estimators.parameters import constructor, parameters_of
 from drfl.estimators.regressor import DRFLRegressor, RobustRegressor
 from drfl.selection.selecting import select
 

@@ -17,11 +17,10 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from drfl._registry import load_extensions
-from drfl.engines.place import LOST, Place
-from drfl.engines.resident import News
+from drfl.engines.resident import LOST, News, Place
 from drfl.engines.worker import Answer, Opening
 from drfl.privacy import Guard
-from drfl.protocols.binding import BIND
+from drfl.protocols.federation import BIND
 from drfl.sites.config import SiteSettings, read_site_settings
 from drfl.sites.ledger import keep_troubles
 from drfl.wire import Failure, Message, decode, encode

@@ -8,7 +8,7 @@ from typing import ClassVar
 from drfl.client import Handler, Party, RemoteClient
 from drfl.engines import Answers, Engine, require_known
 from drfl.problem import Problem
-from drfl.protocols.binding import bind_message
+from drfl.protocols.federation import bind_message
 from drfl.sites.carrier import Carrier, Outcome, Question
 from drfl.wire import Failure, Message, WireError, decode, encode
 

@@ -1,7 +1,7 @@
 """Tables in files: columns of numbers and of text, read in blocks, and their encoding as rows."""
 
-from drfl.tables.columns import OTHER, Category, Column, Number, feature_names
 from drfl.tables.encode import encoded
+from drfl.tables.encoding import OTHER, Category, Column, Number, feature_names
 from drfl.tables.errors import TableError
 from drfl.tables.read import Reading, read_table
 from drfl.tables.table import Table

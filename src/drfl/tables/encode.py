@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from drfl._registry import listed
 from drfl.arrays import Array
-from drfl.tables.columns import GAP, OTHER, Category, Column, Number, feature_names
+from drfl.tables.encoding import OTHER, Category, Column, Number, feature_names
 from drfl.tables.errors import SHOWN, TableError, listed_lines, shown
-from drfl.tables.storage import Growing
-from drfl.tables.table import MISSING, Table, folded
+from drfl.tables.table import GAP, MISSING, Growing, Table, folded
 
 BLOCK = 500_000
 """Numbers that are encoded together."""

@@ -1,19 +1,82 @@
-"""A table as it was read: numbers, and codes of text."""
+"""A table: numbers, and codes of text, from a file or from columns in memory."""
 
 from __future__ import annotations
 
+import mmap
+import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from drfl._registry import nearest
 from drfl.arrays import Array
-from drfl.tables.columns import GAP
 from drfl.tables.errors import TableError
+
+GAP = "missing"
+"""The level of rows without a value, where these count as a category of their own."""
+IN_MEMORY = 64_000_000
+"""Bytes of an array up to which it is kept in memory."""
+
+
+class Growing:
+    """An array (N, width), or (N,) if the width is None, whose N becomes known at its end.
+
+    Parameters
+    ----------
+    dtype : dtype
+        Of the entries.
+    width : int or None
+        The length of a row.
+    """
+
+    def __init__(self, dtype: DTypeLike, width: int | None = None) -> None:
+        self.dtype, self.width = np.dtype(dtype), width
+        self._blocks: list[NDArray[Any]] = []
+        self._bytes = 0
+        self._file: BinaryIO | None = None
+
+    def append(self, block: NDArray[Any]) -> None:
+        """Add rows."""
+        block = np.ascontiguousarray(block, dtype=self.dtype)
+        self._bytes += block.nbytes
+        if self._file is None and self._bytes > IN_MEMORY:
+            # It has no name, so that nothing is left behind, however the process ends.
+            self._file = tempfile.TemporaryFile(prefix="drfl-")  # noqa: SIM115
+            for early in self._blocks:
+                early.tofile(self._file)
+            self._blocks.clear()
+        if self._file is None:
+            self._blocks.append(block)
+        else:
+            block.tofile(self._file)
+
+    def finish(self) -> NDArray[Any]:
+        """The whole array; nothing may be added afterwards."""
+        shape = (-1,) if self.width is None else (-1, self.width)
+        if self.width == 0:
+            return np.zeros((sum(len(block) for block in self._blocks), 0), dtype=self.dtype)
+        if self._file is not None:
+            self._file.flush()
+            numbers = mapped(self._file, self.dtype).reshape(shape)
+            self._file.close()  # the map keeps what it needs
+            return numbers
+        if not self._blocks:
+            return np.zeros((0, *shape[1:]), dtype=self.dtype)
+        return np.concatenate(self._blocks).reshape(shape)
+
+
+def mapped(file: BinaryIO, dtype: DTypeLike) -> NDArray[Any]:
+    """The numbers in a file, read when they are used."""
+    numbers = np.memmap(file, dtype=dtype, mode="r")
+    if hasattr(mmap, "MADV_SEQUENTIAL"):  # rows are read in order: the system may read ahead more
+        pages: mmap.mmap = getattr(numbers, "_mmap")  # noqa: B009  (NumPy does not declare it)
+        pages.madvise(mmap.MADV_SEQUENTIAL)
+    return numbers
+
 
 Codes = NDArray[np.int32]
 
@@ -191,3 +254,55 @@ class Table:
             levels={new.get(name, name): levels for name, levels in self.levels.items()},
             not_numbers={new.get(name, name): why for name, why in self.not_numbers.items()},
         )
+
+
+HERE = Path("X")
+
+
+def table_of(columns: Mapping[str, Any], texts: Collection[str]) -> Table:
+    """The table of columns (N,) by name, some of them of text; None and NaN are gaps."""
+    lengths = {len(values) for values in columns.values()}
+    if len(lengths) > 1:
+        raise ValueError("the columns have different lengths")
+    n_rows = lengths.pop()
+    numbers = {n: _as_numbers(n, values) for n, values in columns.items() if n not in texts}
+    coded = {n: _coded(values) for n, values in columns.items() if n in texts}
+    codes = [codes for codes, _ in coded.values()]
+    return Table(
+        path=HERE,
+        columns=tuple(columns),
+        n_rows=n_rows,
+        numbers=np.column_stack(list(numbers.values())) if numbers else np.zeros((n_rows, 0)),
+        number_names=tuple(numbers),
+        codes=np.column_stack(codes) if codes else np.zeros((n_rows, 0), dtype=np.int32),
+        levels={name: levels for name, (_, levels) in coded.items()},
+        not_numbers={},
+        lines=lambda rows: list(rows),
+    )
+
+
+def _as_numbers(name: str, values: Any) -> Array:
+    try:
+        numbers = np.array(
+            [np.nan if value is None else value for value in values.tolist()], dtype=np.float64
+        )
+    except (TypeError, ValueError):
+        raise TableError(f"column {name!r} of X must hold numbers") from None
+    if np.isinf(numbers).any():
+        raise TableError(f"column {name!r} of X has infinite numbers")
+    return numbers
+
+
+def _coded(values: Any) -> tuple[Any, list[str]]:
+    known: dict[str, int] = {}
+    codes = [
+        MISSING if value is None or value != value else known.setdefault(as_text(value), len(known))
+        for value in values.tolist()
+    ]
+    return np.array(codes, dtype=np.int32), list(known)
+
+
+def as_text(value: Any) -> str:
+    """As the value would stand in a file: whole numbers without a point."""
+    whole = isinstance(value, float) and value.is_integer()
+    return str(int(value)) if whole else plain_whole(str(value).strip())

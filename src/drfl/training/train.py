@@ -208,7 +208,7 @@ class Training:
         self.curves, self.pieces = self._agreed_curves()
         self.problem = self.problem_now()
         if self.settings["by"]:
-            from drfl.training.groups import wanted_groups
+            from drfl.training.held_out import wanted_groups
 
             wanted_groups(self.settings, agreement)  # what is wrong with them is said now
         line = guards_line(agreement.guards, self.settings, self.folder)

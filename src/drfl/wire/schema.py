@@ -1,4 +1,7 @@
-"""What a message must hold, as data: the method that sends it declares it once for both ends."""
+"""What a message must hold, as data: the method that sends it declares it once for both ends.
+
+Symmetric matrices travel as their lower triangle, row by row, in float32.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.arrays import Array
 from drfl.wire.message import DTYPES, Message, WireError
 
 
@@ -112,3 +116,27 @@ def _check_array(name: str, array: NDArray[Any], field: Field, sizes: dict[str, 
         raise WireError(f"array {name!r} must have shape ({shown}), got {array.shape}")
     if field.finite and not np.isfinite(array).all():
         raise WireError(f"array {name!r} has NaN or infinite entries")
+
+
+INDEFINITE = 1e-4  # relative: what float32 may do to a positive semidefinite matrix
+
+
+def pack_triangle(H: Array) -> NDArray[np.float32]:
+    """The lower triangle in float32: accurate enough for Newton steps."""
+    return H[np.tril_indices(len(H))].astype(np.float32)
+
+
+def unpack_triangle(triangle: NDArray[np.floating], dimension: int) -> Array:
+    """H from its triangle."""
+    H = np.zeros((dimension, dimension))
+    H[np.tril_indices(dimension)] = triangle
+    return H + np.tril(H, -1).T
+
+
+def require_semidefinite(H: Array) -> None:
+    """Anything semidefinite is a valid metric; anything else would lead the steps uphill."""
+    largest = float(np.diag(H).max(initial=0.0))
+    try:
+        np.linalg.cholesky(H + (INDEFINITE * largest + 1e-300) * np.eye(len(H)))
+    except np.linalg.LinAlgError:
+        raise WireError("its curvature is not positive semidefinite") from None

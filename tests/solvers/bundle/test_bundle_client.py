@@ -20,7 +20,7 @@ from drfl.solvers.bundle.client_half.curvature import (
     unpack_sketch,
 )
 from drfl.solvers.bundle.client_half.evaluation import make_evaluator
-from drfl.wire.triangle import pack_triangle, unpack_triangle
+from drfl.wire.schema import pack_triangle, unpack_triangle
 from drfl.worst_case import make_oracle
 from kit.cases import uniform_case
 

@@ -10,8 +10,7 @@ import pytest
 from drfl import Mixture
 from drfl.gauges import DualNorm
 from drfl.norms import make_norm
-from drfl.reference.conic import minimise
-from drfl.reference.programs import mixture_program
+from drfl.reference.programs import minimise, mixture_program
 from drfl.solvers.certificate.cuts import Cuts, Pool
 from drfl.solvers.certificate.server import ServerProblem
 from drfl.solvers.master.master import Master

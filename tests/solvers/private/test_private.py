@@ -26,7 +26,7 @@ from drfl.solvers.private.certificate import (
     tolerated,
 )
 from drfl.solvers.private.client import least_quotient
-from drfl.solvers.private.step import proximal
+from drfl.solvers.private.surrogate import proximal
 
 
 def test_the_risks_add_up():

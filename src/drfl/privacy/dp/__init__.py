@@ -4,12 +4,15 @@ from drfl.privacy.dp.mechanism import (
     ENOUGH,
     DifferentialPrivacy,
     Sensitivity,
+    deviation,
+    noisy,
+    os_normal,
+    packed,
     require_known,
     row_length,
+    unpacked,
 )
-from drfl.privacy.dp.noise import deviation, noisy, os_normal, packed, unpacked
-from drfl.privacy.dp.spending import Spending
-from drfl.privacy.dp.zcdp import delta_of, epsilon_of, rho_of
+from drfl.privacy.dp.spending import Spending, delta_of, epsilon_of, rho_of
 
 __all__ = [
     "ENOUGH",

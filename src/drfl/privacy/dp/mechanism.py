@@ -1,41 +1,70 @@
-r"""Differential privacy at a client: bounded rows, noisy means, and what each costs.
-
-Two data sets are neighbours if one row of them differs; the number of rows is public. With
-:math:`\zeta=(x,1)` (:math:`x` without an intercept) and :math:`\|\zeta\|_2\le C` a mean over N rows
-changes between neighbours by at most the diameter of what one row contributes, over N:
-
-==========  ==============================================  =========================
-mean of     one row                                         diameter
-==========  ==============================================  =========================
-moments     :math:`\zeta\zeta^T`                            :math:`\sqrt2\,C^2`
-slope       :math:`L'(z)\,\zeta` (times y for a margin)     :math:`2\,\mathrm{Lip}\,C`
-curvature   :math:`k\,\zeta\zeta^T,\ 0\le k\le\bar c`       :math:`\sqrt2\,\bar c\,C^2`
-value       :math:`L(z),\ |z|\le Z`                         its range on [-Z, Z]
-==========  ==============================================  =========================
-
-Matrices are measured by the Frobenius norm: two of rank one with nonnegative weights have a
-nonnegative inner product, hence the root of two.
-"""
+"""Differential privacy at a client: bounded rows, noisy means, and what each costs."""
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from scipy.special import ndtri
 
 from drfl import checks
 from drfl.arrays import Array
 from drfl.losses import Loss
-from drfl.privacy.dp.noise import Draw, os_normal
-from drfl.privacy.dp.spending import Spending
-from drfl.privacy.dp.zcdp import epsilon_of, rho_of
+from drfl.privacy.dp.spending import Spending, epsilon_of, rho_of
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.supports import WholeSpace
+
+Draw = Callable[[int], Array]
+"""Gives so many independent standard normal numbers."""
+
+GRID = 2.0**-20
+"""Of the standard deviation: what leaves is rounded to about this, so that the last bits of a
+floating-point sum, which no noise of floating-point numbers covers, stay at home."""
+
+
+def os_normal(size: int) -> Array:
+    """Standard normal numbers from the entropy of the operating system, 53 bits for each."""
+    bits = np.frombuffer(os.urandom(8 * size), np.uint64) >> np.uint64(11)
+    sign = np.where(bits & np.uint64(1), 1.0, -1.0)
+    # The lower half only: near 1 a number could round to 1, and its quantile is infinite.
+    below = ((bits >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-53
+    return np.asarray(sign * ndtri(below), dtype=np.float64)
+
+
+def deviation(sensitivity: float, rho: float) -> float:
+    r"""The standard deviation :math:`\Delta/\sqrt{2\rho}` that makes a release rho-zCDP."""
+    return sensitivity / math.sqrt(2.0 * rho)
+
+
+def noisy(values: Array, sensitivity: float, rho: float, draw: Draw) -> Array:
+    """The values of a vector with Gaussian noise, rounded to a power of two."""
+    sigma = deviation(sensitivity, rho)
+    step = 2.0 ** math.floor(math.log2(GRID * sigma))
+    told = values + sigma * draw(values.size).reshape(values.shape)
+    return np.asarray(np.round(told / step) * step)
+
+
+def packed(matrix: Array) -> Array:
+    r"""A symmetric matrix as a vector of the same Frobenius norm: off the diagonal times root 2."""
+    d = len(matrix)
+    i, j = np.triu_indices(d)
+    return np.asarray(matrix[i, j] * np.where(i == j, 1.0, math.sqrt(2.0)))
+
+
+def unpacked(vector: Array, d: int) -> Array:
+    """The symmetric matrix again."""
+    i, j = np.triu_indices(d)
+    matrix = np.zeros((d, d))
+    matrix[i, j] = vector / np.where(i == j, 1.0, math.sqrt(2.0))
+    matrix[j, i] = matrix[i, j]
+    return matrix
+
 
 ROUNDING = 1.0 + 1e-9
 """Sums of floating-point numbers differ a little more than those of real numbers."""

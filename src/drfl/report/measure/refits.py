@@ -17,7 +17,7 @@ from drfl.models.curve_facts import Estimated, curve_facts
 from drfl.named_problems import NAMED_PROBLEMS, restated
 from drfl.problem import Problem
 from drfl.report.measure.sample import ClientSample, Refit, clients_of, metrics, refit
-from drfl.tables.columns import units_of
+from drfl.tables.encoding import units_of
 from drfl.training.left_out import FEWEST, KIND, without
 from drfl.uncertainty import Ball, Mixture
 

@@ -21,7 +21,7 @@ from drfl.solvers.certificate.anchors import AnchorBox
 from drfl.solvers.certificate.server import ServerProblem
 from drfl.solvers.limits import DIGITS, LARGEST, SLACK, Limits, is_below
 from drfl.wire import Message, WireError, reply_kind, validate
-from drfl.wire.triangle import require_semidefinite, unpack_triangle
+from drfl.wire.schema import require_semidefinite, unpack_triangle
 
 COARSE = 1e-2  # what the rounding of a guard may add to a slope, relative to the largest
 ROUNDING = 1e-9  # of shares, which add up to 1

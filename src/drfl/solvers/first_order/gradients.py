@@ -18,7 +18,7 @@ from drfl.arrays import Array
 from drfl.client import Site
 from drfl.solvers.first_order.questions import FACTORS, GradientRequest
 from drfl.wire import Message
-from drfl.wire.triangle import pack_triangle
+from drfl.wire.schema import pack_triangle
 
 
 def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.solvers.limits import LARGEST, SLACK, Limits, is_below
 from drfl.wire import Field, Message, WireError, reply_kind, validate
-from drfl.wire.triangle import require_semidefinite, unpack_triangle
+from drfl.wire.schema import require_semidefinite, unpack_triangle
 
 KIND = "first_order"
 

@@ -27,8 +27,7 @@ from drfl.solvers.private.certificate import (
     value_margin,
 )
 from drfl.solvers.private.client import CLOSE, REPLIES, SLOPE, START, TERMS
-from drfl.solvers.private.step import NoisySlope, newton
-from drfl.solvers.private.surrogate import Surrogate
+from drfl.solvers.private.surrogate import NoisySlope, Surrogate, newton
 from drfl.wire import Failure, Message, WireError, reply_kind, validate
 
 MOMENTS, SLOPES = 0.05, (0.01, 0.05, 0.24)

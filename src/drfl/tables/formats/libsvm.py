@@ -11,8 +11,7 @@ import numpy as np
 from drfl.tables.errors import TableError, at_line, shown
 from drfl.tables.reading import LABEL, Reading
 from drfl.tables.reading import LARGEST as MOST
-from drfl.tables.storage import Growing
-from drfl.tables.table import Table
+from drfl.tables.table import Growing, Table
 
 BLOCK = 4_000_000
 LARGEST = 10_000_000

@@ -10,8 +10,7 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.tables.errors import TableError
 from drfl.tables.reading import LARGEST, LEVELS, MISSING_TEXTS, Reading
-from drfl.tables.storage import Growing
-from drfl.tables.table import MISSING, Table
+from drfl.tables.table import MISSING, Growing, Table
 
 BATCH = 65_536
 

@@ -49,7 +49,7 @@ from drfl.solvers.bundle.state import BundleTask, begin
 from drfl.solvers.certificate.anchors import AnchorBox, class_facts
 from drfl.uncertainty import Ball, Mixture
 from drfl.wire import Message
-from drfl.wire.triangle import pack_triangle
+from drfl.wire.schema import pack_triangle
 from drfl.worst_case.whole_space import WholeSpaceOracle
 
 SKETCH_ABOVE = 500  # coefficients: curvature of a loss with kinks is sent as a sketch

@@ -27,7 +27,7 @@ from drfl.solvers.bundle.client_half.curvature import (
     sampled,
 )
 from drfl.solvers.bundle.client_half.evaluation import Evaluation, Evaluator
-from drfl.wire.triangle import pack_triangle, unpack_triangle
+from drfl.wire.schema import pack_triangle, unpack_triangle
 from drfl.worst_case.joint import JointOracle
 from drfl.worst_case.whole_space import Flips
 
