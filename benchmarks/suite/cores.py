@@ -19,9 +19,9 @@ import numpy as np
 import drfl
 from benchmarks.suite.problems import two_classes
 from benchmarks.suite.row import Line, Row, Skipped
+from drfl.engines.base import SerialEngine
 from drfl.engines.blas import one_blas_thread
 from drfl.engines.processes import ProcessesEngine
-from drfl.engines.serial import SerialEngine
 from experiments.reproduce import cores
 
 SECTION = "cores"

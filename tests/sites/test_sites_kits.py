@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from drfl.sites.flare.handshake import UnreachableError, check_own, shake_hands
-from drfl.sites.flare.process import FlareProcess
 from drfl.sites.flare.rules import (
     authorization,
 )
+from drfl.sites.flare.serving import FlareProcess
 from drfl.sites.processes import Lock
 from drfl.sites.setup.certificates import DAYS, Authority, make_request
 from drfl.sites.setup.kit import Kit

@@ -7,9 +7,8 @@ import pytest
 
 from drfl.sites import progress, watch
 from drfl.sites.flare.session import LostError
-from drfl.sites.setup.checking import findings, table
 from drfl.sites.setup.project import Project
-from drfl.sites.setup.provision import ProjectFolder
+from drfl.sites.setup.provision import ProjectFolder, findings, table
 
 RECORD = {"round": 1, "objective": 1.0, "lower_bound": "-inf", "gap": "inf"}
 RECORD |= {"worst_client": None, "bytes_up": {}, "bytes_down": {}}

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from drfl.rows import Rows
 from drfl.supports import Box, Polyhedron, WholeSpace
-from drfl.worst_case.enclose import enclose
+from drfl.worst_case.make import enclose
 
 TRIANGLE = Polyhedron([[1, 1], [-1, 0], [0, -1]], [1, 0, 0])
 

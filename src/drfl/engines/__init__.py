@@ -1,9 +1,8 @@
 """How messages reach the clients; every engine gives the same numbers."""
 
 from drfl._registry import lookup
-from drfl.engines.base import Answers, Engine, require_known
+from drfl.engines.base import Answers, Engine, SerialEngine, require_known
 from drfl.engines.processes import ProcessesEngine
-from drfl.engines.serial import SerialEngine
 
 __all__ = [
     "ENGINES",

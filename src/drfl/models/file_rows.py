@@ -24,8 +24,8 @@ from drfl.tables.encode import (
     unseen_sentences,
 )
 from drfl.tables.encoding import target_values
-from drfl.tables.errors import shown
 from drfl.tables.read import read_column
+from drfl.tables.reading import shown
 from drfl.tables.table import table_of
 
 

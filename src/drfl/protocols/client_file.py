@@ -22,9 +22,8 @@ from drfl.protocols.data_request import NAMING, DataRequest
 from drfl.tables import OTHER, Category, Number, Reading, TableError, encoded, read_table
 from drfl.tables.encode import Withheld, refuse_missing
 from drfl.tables.encoding import FILLED, Encoding, Target, few_values, target_values
-from drfl.tables.errors import shown
 from drfl.tables.moments import Moments, moments_of
-from drfl.tables.reading import LEVELS
+from drfl.tables.reading import LEVELS, shown
 
 FARTHEST, WIDEST = 10.0, 1e3
 """With a guard, how far the agreed units may be from a client's own, and how much larger."""

@@ -2,8 +2,8 @@
 
 from drfl.tables.encode import encoded
 from drfl.tables.encoding import OTHER, Category, Column, Number, feature_names
-from drfl.tables.errors import TableError
 from drfl.tables.read import Reading, read_table
+from drfl.tables.reading import TableError
 from drfl.tables.table import Table
 
 __all__ = [

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.tables.encoding import OTHER, Category, Column, Number, feature_names
-from drfl.tables.errors import SHOWN, TableError, listed_lines, shown
+from drfl.tables.reading import SHOWN, TableError, listed_lines, shown
 from drfl.tables.table import GAP, MISSING, Growing, Table, folded
 
 BLOCK = 500_000

@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from drfl._registry import listed, nearest
-from drfl.tables.errors import TableError
 from drfl.tables.formats.convert import CONVERTERS, converted, read_converted
 from drfl.tables.formats.delimited import cells_of, read_delimited, read_head
 from drfl.tables.formats.libsvm import read_libsvm
 from drfl.tables.formats.parquet import parquet_texts, read_parquet
-from drfl.tables.reading import Reading
+from drfl.tables.reading import Reading, TableError
 from drfl.tables.table import Table
 
 FORMATS: dict[str, Callable[[Path, Reading], Table]] = {

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from drfl._registry import nearest
 from drfl.arrays import Array
-from drfl.tables.errors import TableError
+from drfl.tables.reading import TableError
 
 GAP = "missing"
 """The level of rows without a value, where these count as a category of their own."""

@@ -93,7 +93,7 @@ def stop(options: argparse.Namespace) -> int:
 def check(options: argparse.Namespace) -> int:
     """Whether everything is ready."""
     from drfl.sites.setup.certificates import days_left
-    from drfl.sites.setup.checking import findings, table
+    from drfl.sites.setup.provision import findings, table
     from drfl.sites.watch import Watch
 
     layout = find_layout(options)

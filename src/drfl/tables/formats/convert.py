@@ -11,9 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from drfl.tables.errors import TableError
 from drfl.tables.formats.delimited import read_delimited
-from drfl.tables.reading import Reading
+from drfl.tables.reading import Reading, TableError
 from drfl.tables.table import Table
 
 T = TypeVar("T")

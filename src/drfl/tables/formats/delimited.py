@@ -13,8 +13,7 @@ from typing import TextIO
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.tables.errors import TableError, at_line, shown
-from drfl.tables.reading import LARGEST, LEVELS, MISSING_TEXTS, Reading
+from drfl.tables.reading import LARGEST, LEVELS, MISSING_TEXTS, Reading, TableError, at_line, shown
 from drfl.tables.table import MISSING, Growing, Table
 
 BLOCK = 4_000_000

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from drfl.tables.errors import TableError, at_line, shown
-from drfl.tables.reading import LABEL, Reading
+from drfl.tables.reading import LABEL, Reading, TableError, at_line, shown
 from drfl.tables.reading import LARGEST as MOST
 from drfl.tables.table import Growing, Table
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.tables.errors import TableError
-from drfl.tables.reading import LARGEST, LEVELS, MISSING_TEXTS, Reading
+from drfl.tables.reading import LARGEST, LEVELS, MISSING_TEXTS, Reading, TableError
 from drfl.tables.table import MISSING, Growing, Table
 
 BATCH = 65_536
