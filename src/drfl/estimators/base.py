@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +65,25 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
     """Whether a fit solves the problem that its parameters state, with a proof."""
     _fixed: ClassVar[Mapping[str, Any]] = {"shared_ball": False}
     """Parameters that a class does not leave open."""
+
+    def fit(self, X: Any, y: Any, clients: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model: one score for numbers and two classes, otherwise one per class.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (N, n)
+            The rows, best standardised.
+        y : array of shape (N,)
+            Their classes or targets.
+        clients : array of shape (N,), optional
+            The name of each row's client; without it there is one client.
+        sample_weight : array of shape (N,), optional
+            Weights of the rows: a weight 2 is a row that occurs twice.
+        """
+        choices = self.checked_parameters()
+        table = self.read_rows(X, y, clients, sample_weight)
+        self._fit(choices, table, self.model_targets, named=clients is not None)
+        return self
 
     def checked_parameters(self) -> Choices:
         """The parameters as the objects that they stand for; a wrong one raises."""

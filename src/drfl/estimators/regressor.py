@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -27,25 +27,6 @@ class RobustRegressor(RegressorMixin, RobustModel):  # type: ignore[misc]
     """What regressors share. Abstract: parameters are added below."""
 
     _task: ClassVar[Task] = "regression"
-
-    def fit(self, X: Any, y: Any, clients: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or DataFrame of shape (N, n)
-            The rows, best standardised.
-        y : array of shape (N,)
-            Their targets.
-        clients : array of shape (N,), optional
-            The name of each row's client; without it there is one client.
-        sample_weight : array of shape (N,), optional
-            Weights of the rows: a weight 2 is a row that occurs twice.
-        """
-        choices = self.checked_parameters()
-        table = self.read_rows(X, y, clients, sample_weight)
-        self._fit(choices, table, self.model_targets, named=clients is not None)
-        return self
 
     def read_rows(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> ClientTable:
         X, y = self._validated(X, y, y_numeric=True)

@@ -194,6 +194,16 @@ def respond(site: Site, message: Message, loss: ClientLoss, steps: Mapping[int, 
     return reply
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The handler of a method that is made of its steps."""
+
+    steps: Mapping[int, Step]
+
+    def __call__(self, site: Site, message: Message) -> Arrays:
+        return respond(site, message, loss_of(site), self.steps)
+
+
 def needed(message: Message, name: str) -> NDArray[Any]:
     """An array that this step cannot do without, though others can."""
     if name not in message.arrays:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from drfl import checks
+from drfl.native.client import REQUEST, Answer, Step, checked
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver
 from drfl.wire import Schema
@@ -55,10 +56,20 @@ class Native(Solver):
     """The problem that it solves, by its name in `drfl.named_problems`."""
     noisy: ClassVar[bool] = False
     """Whether the method draws what its steps depend on, so that they fade by default."""
+    client_steps: ClassVar[Mapping[int, Step]]
+    """The client half: its steps, numbered from 1."""
     replies: ClassVar[Mapping[int, Schema]]
-    """What a client answers to each of the method's steps, numbered from 1."""
+    """What a client answers to each of them."""
+    asked: ClassVar[Schema] = {}
+    """What requests hold beside that of all methods."""
     session: ClassVar[type[NativeSession[Any]]]
     """The server half."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "client_steps" in vars(cls):
+            half = checked(Answer(cls.client_steps), {**REQUEST, **cls.asked}, cls.replies)
+            cls.handlers = {cls.name: half}
 
     def __post_init__(self) -> None:
         checks.optional(checks.number, "step_size", self.step_size, above=0.0)

@@ -16,20 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.client import Handler, Site
 from drfl.differentiable import ClientLoss
-from drfl.native.client import (
-    MODEL,
-    NUMBER,
-    REQUEST,
-    Arrays,
-    LocalSteps,
-    checked,
-    gradients,
-    loss_of,
-    needed,
-    respond,
-)
+from drfl.native.client import MODEL, NUMBER, Arrays, LocalSteps, Step, gradients, needed
 from drfl.native.exchange import weighted_mean
 from drfl.native.saddle import SaddleMethod, SaddleSession
 from drfl.native.session import NativeSession
@@ -39,11 +27,6 @@ REPLIES: dict[int, Schema] = {1: {"loss": NUMBER, "gradient": MODEL}}
 
 
 # ---------------------------------------------------------------------- the client's half
-def answer(site: Site, message: Message) -> Arrays:
-    """Tell loss and gradient."""
-    return respond(site, message, loss_of(site), {1: step})
-
-
 def step(loss: ClientLoss, message: Message) -> Arrays:
     """Loss and gradient at x; with batches the gradient is that of one."""
     x = needed(message, "x")
@@ -83,6 +66,6 @@ class AFL(SaddleMethod):
 
     name: ClassVar[str] = "afl"
     problem: ClassVar[str] = "afl"
-    handlers: ClassVar[Mapping[str, Handler]] = {"afl": checked(answer, REQUEST, REPLIES)}
+    client_steps: ClassVar[Mapping[int, Step]] = {1: step}
     replies: ClassVar[Mapping[int, Schema]] = REPLIES
     session: ClassVar[type[NativeSession[Any]]] = AFLSession

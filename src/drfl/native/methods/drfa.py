@@ -20,21 +20,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.client import Handler, Site
 from drfl.differentiable import ClientLoss
-from drfl.native.client import (
-    MODEL,
-    NUMBER,
-    REQUEST,
-    Arrays,
-    LocalSteps,
-    checked,
-    gradients,
-    loss_of,
-    needed,
-    respond,
-    walk,
-)
+from drfl.native.client import MODEL, NUMBER, Arrays, LocalSteps, Step, gradients, needed, walk
 from drfl.native.exchange import weighted_mean
 from drfl.native.saddle import SaddleMethod, SaddleSession
 from drfl.native.session import NativeSession
@@ -46,11 +33,6 @@ REPLIES: dict[int, Schema] = {WALK: {"model": MODEL, "midway": MODEL}, LOSS: {"l
 
 
 # ---------------------------------------------------------------------- the client's half
-def answer(site: Site, message: Message) -> Arrays:
-    """Walk from x, or tell the loss there."""
-    return respond(site, message, loss_of(site), {WALK: take_walk, LOSS: tell_loss})
-
-
 def take_walk(loss: ClientLoss, message: Message) -> Arrays:
     """The last and the t'-th model of the local steps."""
     local, stop = LocalSteps.read(message), int(needed(message, "stop"))
@@ -126,8 +108,7 @@ class DRFA(SaddleMethod, LocalMethod):
     noisy: ClassVar[bool] = True  # the draws are, even where the gradients are not
     name: ClassVar[str] = "drfa"
     problem: ClassVar[str] = "drfa"
-    handlers: ClassVar[Mapping[str, Handler]] = {
-        "drfa": checked(answer, {**REQUEST, "stop": Field("int64", optional=True)}, REPLIES)
-    }
+    client_steps: ClassVar[Mapping[int, Step]] = {WALK: take_walk, LOSS: tell_loss}
     replies: ClassVar[Mapping[int, Schema]] = REPLIES
+    asked: ClassVar[Schema] = {"stop": Field("int64", optional=True)}
     session: ClassVar[type[NativeSession[Any]]] = DRFASession

@@ -21,21 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl import checks
-from drfl.client import Handler, Site
 from drfl.differentiable import ClientLoss
 from drfl.native.client import (
     MODEL,
     NUMBER,
-    REQUEST,
     Arrays,
     LocalSteps,
-    checked,
+    Step,
     end,
     gradients,
-    loss_of,
     needed,
     optional,
-    respond,
 )
 from drfl.native.saddle import SaddleMethod, SaddleSession
 from drfl.native.session import NativeSession
@@ -51,11 +47,6 @@ FIRM, LOOSE, KINKED = 0.5, 0.1, 4.0
 
 
 # ---------------------------------------------------------------------- the client's half
-def answer(site: Site, message: Message) -> Arrays:
-    """Walk from the common model towards the minimum of the augmented loss."""
-    return respond(site, message, loss_of(site), {1: step})
-
-
 def step(loss: ClientLoss, message: Message) -> Arrays:
     """The local steps, and the loss at the common model."""
     common, dual = needed(message, "x"), needed(message, "dual")
@@ -127,17 +118,9 @@ class DualADMM(SaddleMethod, LocalMethod):
     penalty: float | None = None
     averaged: bool = False
     name: ClassVar[str] = "dual_admm"
-    handlers: ClassVar[Mapping[str, Handler]] = {
-        "dual_admm": checked(
-            answer,
-            {
-                **REQUEST,
-                **optional({"dual": MODEL, "penalty": NUMBER, "weight": NUMBER}),
-            },
-            REPLIES,
-        )
-    }
+    client_steps: ClassVar[Mapping[int, Step]] = {1: step}
     replies: ClassVar[Mapping[int, Schema]] = REPLIES
+    asked: ClassVar[Schema] = optional({"dual": MODEL, "penalty": NUMBER, "weight": NUMBER})
     session: ClassVar[type[NativeSession[Any]]] = DualADMMSession
 
     def __post_init__(self) -> None:

@@ -19,21 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl import checks
-from drfl.client import Handler, Site
 from drfl.differentiable import ClientLoss
 from drfl.native.client import (
     MODEL,
     NUMBER,
-    REQUEST,
     Arrays,
     LocalSteps,
-    checked,
+    Step,
     end,
     gradients,
-    loss_of,
     needed,
     optional,
-    respond,
 )
 from drfl.native.exchange import weighted_mean
 from drfl.native.methods.fedavg import REPLIES
@@ -46,11 +42,6 @@ PENALTY = 0.1
 
 
 # ---------------------------------------------------------------------- the client's half
-def answer(site: Site, message: Message) -> Arrays:
-    """Walk from the client's own model towards the minimum of its augmented loss."""
-    return respond(site, message, loss_of(site), {1: step})
-
-
 def step(loss: ClientLoss, message: Message) -> Arrays:
     """The local steps on the augmented loss."""
     theta, own, dual = (needed(message, name) for name in ("x", "own", "dual"))
@@ -112,14 +103,9 @@ class FedADMM(LocalMethod):
     penalty: float | None = None
     server_step: float | None = None
     name: ClassVar[str] = "fedadmm"
-    handlers: ClassVar[Mapping[str, Handler]] = {
-        "fedadmm": checked(
-            answer,
-            {**REQUEST, **optional({"own": MODEL, "dual": MODEL, "penalty": NUMBER})},
-            REPLIES,
-        )
-    }
+    client_steps: ClassVar[Mapping[int, Step]] = {1: step}
     replies: ClassVar[Mapping[int, Schema]] = REPLIES
+    asked: ClassVar[Schema] = optional({"own": MODEL, "dual": MODEL, "penalty": NUMBER})
     session: ClassVar[type[NativeSession[Any]]] = FedADMMSession
 
     def __post_init__(self) -> None:

@@ -15,20 +15,8 @@ from typing import Any, ClassVar, TypeVar
 
 from numpy.typing import NDArray
 
-from drfl.client import Handler, Site
 from drfl.differentiable import ClientLoss
-from drfl.native.client import (
-    MODEL,
-    REQUEST,
-    Arrays,
-    LocalSteps,
-    checked,
-    end,
-    gradients,
-    loss_of,
-    needed,
-    respond,
-)
+from drfl.native.client import MODEL, Arrays, LocalSteps, Step, end, gradients, needed
 from drfl.native.exchange import weighted_mean
 from drfl.native.session import NativeSession
 from drfl.native.settings import LocalMethod
@@ -38,11 +26,6 @@ REPLIES: dict[int, Schema] = {1: {"model": MODEL}}  # where the walk ended
 
 
 # ---------------------------------------------------------------------- the client's half
-def answer(site: Site, message: Message) -> Arrays:
-    """Walk from x."""
-    return respond(site, message, loss_of(site), {1: step})
-
-
 def step(loss: ClientLoss, message: Message) -> Arrays:
     """The local steps."""
     return {"model": end(needed(message, "x"), LocalSteps.read(message), gradients(loss, message))}
@@ -79,6 +62,6 @@ class FedAvg(LocalMethod):
     """
 
     name: ClassVar[str] = "fedavg"
-    handlers: ClassVar[Mapping[str, Handler]] = {"fedavg": checked(answer, REQUEST, REPLIES)}
+    client_steps: ClassVar[Mapping[int, Step]] = {1: step}
     replies: ClassVar[Mapping[int, Schema]] = REPLIES
     session: ClassVar[type[NativeSession[Any]]] = FedAvgSession

@@ -14,20 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl import checks
-from drfl.client import Handler, Site
 from drfl.differentiable import ClientLoss
-from drfl.native.client import (
-    NUMBER,
-    REQUEST,
-    Arrays,
-    LocalSteps,
-    checked,
-    end,
-    gradients,
-    loss_of,
-    needed,
-    respond,
-)
+from drfl.native.client import NUMBER, Arrays, LocalSteps, Step, end, gradients, needed
 from drfl.native.methods.fedavg import REPLIES, FedAvgSession
 from drfl.native.session import NativeSession
 from drfl.native.settings import LocalMethod
@@ -35,11 +23,6 @@ from drfl.wire import Message, Schema
 
 
 # ---------------------------------------------------------------------- the client's half
-def answer(site: Site, message: Message) -> Arrays:
-    """Walk from x, held back."""
-    return respond(site, message, loss_of(site), {1: step})
-
-
 def step(loss: ClientLoss, message: Message) -> Arrays:
     r"""The local steps on :math:`F_s(v)+\mu/2\|v-x\|^2`."""
     x, mu, gradient = needed(message, "x"), float(message.arrays["mu"]), gradients(loss, message)
@@ -73,10 +56,9 @@ class FedProx(LocalMethod):
 
     mu: float = 1.0
     name: ClassVar[str] = "fedprox"
-    handlers: ClassVar[Mapping[str, Handler]] = {
-        "fedprox": checked(answer, {**REQUEST, "mu": NUMBER}, REPLIES)
-    }
+    client_steps: ClassVar[Mapping[int, Step]] = {1: step}
     replies: ClassVar[Mapping[int, Schema]] = REPLIES
+    asked: ClassVar[Schema] = {"mu": NUMBER}
     session: ClassVar[type[NativeSession[Any]]] = FedProxSession
 
     def __post_init__(self) -> None:

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from drfl import checks
 from drfl.arrays import Array
-from drfl.client import Handler, Site
 from drfl.differentiable import ClientLoss
-from drfl.native.client import MODEL, NUMBER, REQUEST, Arrays, checked, loss_of, needed, respond
+from drfl.native.client import MODEL, NUMBER, Arrays, Step, needed
 from drfl.native.methods.fedavg import step as walk_from_x
 from drfl.native.session import NativeSession
 from drfl.native.settings import LocalMethod
@@ -35,11 +34,6 @@ SMALLEST = 1e-10
 
 
 # ---------------------------------------------------------------------- the client's half
-def answer(site: Site, message: Message) -> Arrays:
-    """Walk from x and tell the loss there."""
-    return respond(site, message, loss_of(site), {1: step})
-
-
 def step(loss: ClientLoss, message: Message) -> Arrays:
     """The local steps, and the loss where they start."""
     return {**walk_from_x(loss, message), "loss": np.array(loss.value(needed(message, "x")))}
@@ -92,7 +86,7 @@ class QFFL(LocalMethod):
 
     q: float = 1.0
     name: ClassVar[str] = "qffl"
-    handlers: ClassVar[Mapping[str, Handler]] = {"qffl": checked(answer, REQUEST, REPLIES)}
+    client_steps: ClassVar[Mapping[int, Step]] = {1: step}
     replies: ClassVar[Mapping[int, Schema]] = REPLIES
     session: ClassVar[type[NativeSession[Any]]] = QFFLSession
 

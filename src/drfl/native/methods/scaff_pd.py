@@ -31,17 +31,7 @@ from numpy.typing import NDArray
 
 from drfl import checks
 from drfl.arrays import Array
-from drfl.client import Handler, Site
-from drfl.native.client import (
-    MODEL,
-    REQUEST,
-    Arrays,
-    LocalSteps,
-    checked,
-    loss_of,
-    optional,
-    respond,
-)
+from drfl.native.client import MODEL, Arrays, LocalSteps, Step, optional
 from drfl.native.exchange import weighted_mean
 from drfl.native.methods.afl import REPLIES as LOSS_AND_GRADIENT
 from drfl.native.methods.afl import step as loss_and_gradient
@@ -49,18 +39,13 @@ from drfl.native.methods.fedavg import REPLIES as END
 from drfl.native.methods.scaffold import corrected
 from drfl.native.saddle import SaddleMethod, SaddleSession
 from drfl.native.session import NativeSession
-from drfl.wire import Message, Schema
+from drfl.wire import Schema
 
 TELL, WALK = 1, 2
 REPLIES: dict[int, Schema] = {TELL: LOSS_AND_GRADIENT[1], WALK: END[1]}
 
 
 # ---------------------------------------------------------------------- the client's half
-def answer(site: Site, message: Message) -> Arrays:
-    """Tell loss and gradient at x, or walk from there."""
-    return respond(site, message, loss_of(site), {TELL: loss_and_gradient, WALK: corrected})
-
-
 # ---------------------------------------------------------------------- the server's half
 class ScaffPDSession(SaddleSession["ScaffPD"]):
     """Alternates between the two exchanges."""
@@ -176,10 +161,9 @@ class ScaffPD(SaddleMethod):
     averaged: bool = False
     name: ClassVar[str] = "scaff_pd"
     problem: ClassVar[str] = "drfa"
-    handlers: ClassVar[Mapping[str, Handler]] = {
-        "scaff_pd": checked(answer, {**REQUEST, **optional({"correction": MODEL})}, REPLIES)
-    }
+    client_steps: ClassVar[Mapping[int, Step]] = {TELL: loss_and_gradient, WALK: corrected}
     replies: ClassVar[Mapping[int, Schema]] = REPLIES
+    asked: ClassVar[Schema] = optional({"correction": MODEL})
     session: ClassVar[type[NativeSession[Any]]] = ScaffPDSession
 
     def __post_init__(self) -> None:

@@ -19,21 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl import checks
-from drfl.client import Handler, Site
 from drfl.differentiable import ClientLoss
-from drfl.native.client import (
-    MODEL,
-    REQUEST,
-    Arrays,
-    LocalSteps,
-    checked,
-    end,
-    gradients,
-    loss_of,
-    needed,
-    optional,
-    respond,
-)
+from drfl.native.client import MODEL, Arrays, LocalSteps, Step, end, gradients, needed, optional
 from drfl.native.exchange import weighted_mean
 from drfl.native.methods.fedavg import REPLIES
 from drfl.native.session import NativeSession
@@ -47,11 +34,6 @@ LONGEST = 5.0
 
 
 # ---------------------------------------------------------------------- the client's half
-def answer(site: Site, message: Message) -> Arrays:
-    """Walk from x along corrected gradients."""
-    return respond(site, message, loss_of(site), {1: corrected})
-
-
 def corrected(loss: ClientLoss, message: Message) -> Arrays:
     """The local steps: the correction c - c_s is the same in all of them."""
     x, correction = needed(message, "x"), needed(message, "correction")
@@ -107,10 +89,9 @@ class Scaffold(LocalMethod):
 
     server_step: float = 1.0
     name: ClassVar[str] = "scaffold"
-    handlers: ClassVar[Mapping[str, Handler]] = {
-        "scaffold": checked(answer, {**REQUEST, **optional({"correction": MODEL})}, REPLIES)
-    }
+    client_steps: ClassVar[Mapping[int, Step]] = {1: corrected}
     replies: ClassVar[Mapping[int, Schema]] = REPLIES
+    asked: ClassVar[Schema] = optional({"correction": MODEL})
     session: ClassVar[type[NativeSession[Any]]] = ScaffoldSession
 
     def __post_init__(self) -> None:

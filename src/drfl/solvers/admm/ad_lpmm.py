@@ -8,16 +8,12 @@ converge; their average is evaluated as well and is usually much better.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from drfl import checks
-from drfl.client import Handler
-from drfl.problem import Problem
-from drfl.solvers.admm.client import HANDLERS
 from drfl.solvers.admm.multipliers import Penalties
 from drfl.solvers.admm.operators import (
     printed_constants,
@@ -28,58 +24,7 @@ from drfl.solvers.admm.operators import (
     update_w,
     update_z,
 )
-from drfl.solvers.admm.session import AdmmSession, Rounds
-from drfl.solvers.base import Session, Solver, require_few_columns
-
-
-@dataclass(frozen=True)
-class AdLpmm(Solver):
-    r"""Algorithm 1 of the paper.
-
-    Attributes
-    ----------
-    c : float
-        The step size. Its best value depends on the data: compare a few powers of ten.
-    tight : bool
-        The least proximal constants :math:`c'=2c,\ c''=(S+1)c` instead of the printed 2Sc, which
-        cost a multiple of the rounds.
-    batch_size : int or None
-        How many rows a client takes for its step, drawn anew in every round; None: all.
-    seed : int
-        Of these draws.
-    certify_every : int
-        Every so many rounds the clients also evaluate w exactly, for the certificate.
-    """
-
-    c: float = 0.01
-    tight: bool = False
-    batch_size: int | None = None
-    seed: int = 0
-    certify_every: int = 5
-
-    name: ClassVar[str] = "ad_lpmm"
-    handlers: ClassVar[Mapping[str, Handler]] = HANDLERS
-    shared_ball: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        checks.number("c", self.c, above=0.0)
-        checks.flag("tight", self.tight)
-        checks.whole("certify_every", self.certify_every, least=1)
-        checks.whole("seed", self.seed, least=0)
-        if self.batch_size is not None:
-            checks.whole("batch_size", self.batch_size, least=1)
-
-    def start(
-        self,
-        problem: Problem,
-        names: Sequence[str],
-        n_features: int,
-        *,
-        tol: float,
-        max_rounds: int,
-    ) -> Session:
-        require_few_columns(self.name, n_features)
-        return AdLpmmSession(self, problem, names, n_features, tol=tol, max_rounds=max_rounds)
+from drfl.solvers.admm.session import AdmmSession, AdmmSolver, Rounds
 
 
 class AdLpmmSession(AdmmSession):
@@ -87,21 +32,12 @@ class AdLpmmSession(AdmmSession):
 
     step_at_once = True  # w and z are 0 in the first round, whatever the mixture
 
-    def __init__(
-        self,
-        settings: AdLpmm,
-        problem: Problem,
-        names: Sequence[str],
-        n_features: int,
-        *,
-        tol: float,
-        max_rounds: int,
-    ) -> None:
-        rounds = Rounds(settings.certify_every, settings.batch_size or 0, settings.seed)
-        super().__init__(rounds, problem, names, n_features, tol=tol, max_rounds=max_rounds)
+    settings: AdLpmm
+
+    def prepare(self) -> None:
         S = len(self.names)
-        self.c = settings.c
-        constants = tight_constants if settings.tight else printed_constants
+        self.c = self.settings.c
+        constants = tight_constants if self.settings.tight else printed_constants
         self.c1, self.c2 = constants(self.c, S)
         self.t, self.eta, self.sigma, self.gamma = np.zeros(S), np.zeros(S), np.zeros(S), 0.0
         self.z_old = np.zeros(S)
@@ -130,3 +66,44 @@ class AdLpmmSession(AdmmSession):
         psi, zeta, w_hat, pi = self.dual[:, :d], self.dual[:, d], self.last[:, :d], self.last[:, d]
         self.w = update_w(w_hat, psi, c, self.certifier.price)
         self.z = update_z(t, z, eta, gamma, pi, zeta, self.sigma, c, c1)
+
+
+@dataclass(frozen=True)
+class AdLpmm(AdmmSolver):
+    r"""Algorithm 1 of the paper.
+
+    Attributes
+    ----------
+    c : float
+        The step size. Its best value depends on the data: compare a few powers of ten.
+    tight : bool
+        The least proximal constants :math:`c'=2c,\ c''=(S+1)c` instead of the printed 2Sc, which
+        cost a multiple of the rounds.
+    batch_size : int or None
+        How many rows a client takes for its step, drawn anew in every round; None: all.
+    seed : int
+        Of these draws.
+    certify_every : int
+        Every so many rounds the clients also evaluate w exactly, for the certificate.
+    """
+
+    c: float = 0.01
+    tight: bool = False
+    batch_size: int | None = None
+    seed: int = 0
+    certify_every: int = 5
+
+    name: ClassVar[str] = "ad_lpmm"
+    session: ClassVar[type[AdmmSession]] = AdLpmmSession
+
+    def __post_init__(self) -> None:
+        checks.number("c", self.c, above=0.0)
+        checks.flag("tight", self.tight)
+        checks.whole("certify_every", self.certify_every, least=1)
+        checks.whole("seed", self.seed, least=0)
+        if self.batch_size is not None:
+            checks.whole("batch_size", self.batch_size, least=1)
+
+    @property
+    def rounds(self) -> Rounds:
+        return Rounds(self.certify_every, self.batch_size or 0, self.seed)

@@ -19,7 +19,6 @@ that tend to 1 fast enough for the method to converge.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,61 +26,13 @@ import numpy as np
 
 from drfl import checks
 from drfl.arrays import Array
-from drfl.client import Handler
-from drfl.problem import Problem
-from drfl.solvers.admm.client import HANDLERS
 from drfl.solvers.admm.multipliers import Penalties
 from drfl.solvers.admm.operators import update_w
-from drfl.solvers.admm.session import AdmmSession, Rounds
-from drfl.solvers.base import Session, Solver, require_few_columns
+from drfl.solvers.admm.session import AdmmSession, AdmmSolver, Rounds
 
 IMBALANCE = 3.0  # of the residuals, at which a penalty changes
 FACTOR, FADE = 2.0, 30.0  # by which it changes at first, and the rounds in which that fades
 NOTHING = 1e-300
-
-
-@dataclass(frozen=True)
-class Admm(Solver):
-    r"""Consensus ADMM.
-
-    Attributes
-    ----------
-    relaxation : float
-        :math:`\alpha` in (0, 2); 1: none.
-    adaptive : bool
-        Whether residuals are balanced by changing the penalties.
-    penalty : float
-        The first penalties, in units of what the scale of the problem suggests.
-    certify_every : int
-        Every so many rounds the clients also evaluate w exactly, for the certificate.
-    """
-
-    relaxation: float = 1.6
-    adaptive: bool = True
-    penalty: float = 1.0
-    certify_every: int = 5
-
-    name: ClassVar[str] = "admm"
-    handlers: ClassVar[Mapping[str, Handler]] = HANDLERS
-    shared_ball: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        checks.number("relaxation", self.relaxation, above=0.0, below=2.0)
-        checks.number("penalty", self.penalty, above=0.0)
-        checks.flag("adaptive", self.adaptive)
-        checks.whole("certify_every", self.certify_every, least=1)
-
-    def start(
-        self,
-        problem: Problem,
-        names: Sequence[str],
-        n_features: int,
-        *,
-        tol: float,
-        max_rounds: int,
-    ) -> Session:
-        require_few_columns(self.name, n_features)
-        return AdmmConsensus(self, problem, names, n_features, tol=tol, max_rounds=max_rounds)
 
 
 class AdmmConsensus(AdmmSession):
@@ -89,21 +40,12 @@ class AdmmConsensus(AdmmSession):
 
     step_at_once = False
 
-    def __init__(
-        self,
-        settings: Admm,
-        problem: Problem,
-        names: Sequence[str],
-        n_features: int,
-        *,
-        tol: float,
-        max_rounds: int,
-    ) -> None:
-        rounds = Rounds(settings.certify_every)
-        super().__init__(rounds, problem, names, n_features, tol=tol, max_rounds=max_rounds)
-        self.settings, self.moves = settings, 0
+    settings: Admm
+
+    def prepare(self) -> None:
+        self.moves = 0
         self.previous = self.last.copy()
-        self._penalty = Penalties(1.0, 1.0, settings.relaxation)
+        self._penalty = Penalties(1.0, 1.0, self.settings.relaxation)
 
     @property
     def penalty(self) -> Penalties:
@@ -150,6 +92,41 @@ class AdmmConsensus(AdmmSession):
         if primal > IMBALANCE * dual:
             return factor
         return 1.0 / factor if dual > IMBALANCE * primal else 1.0
+
+
+@dataclass(frozen=True)
+class Admm(AdmmSolver):
+    r"""Consensus ADMM.
+
+    Attributes
+    ----------
+    relaxation : float
+        :math:`\alpha` in (0, 2); 1: none.
+    adaptive : bool
+        Whether residuals are balanced by changing the penalties.
+    penalty : float
+        The first penalties, in units of what the scale of the problem suggests.
+    certify_every : int
+        Every so many rounds the clients also evaluate w exactly, for the certificate.
+    """
+
+    relaxation: float = 1.6
+    adaptive: bool = True
+    penalty: float = 1.0
+    certify_every: int = 5
+
+    name: ClassVar[str] = "admm"
+    session: ClassVar[type[AdmmSession]] = AdmmConsensus
+
+    def __post_init__(self) -> None:
+        checks.number("relaxation", self.relaxation, above=0.0, below=2.0)
+        checks.number("penalty", self.penalty, above=0.0)
+        checks.flag("adaptive", self.adaptive)
+        checks.whole("certify_every", self.certify_every, least=1)
+
+    @property
+    def rounds(self) -> Rounds:
+        return Rounds(self.certify_every)
 
 
 def _norm(array: Array) -> float:

@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.client import Handler
 from drfl.problem import Problem
 from drfl.solvers.admm.certify import Certifier
-from drfl.solvers.admm.client import KIND, RECALL_KIND, REPLY
+from drfl.solvers.admm.client import HANDLERS, KIND, RECALL_KIND, REPLY
 from drfl.solvers.admm.multipliers import Multipliers, Penalties
-from drfl.solvers.base import Session, Status
+from drfl.solvers.base import Session, Solver, Status, require_few_columns
 from drfl.solvers.bundle.messages import CutReply
 from drfl.wire import Message, WireError, reply_kind, validate
 
@@ -53,9 +54,11 @@ class AdmmSession(Session):
 
     step_at_once: ClassVar[bool]  # whether the first round has a step already
 
+    settings: AdmmSolver
+
     def __init__(
         self,
-        rounds: Rounds,
+        settings: AdmmSolver,
         problem: Problem,
         names: Sequence[str],
         n_features: int,
@@ -69,13 +72,18 @@ class AdmmSession(Session):
         self._rejected: dict[str, str] = {}
         self._status: Status | None = None
         self._info: dict[str, float] = {}
-        self.rounds = rounds
+        self.settings, self.rounds = settings, settings.rounds
         S, d = len(self.names), self.certifier.dimension
         self.w, self.z = np.zeros(d), np.zeros(S)
-        self.multipliers = Multipliers(S, d, rounds.batch_size, rounds.seed)
+        self.multipliers = Multipliers(S, d, self.rounds.batch_size, self.rounds.seed)
         self.average, self.total = np.zeros(d), 0.0
+        self.prepare()
 
     # ------------------------------------------------------------------ the subclass's part
+    @abstractmethod
+    def prepare(self) -> None:
+        """Set the server's own variables, before anybody was asked."""
+
     @property
     @abstractmethod
     def penalty(self) -> Penalties:
@@ -268,3 +276,28 @@ class AdmmSession(Session):
         found = self.certifier.objectives
         names = zip(self.certifier.opened, ("at_iterate", "at_average"), strict=False)
         return {name: found[i] for i, name in names if i in found}
+
+
+class AdmmSolver(Solver):
+    """What both ADMMs are to everyone else."""
+
+    handlers: ClassVar[Mapping[str, Handler]] = HANDLERS
+    shared_ball: ClassVar[bool] = True
+    session: ClassVar[type[AdmmSession]]
+
+    @property
+    @abstractmethod
+    def rounds(self) -> Rounds:
+        """How rounds are made."""
+
+    def start(
+        self,
+        problem: Problem,
+        names: Sequence[str],
+        n_features: int,
+        *,
+        tol: float,
+        max_rounds: int,
+    ) -> Session:
+        require_few_columns(self.name, n_features)
+        return self.session(self, problem, names, n_features, tol=tol, max_rounds=max_rounds)
