@@ -27,7 +27,7 @@ class FirstOrder(Solver):
     ----------
     newton : int
         Up to so many columns at work (linf: those that are not 0, or about to be) clients are
-        asked for the second derivatives of these; 0: never.
+        asked for the second derivatives of these, otherwise of the 300 heaviest; 0: never.
     memory : int
         How many steps are remembered, two vectors each.
     column_sizes : mapping of str to (n,) numbers, optional

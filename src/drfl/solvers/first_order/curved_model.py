@@ -1,11 +1,14 @@
 r"""The second derivative as far as the server knows it, in a few vectors.
 
-With few columns at work it is what the clients told of these columns. Otherwise, and for all other
-columns, it is a diagonal, corrected by the last pairs of steps and changes of the gradient:
+Of some columns it is what the clients told: of all that are at work if these are few, otherwise of
+the heaviest. Of all other columns it is a diagonal, and unless all were told it is corrected by the
+last pairs of steps and changes of the gradient:
 
 .. math:: B = D - W M^{-1} W^\top,
 
-the compact form of the BFGS update (Byrd, Nocedal and Schnabel 1994).
+the compact form of the BFGS update (Byrd, Nocedal and Schnabel 1994), D with the block in it.
+Common columns bend the loss together, rare ones nearly each by itself: the block of a few hundred
+of the former leaves little for the pairs to learn.
 """
 
 from __future__ import annotations
@@ -22,16 +25,16 @@ from drfl.arrays import Array
 
 @dataclass(frozen=True)
 class Quadratic:
-    r""":math:`\tfrac12v^\top Bv` of some coordinates, B = diagonal - W M^-1 W', or a matrix.
+    r""":math:`\tfrac12v^\top Bv` of some coordinates, B = D - W M^-1 W'.
 
     Attributes
     ----------
     diagonal : (k,)
-        D, positive.
+        That of D, positive.
     W, M : (k, 2m), (2m, 2m)
         The pairs; m may be 0.
     matrix : (j, j) or None
-        The block of the first coordinates, j of them; the rest is D.
+        D of the first coordinates, j of them; of the others it has a diagonal only.
     """
 
     diagonal: Array
@@ -46,10 +49,10 @@ class Quadratic:
 
     def times(self, v: Array) -> Array:
         """B v."""
+        out = self.diagonal * v
         if self.matrix is not None:
             j = len(self.matrix)
-            return np.append(self.matrix @ v[:j], self.diagonal[j:] * v[j:])
-        out = self.diagonal * v
+            out[:j] = self.matrix @ v[:j]
         if self.W.shape[1]:
             out -= self.W @ (self._pulled @ v)
         return np.asarray(out)
@@ -63,16 +66,21 @@ class Quadratic:
         return Quadratic(self.diagonal[chosen], self.W[chosen], self.M, block)
 
     def solve(self, r: Array, more: Array | float = 0.0) -> Array:
-        """Solve (B + diag(more)) z = r; ``more`` is for the pairs (Woodbury) alone."""
+        """Solve (B + diag(more)) z = r, the pairs by Woodbury's formula."""
+        if not self.W.shape[1]:
+            return self._divided(r[:, None], more)[:, 0]
+        both = self._divided(np.column_stack([r, self.W]), more)
+        z, V = both[:, 0], both[:, 1:]
+        return np.asarray(z + V @ np.linalg.solve(self.M - self.W.T @ V, self.W.T @ z))
+
+    def _divided(self, R: Array, more: Array | float) -> Array:
+        """(D + diag(more))^-1 R."""
+        added = np.broadcast_to(more, self.diagonal.shape)
+        out = R / (self.diagonal + added)[:, None]
         if self.matrix is not None:
             j = len(self.matrix)
-            return np.append(np.linalg.solve(self.matrix, r[:j]), r[j:] / self.diagonal[j:])
-        inverse = 1.0 / (self.diagonal + more)
-        z = inverse * r
-        if self.W.shape[1]:
-            K = self.M - self.W.T @ (inverse[:, None] * self.W)
-            z += inverse * (self.W @ np.linalg.solve(K, self.W.T @ z))
-        return np.asarray(z)
+            out[:j] = np.linalg.solve(self.matrix + np.diag(added[:j]), R[:j])
+        return np.asarray(out)
 
 
 @dataclass
@@ -88,7 +96,9 @@ class CurvedModel:
     steps, changes : lists of (d,)
         Pairs of steps and changes of the gradient, the newest last.
     columns, matrix : (j,), (j, j) or None
-        Coordinates at work, and the second derivative of these at the centre.
+        Coordinates, and the second derivative of these at the centre.
+    whole : bool
+        Whether no others are at work, so that pairs have nothing to add.
     damping : float
         By how much it is multiplied: more after steps that did not pay.
     """
@@ -100,6 +110,7 @@ class CurvedModel:
     changes: list[Array] = field(default_factory=list)
     columns: NDArray[np.int64] | None = None
     matrix: Array | None = None
+    whole: bool = False
     damping: float = 1.0
 
     @classmethod
@@ -134,24 +145,31 @@ class CurvedModel:
 
     def among(self, coordinates: NDArray[np.int64]) -> Quadratic:
         """The quadratic of these coordinates, ordered by `coordinates`."""
-        D = self.damping * self.diagonal[coordinates]
-        if self.matrix is not None:
-            j, none = len(self.matrix), np.zeros((len(D), 0))
-            ridge = 1e-8 * float(np.trace(self.matrix)) / j * np.eye(j)
-            block = self.damping * (self.matrix + ridge)
-            # Where the matrix is flat, damping it alone would not shorten a step.
-            block[np.diag_indices(j)] += (
-                0.01 * (self.damping - 1.0) * self.diagonal[coordinates[:j]]
-            )
-            D[:j] = np.diag(block)
-            return Quadratic(D, none, np.zeros((0, 0)), block)
-        return Quadratic(D, *self._compact(coordinates))
+        D, block = self.damping * self.diagonal[coordinates], self._block()
+        if block is not None:
+            D[: len(block)] = np.diag(block)
+        if block is not None and self.whole:
+            return Quadratic(D, np.zeros((len(D), 0)), np.zeros((0, 0)), block)
+        return Quadratic(D, *self._compact(coordinates, block), block)
 
-    def _compact(self, coordinates: NDArray[np.int64]) -> tuple[Array, Array]:
+    def _block(self) -> Array | None:
+        """The matrix, damped."""
+        if self.matrix is None:
+            return None
+        j = len(self.matrix)
+        ridge = 1e-8 * float(np.trace(self.matrix)) / j * np.eye(j)
+        block = self.damping * (self.matrix + ridge)
+        # Where the matrix is flat, damping it alone would not shorten a step.
+        block[np.diag_indices(j)] += 0.01 * (self.damping - 1.0) * self.diagonal[self.columns]
+        return np.asarray(block)
+
+    def _compact(self, coordinates: NDArray[np.int64], block: Array | None) -> tuple[Array, Array]:
         if not self.steps:
             return np.zeros((len(coordinates), 0)), np.zeros((0, 0))
         S, Y = np.array(self.steps), np.array(self.changes)
         DS = self.damping * self.diagonal * S
+        if block is not None:
+            DS[:, self.columns] = S[:, self.columns] @ block
         products = S @ Y.T
         L = np.tril(products, -1)
         M = np.block([[S @ DS.T, L], [L.T, -np.diag(np.diag(products))]])

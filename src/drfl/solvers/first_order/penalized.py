@@ -12,7 +12,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,15 +27,7 @@ SETTLED = 1e-8  # relative: no coordinate moves any more
 
 
 class Penalty(ABC):
-    """The price of the norm, and the minimiser of a quadratic with it.
-
-    Attributes
-    ----------
-    selects : bool
-        Whether most columns stay at 0, so that the curvature of the others is worth asking for.
-    """
-
-    selects: ClassVar[bool] = False
+    """The price of the norm, and the minimiser of a quadratic with it."""
 
     def __init__(self, n: int, dimension: int) -> None:
         self.n, self.dimension = n, dimension
@@ -61,13 +52,14 @@ class EuclideanPenalty(Penalty):
     def minimise(
         self, model: CurvedModel, x: Array, slope: Array, price: float, start: Array | None
     ) -> Array:
-        n, B = self.n, model.among(np.arange(self.dimension))
-        r = B.times(x) - slope
-        penalized = np.zeros(self.dimension)
-        penalized[:n] = 1.0
+        n, J = self.n, model.coordinates(np.arange(self.dimension))
+        B = model.among(J)
+        r = B.times(x[J]) - slope[J]
+        penalized = (n > J).astype(np.float64)
 
         def at(tau: float) -> tuple[Array, float]:
-            z = B.solve(r, tau * penalized)
+            z = np.empty(self.dimension)
+            z[J] = B.solve(r, tau * penalized)
             return z, float(np.linalg.norm(z[:n]))
 
         if price <= 0.0:
@@ -177,8 +169,6 @@ FEW = 2000  # columns that may begin to work in one step
 
 class AbsolutePenalty(Penalty):
     """Of the linf norm, the l1 penalty: columns whose slope is well below its price stay at 0."""
-
-    selects = True
 
     def at_work(self, x: Array, slope: Array, price: float) -> NDArray[np.int64]:
         w, g = x[: self.n], np.abs(slope[: self.n])

@@ -46,6 +46,8 @@ class GradientRequest:
         The point.
     columns : (k,) or None
         The columns whose second derivatives are wanted.
+    whole : bool
+        Whether these are all columns at work: the server's own note, which does not travel.
     introduction : bool
         Whether the client is to tell the weight of its rows, the diagonal of the second
         derivative, and the two halves of its slope.
@@ -54,6 +56,7 @@ class GradientRequest:
     x: Array
     columns: NDArray[np.int64] | None = None
     introduction: bool = False
+    whole: bool = False
 
     def message(self, round: int) -> Message:
         """The message; a point with few entries names them."""

@@ -28,6 +28,7 @@ from drfl.wire import Message, WireError
 
 PATIENCE = 8  # misses in a row after which nobody waits for a client
 STALL_AFTER = 40  # rounds without better bounds
+HEAVY = 300  # columns whose curvature is asked for where more are at work: less than a gradient
 
 
 @dataclass(frozen=True)
@@ -311,13 +312,13 @@ def move(now: Progress, at: Evaluated, replies: Sequence[GradientReply], *, paid
         model.damping = max(1.0, 0.25 * model.damping)
         model.forget_matrix()
     elif (at.x != centre.x).any():
-        model.damping *= 4.0 if model.matrix is not None else 1.5
+        model.damping *= 4.0 if model.whole else 1.5
     hessians = [reply.hess for reply in replies]
     if (at.x == known.centre.x).all() and all(H is not None for H in hessians):
         told = np.array([H for H in hessians if H is not None])
         assert now.asked.columns is not None
         extra = np.arange(known.server.n, known.server.dimension)
-        model.columns = np.append(now.asked.columns, extra)
+        model.columns, model.whole = np.append(now.asked.columns, extra), now.asked.whole
         # Weights may move by a step: none of the clients' curvature is left out.
         model.matrix = np.tensordot(0.5 * (known.q + known.server.mixture.weights), told, axes=1)
 
@@ -329,16 +330,19 @@ def plan(task: FirstOrderTask, now: Progress) -> None:
     now.heard = {}
     centre, price = known.centre, float(known.q @ known.server.rho)
     working = known.penalty.at_work(centre.x, known.q @ centre.slopes, price)
-    newton = task.newton if known.penalty.selects else 0
-    if now.asked.introduction and len(working) <= newton:
+    if now.asked.introduction and len(working) <= task.newton:
         # Newton's step from 0 saves several of the others: ask for the curvature there first.
-        now.asked = GradientRequest(centre.x, columns=working[working < task.n])
+        now.asked = GradientRequest(centre.x, columns=working[working < task.n], whole=True)
         return
     x, known.q = weighted_step(known.server, known.penalty, known.model, centre, known.q)
     now.stuck = bool((x == now.asked.x).all()) and bool((x == centre.x).all())
     used = np.union1d(working, np.flatnonzero(x[: task.n]))
-    wanted = used[used < task.n]
-    now.asked = GradientRequest(x, columns=wanted if len(wanted) <= newton else None)
+    used = used[used < task.n]
+    whole = len(used) <= task.newton
+    if not whole:
+        heaviest = np.argsort(-known.model.first[used], kind="stable")
+        used = np.sort(used[heaviest[: min(HEAVY, task.newton)]])
+    now.asked = GradientRequest(x, columns=used if task.newton else None, whole=whole)
 
 
 def judge(task: FirstOrderTask, now: Progress) -> Status | None:
