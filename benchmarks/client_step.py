@@ -29,7 +29,7 @@ import numpy as np
 
 import drfl
 from drfl.client import Site
-from drfl.reference.clients import make_client
+from drfl.reference.client_rows import make_client
 from drfl.reference.programs import client_program
 from drfl.solvers.admm import AdLpmm
 from drfl.solvers.admm.ad_lpmm import AdLpmmSession

@@ -34,7 +34,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import drfl
-from drfl.reference.clients import make_client
+from drfl.reference.client_rows import make_client
 from drfl.reference.programs import client_program
 
 LOOSE = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-4)

@@ -20,7 +20,7 @@ from drfl.sites.carrier import WORKING, Question
 from drfl.sites.flower.asked import AddressedQuestion
 from drfl.sites.flower.door import Door, site_folder
 from drfl.sites.gate import open_gate
-from drfl.sites.ledger import Refusals
+from drfl.sites.site_log import Refusals
 from drfl.solvers.bundle.messages import CutRequest
 from drfl.wire import Failure, Message, decode, encode
 from kit.program import write_csv

@@ -11,7 +11,7 @@ from itertools import product
 import pytest
 from rogue_kit import NEEDLESS, NETWORK, READING, SECRET, Rogue, answer, answers, refusals
 
-from drfl.sites.processes import wait_until
+from drfl.sites.os_processes import wait_until
 from drfl.sites.setup.kit import Kit
 from kit.real_sites import (
     PATIENTS,

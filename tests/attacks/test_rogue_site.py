@@ -10,7 +10,7 @@ import pytest
 from rogue_kit import NETWORK, READING, SECRET, Rogue, answer, answers, refusals
 
 from drfl.sites.flare.session import connect
-from drfl.sites.processes import wait_until
+from drfl.sites.os_processes import wait_until
 from drfl.sites.setup.kit import Kit
 from kit.real_sites import PATIENTS, drfl_sites, flare_site, real_sites
 

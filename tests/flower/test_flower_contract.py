@@ -28,7 +28,7 @@ from drfl.sites.flower.client import CLOSED, RUN, app, ask, bytes_of, records
 from drfl.sites.flower.door import Door
 from drfl.sites.flower.server import FlowerCarrier, Post, Roll, Voice
 from drfl.sites.gate import HELLO
-from drfl.sites.ledger import Refusals
+from drfl.sites.site_log import Refusals
 from drfl.wire import Failure, decode, encode
 from drfl.wire import Message as Wire
 

@@ -14,7 +14,7 @@ import psutil
 from drfl.datasets import load_heart, partition
 from drfl.sites.flare.handshake import EntryError, shake_hands
 from drfl.sites.flare.start import MODULES
-from drfl.sites.processes import wait_until
+from drfl.sites.os_processes import wait_until
 from drfl.sites.setup.certificates import ORG
 from drfl.sites.setup.project import read_project
 from drfl.sites.setup.provision import ProjectFolder

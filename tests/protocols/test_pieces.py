@@ -8,8 +8,8 @@ from drfl.curves import Curves
 from drfl.models.plain import encoding_to_plain
 from drfl.privacy import Guard, SpentError
 from drfl.protocols.agreement import preflight
+from drfl.protocols.curve_rows import PIECES, agreed_pieces, told_pieces
 from drfl.protocols.data_request import DataRequest, text_array
-from drfl.protocols.pieces import PIECES, agreed_pieces, told_pieces
 from drfl.protocols.station import Station
 from drfl.rows import Rows
 from drfl.training.local_files import Files

@@ -12,7 +12,7 @@ from scipy.optimize import linprog, minimize
 from drfl.losses import Hinge, make_loss
 from drfl.norms import NORMS
 from drfl.reference import Reference, solve, worst_case_loss
-from drfl.reference.clients import make_client
+from drfl.reference.client_rows import make_client
 from drfl.reference.programs import client_program, minimise, mixture_program
 from drfl.supports import Box, Polyhedron
 from kit import brute, problems

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from drfl.sites.processes import wait_until
+from drfl.sites.os_processes import wait_until
 from kit.real_sites import Program, drfl_sites, hospitals, real_sites
 
 pytestmark = [

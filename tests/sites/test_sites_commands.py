@@ -9,7 +9,7 @@ import pytest
 
 from drfl.models import read_model
 from drfl.sites.flare.session import connect
-from drfl.sites.processes import wait_until
+from drfl.sites.os_processes import wait_until
 from kit.program import records_of
 from kit.real_sites import Program, drfl_sites, hospitals, real_sites
 

@@ -12,11 +12,11 @@ from drfl.sites.child import make_station
 from drfl.sites.config import read_site_settings
 from drfl.sites.flare.serving import join as take_part
 from drfl.sites.flare.serving import own_settings
-from drfl.sites.ledger import audit_lines, read_ledger
 from drfl.sites.order import read_order
 from drfl.sites.setup.certificates import AUTHORITY_DAYS, DAYS, days_left
 from drfl.sites.setup.kit import Kit
 from drfl.sites.setup.project import read_project
+from drfl.sites.site_log import audit_lines, read_ledger
 from kit.real_sites import PATIENTS, write_project
 
 GOOD = """\

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from drfl.sites.flare.handshake import UnreachableError, check_own, shake_hands
-from drfl.sites.flare.rules import (
+from drfl.sites.flare.serving import FlareProcess
+from drfl.sites.flare.startup_files import (
     authorization,
 )
-from drfl.sites.flare.serving import FlareProcess
-from drfl.sites.processes import Lock
+from drfl.sites.os_processes import Lock
 from drfl.sites.setup.certificates import DAYS, Authority, make_request
 from drfl.sites.setup.kit import Kit
 from drfl.sites.setup.provision import approve_request

@@ -7,7 +7,7 @@ import pytest
 from drfl.files import write_json
 from drfl.sites.flare.job import CLIENT_CONFIG, server_config, write_job
 from drfl.sites.flare.launcher import JobLauncher
-from drfl.sites.flare.rules import (
+from drfl.sites.flare.startup_files import (
     LOGGING,
     OTHER_ROLES,
     ROLE,

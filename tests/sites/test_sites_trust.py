@@ -10,7 +10,7 @@ from drfl.sites.flare.handshake import EntryError, shake_hands
 from drfl.sites.flare.job import CLIENT_CONFIG, write_job
 from drfl.sites.flare.session import connect
 from drfl.sites.order import make_order
-from drfl.sites.processes import wait_until
+from drfl.sites.os_processes import wait_until
 from drfl.sites.setup.kit import Kit
 from kit.real_sites import (
     PATIENTS,

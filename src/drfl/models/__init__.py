@@ -1,7 +1,7 @@
 """The model file: JSON that holds everything a prediction needs, and nothing that runs."""
 
 from drfl.models.document import ClientPart, Model, ModelError, ProofRecord
-from drfl.models.files import calibrate, load, read_model, save, write_model
+from drfl.models.model_files import calibrate, load, read_model, save, write_model
 from drfl.models.onnx import export_onnx
 
 __all__ = [

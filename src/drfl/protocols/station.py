@@ -36,9 +36,9 @@ from drfl.privacy.ramps import keep_knots, require_coarse
 from drfl.privacy.refusals import require_enough
 from drfl.protocols import evaluation, explanation
 from drfl.protocols.client_file import ClientFile, require_sizes
+from drfl.protocols.curve_rows import PIECES, asked_pieces, told_pieces
 from drfl.protocols.data_request import DataRequest, text_array
 from drfl.protocols.federation import BIND, Binding
-from drfl.protocols.pieces import PIECES, asked_pieces, told_pieces
 from drfl.protocols.public_file import PublicFile
 from drfl.rows import Rows
 from drfl.selection.client_half import alone, probabilities, scores

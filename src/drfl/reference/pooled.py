@@ -14,7 +14,7 @@ from drfl.arrays import Array
 from drfl.losses import Loss, make_loss
 from drfl.norms import Norm
 from drfl.problem import intercept_of
-from drfl.reference.clients import make_client
+from drfl.reference.client_rows import make_client
 from drfl.reference.programs import (
     Formulation,
     center_of,

@@ -15,7 +15,7 @@ from drfl._registry import lookup
 from drfl.arrays import Array
 from drfl.losses import Loss
 from drfl.norms import Norm
-from drfl.reference.clients import ClientRows, Halfspaces, make_client
+from drfl.reference.client_rows import ClientRows, Halfspaces, make_client
 
 
 def cvxpy() -> Any:

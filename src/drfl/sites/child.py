@@ -22,7 +22,7 @@ from drfl.engines.worker import Answer, Opening
 from drfl.privacy import Guard
 from drfl.protocols.federation import BIND
 from drfl.sites.config import SiteSettings, read_site_settings
-from drfl.sites.ledger import keep_troubles
+from drfl.sites.site_log import keep_troubles
 from drfl.wire import Failure, Message, decode, encode
 
 if TYPE_CHECKING:

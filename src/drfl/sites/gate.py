@@ -23,8 +23,8 @@ from drfl.protocols.data_request import text_array
 from drfl.sites.carrier import HOLD, WAITING, WORKING, Question
 from drfl.sites.child import KEPT, Child, open_station
 from drfl.sites.config import SiteSettings, read_site_settings
-from drfl.sites.ledger import TROUBLES, MessageLedger, keep_troubles
 from drfl.sites.order import SCHEMA
+from drfl.sites.site_log import TROUBLES, MessageLedger, keep_troubles
 from drfl.wire import Failure, Message, WireError, decode, encode
 
 HELLO = "hello"

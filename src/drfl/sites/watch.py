@@ -15,7 +15,7 @@ from drfl.sites.flare.handshake import UnreachableError
 from drfl.sites.flare.job import write_job
 from drfl.sites.flare.session import FlareSession, LostError, connect
 from drfl.sites.order import make_order
-from drfl.sites.processes import wait_until
+from drfl.sites.os_processes import wait_until
 from drfl.sites.progress import follow
 from drfl.sites.setup.provision import ProjectFolder
 from drfl.training.progress import Listener

@@ -7,13 +7,11 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.client import Party
 from drfl.curves import Curves
 from drfl.files import PRIVATE
 from drfl.inference import Estimate
@@ -23,10 +21,10 @@ from drfl.models.document import Calibration
 from drfl.one_vs_rest import positives
 from drfl.problem import Problem
 from drfl.protocols.agreement import Agreement, preflight
+from drfl.protocols.curve_rows import agreed_pieces
 from drfl.protocols.evaluation import evaluate
 from drfl.protocols.explanation import explain
 from drfl.protocols.federation import Federation
-from drfl.protocols.pieces import agreed_pieces
 from drfl.run import solve
 from drfl.run.result import Record, Result, stacked
 from drfl.solvers import Solver, StatusKind, solver_class
@@ -248,21 +246,18 @@ class Training:
 
     def train(self) -> list[Result]:
         """Solve the problem of every linear model."""
-        solver = self._told(_solver(self.settings))
-        targets = self.targets
+        solver, targets = _solver(self.settings), self.targets
         results = []
         for k, positive in enumerate(targets):
             prefix = f"class {k + 1} of {len(targets)}: " if len(targets) > 1 else ""
-            results.append(
-                self._solve(
-                    self.problem,
-                    solver,
-                    self.federation.place(self.agreement, positive),
-                    checkpoint=self.folder.cuts(k),
-                    model=k,
-                    prefix=prefix,
-                )
-            )
+
+            def watch(record: Record, k: int = k, prefix: str = prefix) -> None:
+                self.record("round", model=k, **round_facts(record))
+                self.listener.progress(record, prefix)
+
+            written: dict[str, Any] = {"callbacks": [watch], "checkpoint": self.folder.cuts(k)}
+            results.append(self._solved(self.problem, solver, positive, **written))
+            self.listener.clear()
         return results
 
     def compare(self, names: Sequence[str]) -> None:
@@ -270,17 +265,7 @@ class Training:
         rows = list(self.agreement.rows.values())
         for name in names:
             problem, solver = stated(name, self.problem, rows, self.settings["seed"])
-            results = [
-                solve(
-                    problem,
-                    self.federation.place(self.agreement, positive),
-                    solver=self._told(solver),
-                    engine=self.federation.engine,
-                    tol=self.settings["tol"],
-                    max_rounds=self.settings["max_rounds"],
-                )
-                for positive in self.targets
-            ]
+            results = [self._solved(problem, solver, positive) for positive in self.targets]
             self.record("comparison", **self.outcome(name, results, problem))
 
     def leave_out(self, results: Sequence[Result]) -> None:
@@ -312,14 +297,34 @@ class Training:
                 self.listener.warn(sentence)
 
     def _without(self, name: str, positive: int | None) -> Result:
+        problem, solver = without(self.problem, self.agreement.rows, name), _solver(self.settings)
+        return self._solved(problem, solver, positive, tol=self._rough, left_out=name)
+
+    @property
+    def _rough(self) -> float:
+        """The tolerance of models that others are compared with."""
+        return float(max(self.settings["tol"], CLOSE_ENOUGH))
+
+    def _solved(
+        self,
+        problem: Problem,
+        solver: Solver,
+        positive: int | None,
+        *,
+        tol: float | None = None,
+        left_out: str | None = None,
+        **watched: Any,
+    ) -> Result:
+        """A problem on the clients, all of them or all but one, with this class as +1."""
         parties = self.federation.place(self.agreement, positive)
         return solve(
-            without(self.problem, self.agreement.rows, name),
-            [party for party in parties if party.name != name],
-            solver=self._told(_solver(self.settings)),
+            problem,
+            [party for party in parties if party.name != left_out],
+            solver=self._told(solver),
             engine=self.federation.engine,
-            tol=max(self.settings["tol"], CLOSE_ENOUGH),
+            tol=self.settings["tol"] if tol is None else tol,
             max_rounds=self.settings["max_rounds"],
+            **watched,
         )
 
     def _told(self, solver: Solver) -> Solver:
@@ -398,18 +403,8 @@ class Training:
         """
         if self.problem.curves is None or any(self.agreement.guards.values()):
             return None, {}
-        problem = make_problem(self.settings, self.agreement)
-        results = [
-            solve(
-                problem,
-                self.federation.place(self.agreement, positive),
-                solver=self._told(_solver(self.settings)),
-                engine=self.federation.engine,
-                tol=max(self.settings["tol"], CLOSE_ENOUGH),
-                max_rounds=self.settings["max_rounds"],
-            )
-            for positive in self.targets
-        ]
+        problem, solver = make_problem(self.settings, self.agreement), _solver(self.settings)
+        results = [self._solved(problem, solver, p, tol=self._rough) for p in self.targets]
         if any(result.status.kind is StatusKind.FAILED for result in results):
             return None, {}
         outcome = self.outcome(LINES, results, problem)
@@ -420,33 +415,6 @@ class Training:
         ((attacks, _),) = explain(self.federation, model, partial=True)
         for name, found in attacks.items():
             self.record("interval", client=name, lower=found.worst_loss, upper=found.bound)
-
-    def _solve(
-        self,
-        problem: Problem,
-        solver: Solver,
-        clients: Sequence[Party],
-        *,
-        checkpoint: Path,
-        model: int,
-        prefix: str,
-    ) -> Result:
-        def watch(record: Record) -> None:
-            self.record("round", model=model, **round_facts(record))
-            self.listener.progress(record, prefix)
-
-        result = solve(
-            problem,
-            clients,
-            solver=solver,
-            engine=self.federation.engine,
-            tol=self.settings["tol"],
-            max_rounds=self.settings["max_rounds"],
-            callbacks=[watch],
-            checkpoint=checkpoint,
-        )
-        self.listener.clear()
-        return result
 
     def _check_guards(self) -> None:
         classes = self.agreement.target.classes

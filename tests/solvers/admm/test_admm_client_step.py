@@ -9,7 +9,7 @@ from admm_kit import KAPPAS, NORMS, POLYHEDRA, TRIPLES, assert_projection, oracl
 
 from drfl import Ball, Box
 from drfl.losses import LOSSES, make_loss
-from drfl.reference.clients import make_client
+from drfl.reference.client_rows import make_client
 from drfl.reference.programs import client_program
 from drfl.rows import Rows
 from drfl.solvers.admm.client_step import ClientStep

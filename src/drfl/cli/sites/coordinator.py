@@ -65,7 +65,7 @@ def stop(options: argparse.Namespace) -> int:
     """End everything."""
     from drfl.sites.flare.handshake import UnreachableError, shake_hands
     from drfl.sites.flare.session import connect
-    from drfl.sites.processes import wait_until
+    from drfl.sites.os_processes import wait_until
 
     layout = find_layout(options)
     with connect(layout) as session:

@@ -59,8 +59,8 @@ def ask(message: dict[str, Any]) -> bool:
 
 def audit(options: argparse.Namespace) -> int:
     """Print what has left, and what was refused."""
-    from drfl.sites.ledger import audit_lines, refusal_lines
     from drfl.sites.setup.kit import Kit
+    from drfl.sites.site_log import audit_lines, refusal_lines
 
     state = Kit.find(options.kit).state
     for line in audit_lines(state / "messages.jsonl", every=options.all):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from drfl.files import write_json
-from drfl.sites.flare.rules import RUNTIME
+from drfl.sites.flare.startup_files import RUNTIME
 
 SYNC_TASK_TIMEOUT = 60
 CALL_THREADS = 100

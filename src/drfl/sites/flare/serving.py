@@ -15,11 +15,11 @@ from typing import Any
 
 from drfl.sites.config import SITE, SiteSettings, site_settings
 from drfl.sites.flare.handshake import EntryError, UnreachableError, check_own, shake_hands
-from drfl.sites.flare.rules import OUTCOME_WAIT
-from drfl.sites.ledger import refusal_line
-from drfl.sites.processes import Lock, Tail, end, wait_until
+from drfl.sites.flare.startup_files import OUTCOME_WAIT
+from drfl.sites.os_processes import Lock, Tail, end, wait_until
 from drfl.sites.setup.kit import Kit
 from drfl.sites.setup.provision import ProjectFolder
+from drfl.sites.site_log import refusal_line
 from drfl.training.progress import Listener
 from drfl.training.settings import read_toml, toml_value
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from drfl.sites.flare.handshake import UnreachableError, check_own, shake_hands
-from drfl.sites.flare.rules import COORDINATOR
+from drfl.sites.flare.startup_files import COORDINATOR
 from drfl.sites.order import PROGRESS
 from drfl.sites.setup.provision import ProjectFolder
 

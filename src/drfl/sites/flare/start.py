@@ -10,9 +10,9 @@ from pathlib import Path
 
 from drfl.sites.flare.doors import at_job, at_server, at_site, keep_doors, keep_requests
 from drfl.sites.flare.validator import close_back_door
-from drfl.sites.ledger import Refusals
-from drfl.sites.processes import end
+from drfl.sites.os_processes import end
 from drfl.sites.setup.certificates import ORG
+from drfl.sites.site_log import Refusals
 
 MODULES = {
     "server": ("nvflare.private.fed.app.server.server_train", "fed_server.json"),

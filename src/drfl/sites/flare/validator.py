@@ -1,7 +1,8 @@
 """Which jobs a participant accepts: drfl's own, whoever asks.
 
-FLARE's rights and its list of classes stand beside this (`drfl.sites.flare.rules`). They trust the
-role that a certificate states, and FLARE knows a role that may do everything; this asks for none.
+FLARE's rights and its list of classes stand beside this (`drfl.sites.flare.startup_files`). They
+trust the role that a certificate states, and FLARE knows a role that may do everything; this asks
+for none.
 """
 
 from __future__ import annotations

@@ -24,10 +24,10 @@ from drfl.sites.carrier import WAITING, WORKING
 from drfl.sites.flare import serving
 from drfl.sites.flower.asked import FIRST, LOST, WHO, AddressedQuestion, read_asked
 from drfl.sites.gate import Gate, open_gate
-from drfl.sites.ledger import Refusals
-from drfl.sites.processes import Lock as Instance
+from drfl.sites.os_processes import Lock as Instance
 from drfl.sites.setup.kit import DESCRIPTION, SCHEMA, Kit
 from drfl.sites.setup.project import NAME
+from drfl.sites.site_log import Refusals
 from drfl.training.progress import Listener as Voice
 from drfl.wire import Failure, encode
 

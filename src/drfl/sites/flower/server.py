@@ -22,7 +22,7 @@ from drfl.sites.flower.app import read_app_project
 from drfl.sites.flower.asked import LOST, AddressedQuestion, who_is_there
 from drfl.sites.flower.client import CLOSED, bytes_of, records
 from drfl.sites.order import KINDS, make_order
-from drfl.sites.processes import wait_until
+from drfl.sites.os_processes import wait_until
 from drfl.sites.progress import ENDS, tell
 from drfl.sites.setup.project import NAME, Project
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from drfl.files import write_text
-from drfl.sites.flare.rules import write_site
+from drfl.sites.flare.startup_files import write_site
 from drfl.sites.setup.certificates import common_name, load_certificate, write_private
 from drfl.sites.setup.project import HOST, NAME
 

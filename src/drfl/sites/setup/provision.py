@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from drfl.sites.flare.job import write_job
-from drfl.sites.flare.rules import COORDINATOR, ROLE, write_coordinator, write_server
+from drfl.sites.flare.startup_files import COORDINATOR, ROLE, write_coordinator, write_server
 from drfl.sites.order import SCHEMA, make_order
 from drfl.sites.setup.certificates import (
     Authority,
