@@ -82,7 +82,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         """
         choices = self.checked_parameters()
         table = self.read_rows(X, y, clients, sample_weight)
-        self._fit(choices, table, self.model_targets, named=clients is not None)
+        self._fit(choices, table, named=clients is not None)
         return self
 
     def checked_parameters(self) -> Choices:
@@ -151,26 +151,8 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
     def _set_model(self, results: list[Result]) -> None:
         """Set ``coef_`` and ``intercept_``."""
 
-    def _fit(
-        self,
-        choices: Choices,
-        table: ClientTable,
-        targets: Callable[[Array], list[Array]],
-        named: bool,
-    ) -> None:
-        """Fit a model to each of the targets.
-
-        Parameters
-        ----------
-        choices : Choices
-            The parameters, checked.
-        table : ClientTable
-            The rows, with numbers for y.
-        targets : callable
-            From such numbers to the target of each model.
-        named : bool
-            Whether the user named the clients.
-        """
+    def _fit(self, choices: Choices, table: ClientTable, *, named: bool) -> None:
+        """Fit a model to each of the targets; ``named``: the user named the clients."""
         several = choices.at_once(self.n_classes)
         name = solver_name(choices, named=named, joint=several is not None)
         solver = make_solver(name, choices)
@@ -180,7 +162,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         if choices.radius == CONFIDENCE:
             if curves is not None:
                 raise ValueError("radius='confidence' is for lines: give a number with additive")
-            choices = with_confidence(choices, table, targets, solver)
+            choices = with_confidence(choices, table, self.model_targets, solver)
         n = table.X.shape[1]
         stated = choices.problem(table.names.tolist(), table.totals, n, curves, self.n_classes)
         problem = solvable(stated, len(table.names), solver)
@@ -193,7 +175,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         table = table.canonical()
         results = [
             find_model(problem, list(table.clients(target)), choices, solver)
-            for target in targets(table.y)
+            for target in self.model_targets(table.y)
         ]
         self.problem_, self.client_names_ = stated, table.names
         self.curves_ = stated.curves

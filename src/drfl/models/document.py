@@ -17,6 +17,7 @@ from drfl.arrays import Array
 from drfl.one_vs_rest import decided, is_nothing, margin_target, positives, probabilities
 from drfl.problem import Problem
 from drfl.rows import Rows
+from drfl.run.result import Result
 from drfl.solvers.base import Status
 from drfl.tables import Column, feature_names
 from drfl.tables.encoding import Encoding, Target
@@ -35,6 +36,11 @@ class ProofRecord:
     gap: float
     status: Status
     rounds: int
+
+    @classmethod
+    def of(cls, result: Result) -> ProofRecord:
+        """What a result has proved."""
+        return cls(result.objective, result.lower_bound, result.gap, result.status, result.rounds)
 
 
 @dataclass(frozen=True)

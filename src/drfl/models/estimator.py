@@ -139,7 +139,7 @@ def model_of(estimator: Any) -> Model:
         coef=np.atleast_2d(estimator.coef_),
         intercept=np.atleast_1d(estimator.intercept_),
         problem=estimator.problem_,
-        certificates=tuple(certificate(result) for result in results),
+        certificates=tuple(ProofRecord.of(result) for result in results),
         clients=_clients([str(name) for name in estimator.client_names_], results),
         version=version("drfl"),
         calibrations={
@@ -195,7 +195,7 @@ def _network_model(fitted: Any, columns: Any, *, scaled: bool) -> Model:
         coef=fitted.parameters_[None, :],
         intercept=np.zeros(1),
         problem=fitted.problem_,
-        certificates=(certificate(fitted.result_),),
+        certificates=(ProofRecord.of(fitted.result_),),
         clients=_clients([str(name) for name in fitted.client_names_], [fitted.result_]),
         version=version("drfl"),
     )
@@ -210,13 +210,6 @@ def input_names(estimator: Any) -> list[str]:
     if names is None:
         names = [f"x{j + 1}" for j in range(getattr(first, "n_features_in_", 0))]
     return [str(name) for name in names]
-
-
-def certificate(result: Result) -> ProofRecord:
-    """What a result has proved."""
-    return ProofRecord(
-        result.objective, result.lower_bound, result.gap, result.status, result.rounds
-    )
 
 
 def _clients(names: list[str], results: list[Result]) -> tuple[ClientPart, ...]:

@@ -11,12 +11,11 @@ array([1])
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, ClassVar
 
 from drfl import defaults
-from drfl.arrays import Array
 from drfl.estimators.choices import Choices
 from drfl.estimators.classifier import RobustClassifier
 from drfl.estimators.client_table import ClientTable
@@ -66,13 +65,7 @@ class NativeModel:
         names = [field.name for field in fields(self.method) if field.name != "seed"]
         return self.method(**{name: getattr(self, name) for name in names}, seed=seed)
 
-    def _fit(
-        self: Any,
-        choices: Choices,
-        table: ClientTable,
-        targets: Callable[[Array], list[Array]],
-        named: bool,
-    ) -> None:
+    def _fit(self: Any, choices: Choices, table: ClientTable, *, named: bool) -> None:
         solver = self._solver(choices.seed)
         problem = choices.problem(table.names.tolist(), table.totals, table.X.shape[1])
         warn_of_data(table, getattr(self, "feature_names_in_", None))
@@ -80,7 +73,7 @@ class NativeModel:
         table = table.canonical()
         results = [
             find_model(problem, list(table.clients(target)), choices, solver)
-            for target in targets(table.y)
+            for target in self.model_targets(table.y)
         ]
         self.problem_, self.client_names_ = problem, table.names
         self._set_model(results)

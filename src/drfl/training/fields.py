@@ -126,20 +126,11 @@ def _is_number(text: str) -> bool:
     return False
 
 
-def number_or(*words: str) -> Read:
-    """A number, or one of these words."""
+def word_or(word: str, otherwise: Read) -> Read:
+    """Either this word, or something else."""
 
     def read(name: str, value: Any) -> Any:
-        return value if value in words else number(name, value)
-
-    return read
-
-
-def whole_or(*words: str) -> Read:
-    """A whole number, or one of these words."""
-
-    def read(name: str, value: Any) -> Any:
-        return value if value in words else whole(name, value)
+        return value if value == word else otherwise(name, value)
 
     return read
 

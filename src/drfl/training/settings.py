@@ -101,7 +101,9 @@ FIELDS: dict[str, Setting] = {
         1.0, read.number, "of a network's rounds: the share of the clients that is asked"
     ),
     "mixture_radius": Setting(
-        "auto", read.number_or("auto"), "of the clients' weights; auto: by the purpose, 0"
+        "auto",
+        read.word_or("auto", read.number),
+        "of the clients' weights; auto: by the purpose, 0",
     ),
     "mixture_norm": Setting(1.0, read.number, "in which that is measured: 1, 2, inf"),
     "mixture_center": Setting("proportional", read.center, "proportional, uniform, or weights"),
@@ -132,7 +134,7 @@ FIELDS: dict[str, Setting] = {
     ),
     "guard": Setting(
         None,
-        read.whole_or("dp"),
+        read.word_or("dp", read.whole),
         "what leaves a client tells of at least so many rows: 5; or dp: differential privacy",
     ),
     "privacy_epsilon": Setting(None, read.number, "with guard = dp: what a client may tell in all"),

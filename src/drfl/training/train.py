@@ -465,9 +465,7 @@ def make_model(agreement: Agreement, results: Sequence[Result], problem: Problem
         coef=coef,
         intercept=intercept,
         problem=problem,
-        certificates=tuple(
-            ProofRecord(r.objective, r.lower_bound, r.gap, r.status, r.rounds) for r in results
-        ),
+        certificates=tuple(ProofRecord.of(result) for result in results),
         clients=tuple(
             ClientPart(
                 name,

@@ -81,13 +81,11 @@ class Refit:
         return np.array([b[name] for b in own]) if all(own) else self.intercept
 
 
-def refit(
-    model: Model, problem: Problem, data: Mapping[str, ClientSample], tol: float = TOL
-) -> Refit:
+def refit(model: Model, problem: Problem, data: Mapping[str, ClientSample]) -> Refit:
     """Solve a problem on these rows, for every linear model."""
     if model.joint:
         clients = clients_of(model, 0, data)
-        coef, intercept, result = solve_present(problem, clients, tol=tol, max_rounds=ROUNDS)
+        coef, intercept, result = solve_present(problem, clients, tol=TOL, max_rounds=ROUNDS)
         return Refit(coef, intercept, [] if result is None else [result])
     # The rows are at hand, so the solver that needs them in one process may have them.
     plain = not problem.shared_ball and not problem.mixture.is_capped
@@ -95,7 +93,7 @@ def refit(
     fast = problem.support_kind is WholeSpace and plain
     solver = "local" if fast else "bundle"
     results = [
-        solve(problem, clients_of(model, k, data), solver=solver, tol=tol, max_rounds=1000)
+        solve(problem, clients_of(model, k, data), solver=solver, tol=TOL, max_rounds=1000)
         for k in range(model.n_problems)
     ]
     return Refit(*stacked(results), results)
