@@ -1,4 +1,4 @@
-"""The questions of a report, a file for each."""
+"""The questions of a report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from drfl.report.questions import (
     protection,
     radius,
     repeat,
-    rows,
     table_one,
     unseen,
 )
@@ -34,6 +33,6 @@ QUESTIONS: tuple[Callable[[Evidence, Groups], Section | None], ...] = (
     course.section,
     messages.section,
     repeat.section,
-    rows.section,
+    protection.rows_section,
 )
 """In the order in which a page answers them; None where the question does not arise."""

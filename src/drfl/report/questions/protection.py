@@ -1,9 +1,18 @@
-"""What is it protected against?"""
+"""What is it protected against, and which rows would the adversary change?"""
 
 from __future__ import annotations
 
 from drfl.report.blocks import Block, Lines, Mark, Marks, Section, Series, TableBlock, Text
-from drfl.report.evidence import Evidence, Json, name, number, numbers, objects_of
+from drfl.report.evidence import (
+    Evidence,
+    Json,
+    clipped,
+    name,
+    number,
+    numbers,
+    objects_of,
+    sentence,
+)
 from drfl.report.figures import plain, share, title, worst
 from drfl.report.questions.proof import model_name
 from drfl.report.suppression import Groups
@@ -182,3 +191,26 @@ def _choice(records: list[Json], groups: Groups, which: str) -> list[Block]:
     if any(record.get("attained") is False for record in records):
         blocks.append(Text("A worst case is only approached, by few rows that move very far."))
     return blocks
+
+
+ROWS_QUESTION = "Which rows would the adversary change?"
+WARNING = "This page shows single rows: it must stay where the data lie."
+LONGEST = 300
+
+
+def rows_section(evidence: Evidence, groups: Groups) -> Section | None:
+    """Row by row what changes; None unless it was asked for."""
+    del groups  # who asks for rows holds them
+    found = evidence.of("row")
+    if not found:
+        return None
+    rows = [
+        [
+            name(record.get("client")),
+            name(record.get("row")),
+            clipped(sentence(record.get("change")), LONGEST),
+        ]
+        for record in found
+    ]
+    table = TableBlock("Most changed first, by client.", ["client", "row", "change"], rows, texts=3)
+    return Section("rows", ROWS_QUESTION, WARNING, [Text(WARNING, "warning"), table])
