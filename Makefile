@@ -37,7 +37,7 @@ test-all: lint ## the same with the slow tests
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m ""
 
 attacks: .venv/.complete ## all attacks, and their table in docs/privacy.md
-	ATTACKS=docs/privacy.md $(BIN)/pytest -q -n $(WORKERS) tests/attacks
+	ATTACKS=docs/privacy.md OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "" tests/attacks
 
 test-torch: .venv-torch/.complete ## the tests of networks, in an environment with PyTorch
 	OMP_NUM_THREADS=1 .venv-torch/bin/pytest -q -n $(WORKERS) --dist loadfile tests/networks

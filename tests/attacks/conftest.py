@@ -47,6 +47,9 @@ def pytest_terminal_summary(terminalreporter):
         return
     found = {}
     passed = terminalreporter.stats.get("passed", [])
+    if any(terminalreporter.stats.get(word) for word in ("failed", "error", "deselected")):
+        terminalreporter.write_line(f"{page} stays as it is: not all attacks ran and passed")
+        return
     for report in sorted(passed, key=lambda one: one.location[:2]):  # whoever ended first
         for name, entry in report.user_properties:
             if name == "attack":
