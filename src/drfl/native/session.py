@@ -128,77 +128,6 @@ def silent(rounds: int, rejected: Mapping[str, str]) -> Status:
     return Status.failed(f"no usable answer in {rounds} rounds{reasons}")
 
 
-class Report(Session):
-    """The part of a session that is read; asking and answering is added below."""
-
-    at_zero: float = math.inf
-
-    def __init__(self, problem: Problem, names: Sequence[str], n_features: int) -> None:
-        self.problem, self.names = problem, tuple(names)
-        self.n, self.d = n_features, problem.dimension(n_features)
-        if problem.network is not None:
-            self.n = self.d  # the coefficients are the whole model
-        self.mixture: Mixture | None = None  # resolved when all are known
-        self.returned = np.zeros(self.d)
-        self.losses = np.full(len(names), np.nan)
-        self._objective = math.inf
-        self._rejected: dict[str, str] = {}
-        self._status: Status | None = None
-
-    @property
-    def mix(self) -> Mixture:
-        """The mixture with the weights of these clients."""
-        assert self.mixture is not None
-        return self.mixture
-
-    @property
-    def center(self) -> Array:
-        r""":math:`\hat q` (S,)."""
-        return self.mix.weights
-
-    @property
-    def status(self) -> Status | None:
-        return self._status
-
-    @property
-    def coef(self) -> Array:
-        return self.returned[: self.n]
-
-    @property
-    def intercept(self) -> float:
-        return float(self.returned[self.n :].sum())
-
-    @property
-    def objective(self) -> float:
-        return self._objective
-
-    @property
-    def lower_bound(self) -> float:
-        return 0.0  # no loss is negative; these methods prove no more
-
-    @property
-    def weights(self) -> Array:
-        known = self.mixture is not None
-        return self.mix.worst_weights(self.losses) if known else np.full(len(self.names), np.nan)
-
-    @property
-    def client_losses(self) -> Array:
-        return self.losses
-
-    @property
-    def client_multipliers(self) -> Array:
-        return np.zeros(len(self.names))  # nothing is transported
-
-    @property
-    def rejected(self) -> Mapping[str, str]:
-        return self._rejected
-
-    @property
-    def info(self) -> Mapping[str, Any]:
-        known = self.mixture is not None
-        return {"worst_loss": float(self.losses.max())} if known else {}
-
-
 PATIENCE = 3  # so many times first answers are asked for
 SILENCE = 10  # so many rounds without any usable answer end the run
 # A multiple of the objective of the zero model that only steps which are too long lead to.
@@ -207,7 +136,7 @@ HOPELESS = 1e6
 M = TypeVar("M", bound=Native)
 
 
-class NativeSession(Report, Generic[M]):
+class NativeSession(Session, Generic[M]):
     """The server half of a method: the subclass says whom to ask what, and what to make of it.
 
     The first round is an introduction at x = 0, or at the first parameters of a network. In every
@@ -216,14 +145,22 @@ class NativeSession(Report, Generic[M]):
     asked again in the next round.
     """
 
+    at_zero: float = math.inf
     steps: StepSizes  # when all are known
 
     def __init__(
         self, method: M, problem: Problem, names: Sequence[str], n_features: int, max_rounds: int
     ) -> None:
-        super().__init__(problem, names, n_features)
+        self.problem, self.names = problem, tuple(names)
         self.method, self.max_rounds = method, max_rounds
         network = problem.network
+        self.d = problem.dimension(n_features)
+        self.n = n_features if network is None else self.d  # its coefficients are the whole model
+        self.mixture: Mixture | None = None  # resolved when all are known
+        self.losses = np.full(len(names), np.nan)
+        self._objective = math.inf
+        self._rejected: dict[str, str] = {}
+        self._status: Status | None = None
         self.x = np.zeros(self.d) if network is None else network.start(method.seed)
         self.returned = self.x
         self.round = self.t = 0  # t: steps of the method that were made
@@ -370,3 +307,57 @@ class NativeSession(Report, Generic[M]):
         kind = reply_kind(self.method.name)
         good, self._rejected = usable(replies, schemas, kind, self.round, self.d)
         return {s: good[self.names[s]] for s in self._sent if self.names[s] in good}
+
+    # ------------------------------------------------------------------ what everyone reads
+    @property
+    def mix(self) -> Mixture:
+        """The mixture with the weights of these clients."""
+        assert self.mixture is not None
+        return self.mixture
+
+    @property
+    def center(self) -> Array:
+        r""":math:`\hat q` (S,)."""
+        return self.mix.weights
+
+    @property
+    def status(self) -> Status | None:
+        return self._status
+
+    @property
+    def coef(self) -> Array:
+        return self.returned[: self.n]
+
+    @property
+    def intercept(self) -> float:
+        return float(self.returned[self.n :].sum())
+
+    @property
+    def objective(self) -> float:
+        return self._objective
+
+    @property
+    def lower_bound(self) -> float:
+        return 0.0  # no loss is negative; these methods prove no more
+
+    @property
+    def weights(self) -> Array:
+        known = self.mixture is not None
+        return self.mix.worst_weights(self.losses) if known else np.full(len(self.names), np.nan)
+
+    @property
+    def client_losses(self) -> Array:
+        return self.losses
+
+    @property
+    def client_multipliers(self) -> Array:
+        return np.zeros(len(self.names))  # nothing is transported
+
+    @property
+    def rejected(self) -> Mapping[str, str]:
+        return self._rejected
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        known = self.mixture is not None
+        return {"worst_loss": float(self.losses.max())} if known else {}
