@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from drfl._registry import listed
 from drfl.arrays import Array
-from drfl.inspection.cells import Cell, TableOne
 from drfl.inspection.column import (
     DISTINCT,
     column_of,
@@ -21,8 +20,8 @@ from drfl.inspection.column import (
     nothing,
     tells,
 )
-from drfl.inspection.sentences import ENOUGH, MOST, PYTHON, hinted, units, unlike
 from drfl.inspection.suspicion import hints, suspects, worth_a_look
+from drfl.inspection.table_one import ENOUGH, MOST, PYTHON, Cell, TableOne, hinted, units, unlike
 from drfl.rows.intake import as_matrix
 from drfl.rows.parts import is_sparse
 from drfl.tables.moments import Moments, added, moments_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drfl._registry import listed, nearest
-from drfl.inspection.cells import TableOne
+from drfl.inspection.table_one import TableOne
 from drfl.protocols.data_request import NAMING, DataReply, DataRequest
 from drfl.protocols.table_one import column_sizes, table_one
 from drfl.tables import OTHER, Category, Column, Number

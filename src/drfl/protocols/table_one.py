@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from drfl.inspection.cells import Cell, TableOne
-from drfl.inspection.sentences import PROGRAM, hinted, units
+from drfl.inspection.table_one import PROGRAM, Cell, TableOne, hinted, units
 from drfl.protocols.data_request import DataReply, DataRequest
 from drfl.tables import Column, Number
 from drfl.tables.encoding import FILLED

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from drfl.report.measure import ClientSample, Plan
-from drfl.report.run import write
+from drfl.report.page import write
 
 __all__ = ["ClientSample", "Plan", "report", "write"]
 
@@ -51,7 +51,7 @@ def report(
         The file.
     """
     from drfl.report.estimator import records_of  # here, as it needs scikit-learn
-    from drfl.report.run import write_page
+    from drfl.report.page import write_page
 
     return write_page(records_of(estimator, X, y, clients, plan), Path(path))
 

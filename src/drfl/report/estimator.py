@@ -28,7 +28,7 @@ from drfl.report.evidence import Json
 from drfl.report.measure import ClientSample, Plan, measured
 from drfl.report.measure.refits import drawn_curves
 from drfl.report.measure.sample import metrics
-from drfl.report.run import units_of
+from drfl.report.page import units_of
 from drfl.run import Record, Result
 from drfl.selection import Selection
 from drfl.training.run_folder import message_facts
