@@ -37,6 +37,28 @@ def decided(scores: Array) -> NDArray[np.intp]:
     return np.asarray(scores.argmax(axis=1), dtype=np.intp)
 
 
+def log_odds(scores: Array, *, joint: bool = False) -> Array:
+    r"""Of each class against the rest, :math:`\log p_k/(1-p_k)` (N, K), of its `probabilities`.
+
+    With one score that of the second class, (N, 1): the score itself.
+
+    Examples
+    --------
+    >>> log_odds(np.array([[0.0, 0.0, np.log(2.0)]]), joint=True).round(3).tolist()
+    [[-1.099, -1.099, 0.0]]
+    """
+    if scores.shape[1] == 1:
+        return scores
+    logs = scores if joint else -np.logaddexp(0.0, -scores)
+    others = [np.logaddexp.reduce(np.delete(logs, k, axis=1), axis=1) for k in range(logs.shape[1])]
+    return np.asarray(logs - np.stack(others, axis=1))
+
+
+def against_the_rest(rows_of: str, label: object) -> str:
+    """What rows are called where one of several classes is judged against the rest."""
+    return f"{rows_of}, class {label}"
+
+
 def probabilities(scores: Array, *, joint: bool = False) -> Array:
     r"""Those of the classes, from log-odds: :math:`1/(1+e^{-z})`, divided by their sum.
 

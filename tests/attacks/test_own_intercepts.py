@@ -65,7 +65,7 @@ def told_entry(server, j, size):
         reply = server.site.answer(
             intercept_message.request(w), {intercept_message.KIND: intercept_message.HANDLER}
         )
-        return -float(reply.arrays["b"]) / size
+        return -float(reply.arrays["b"][0]) / size
     assert server.ask(w)
     value = server.values[-1][0] - BALL.radius * 0.5 * size
     return value / (0.5 * size) - size_above(float(np.sqrt(server.client.rows.moments()[1][j])))

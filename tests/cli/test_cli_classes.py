@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.metrics import roc_auc_score
 
 from drfl.models import read_model
+from drfl.models.file_rows import read_rows
 from kit.program import drfl, shorten_reports
 
 
@@ -58,6 +60,40 @@ def test_the_report_tells_which_class_is_taken_for_which(garden, monkeypatch):
     assert "taken for versicolor" in page
     assert "Probability of each class" in page
     assert "class virginica" in page
+
+
+def test_probabilities_are_judged_by_class(garden):
+    folder, _ = garden
+    model = read_model(folder / "RUN" / "model.json")
+    rows = read_rows(model, folder / "a.csv", target=True)
+    p = model.probabilities(model.scores(rows.X, rows.X))
+    asked = ("evaluate", "RUN/model.json", "a.csv", "--threshold", "0.4", "--by", "pw:1.0")
+    told = {r["rows_of"]: r for r in drfl(*asked, "--json", cwd=folder).records if "rows_of" in r}
+    for k, label in enumerate(model.target.classes):
+        found, own = told[f"a.csv, class {label}"], rows.y == k
+        assert found["auc"] == pytest.approx(roc_auc_score(own, p[:, k]))
+        assert found["positive"] == own.sum()
+        assert found["brier"] == pytest.approx(np.mean((p[:, k] - own) ** 2))
+        assert found["decisions"][0]["called_positive"] == (p[:, k] > 0.4).sum()
+        assert f"pw < 1, class {label}" in told
+    assert "a.csv, class setosa" in drfl("evaluate", "RUN/model.json", "a.csv", cwd=folder).out
+
+
+def test_a_run_judges_every_class_on_held_out_rows(garden, monkeypatch):
+    folder, _ = garden
+    asked = ("train", "--client", "a.csv", "--client", "b.csv", "--target", "species")
+    drfl(*asked, "--by", "pw:1.3", "--out", "HELD", cwd=folder, validation=True)
+    text = (folder / "HELD" / "records.jsonl").read_text()
+    records = [json.loads(line) for line in text.splitlines()]
+    (found,) = (r["probabilities"] for r in records if r["kind"] == "validation")
+    assert list(found) == ["setosa", "versicolor", "virginica"]
+    assert [facts["positive"] for facts in found.values()] == [50, 50, 50]
+    assert all(facts["auc"] > 0.9 for facts in found.values())
+    shorten_reports(monkeypatch)
+    drfl("report", "HELD", cwd=folder)
+    page = (folder / "HELD" / "report.html").read_text()
+    assert "ROC curve on held-out rows, each class against the rest" in page
+    assert "pw &lt; 1.3, class virginica" in page or "pw < 1.3, class virginica" in page
 
 
 def test_three_classes_have_curves_in_one_problem(garden):

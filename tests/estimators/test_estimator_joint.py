@@ -116,6 +116,13 @@ def test_selection_and_validation(flowers):
     new_rows = next(iter(told.measures.values()))  # the split without client 0 tells nothing
     assert new_rows["model"]["accuracy"].mean > 0.85
     assert set(new_rows["model"]) == {"accuracy", "log_loss"}
+    for way in ("joint", "ovr"):
+        judged = DRFLClassifier(radius=0.02, multiclass=way).validate(X, y, clients, folds=2)
+        assert list(judged.probabilities) == ["setosa", "versicolor", "virginica"]
+        for label, facts in judged.probabilities.items():
+            assert facts["rows"] == len(y)
+            assert facts["positive"] == (y == label).sum()
+            assert facts["auc"] > 0.9
     with pytest.raises(ValueError, match="multiclass cannot be in the grid"):
         select(DRFLClassifier(), X, y, grid={"multiclass": ["ovr", "joint"]}, verbose=0)
 
@@ -136,6 +143,7 @@ def test_erm_is_one_problem_too(flowers):
         {"support": drfl.Box(-5.0, 5.0), "loss": "hinge"},
         {"solver": "local"},
         {"additive": "all", "norm": "linf"},
+        {"intercept": "per_client", "label_cost": 1.0},
         {"multiclass": "ovr"},
     ],
 )
@@ -152,7 +160,7 @@ def test_what_cannot_be_at_once_is_one_against_the_rest(flowers, params):
         ({"loss": "smooth_hinge"}, "several classes at once have the losses"),
         ({"support": drfl.Box(-5.0, 5.0), "norm": "l1"}, "leave out the support"),
         ({"solver": "local"}, "knows no several classes at once"),
-        ({"intercept": "per_client"}, "without an intercept per client"),
+        ({"intercept": "per_client", "label_cost": 1.0}, "per client where labels stay"),
         ({"multiclass": "all"}, "multiclass"),
     ],
 )

@@ -188,3 +188,72 @@ def test_an_intercept_that_a_client_kept_is_found_again(fitted):
     assert located(kept, "b", X[at], codes).intercept == pytest.approx(
         fitted.intercepts_["b"], abs=1e-6
     )
+
+
+def three_classes(N=150, seed=0):
+    """Clients that share W, and whose three classes are differently frequent."""
+    rng = np.random.default_rng(seed)
+    shifts = {"a": [2.0, 0.0, -1.0], "b": [0.0, 0.0, 0.0], "c": [-1.0, 0.5, 1.5]}
+    clients = np.repeat(list(shifts), N)
+    X = rng.normal(size=(len(clients), 3))
+    z = X @ np.stack([W, -W, W[::-1]]).T + np.array([shifts[c] for c in clients])
+    y = np.array(["ill", "unsure", "well"])[(z + rng.gumbel(size=z.shape)).argmax(axis=1)]
+    return X, y, clients
+
+
+def test_several_classes_at_radius_0_are_softmax_regression_with_a_column_for_every_client():
+    X, y, clients = three_classes()
+    model = drfl.DRFLClassifier(
+        radius=0.0, intercept="per_client", tol=1e-9, mixture_center="proportional"
+    ).fit(X, y, clients=clients)
+    assert model.problem_.classes == 3
+    dummies = (clients[:, None] == np.array(["a", "b", "c"])).astype(float)
+    truth = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-12, max_iter=5000)
+    truth.fit(np.hstack([X, dummies]), y)
+    expected = truth.predict_proba(np.hstack([X, dummies]))
+    assert model.predict_proba(X, clients) == pytest.approx(expected, abs=1e-4)
+
+
+def test_several_classes_have_all_that_two_have(tmp_path):
+    X, y, clients = three_classes(60)
+    model = drfl.DRFLClassifier(intercept="per_client").fit(X, y, clients=clients)
+    assert {b.shape for b in model.intercepts_.values()} == {(3,)}
+    shared = drfl.DRFLClassifier().fit(X, y, clients=clients)
+    assert model.score(X, y, clients=clients) > shared.score(X, y) + 0.03
+    worst = model.worst_case(X, y, clients)
+    assert [worst[name].value for name in "abc"] == pytest.approx(model.client_losses_, rel=1e-7)
+    with pytest.raises(ValueError, match="whose rows these are with clients="):
+        model.predict(X)
+    drfl.save(model, tmp_path / "m.json")
+    loaded = drfl.load(tmp_path / "m.json")
+    assert loaded.predict_proba(X, clients) == pytest.approx(model.predict_proba(X, clients))
+    result = drfl.Result.from_json(model.result_.to_json())
+    assert result.intercepts["a"] == pytest.approx(model.intercepts_["a"])
+    found = drfl.select(
+        drfl.DRFLClassifier(intercept="per_client"),
+        X,
+        y,
+        clients,
+        rule="mean",
+        grid={"radius": [0.01, 0.1]},
+        folds=2,
+        verbose=0,
+    )
+    assert found.best_params["radius"] in (0.01, 0.1)
+    told = drfl.DRFLClassifier(intercept="per_client").validate(X, y, clients, folds=2)
+    new = told.measures["a new client"]
+    assert new["model"]["log_loss"].mean < new["majority"]["log_loss"].mean
+
+
+def test_a_new_site_gets_an_intercept_for_every_class():
+    X, y, clients = three_classes(200)
+    here = clients != "c"
+    model = drfl.DRFLClassifier(intercept="per_client").fit(X[here], y[here], clients[here])
+    made = drfl.calibrate(model, X[~here], y[~here], clients="c")
+    p = made.predict_proba(X[~here], "c")
+    shares = [(y[~here] == label).mean() for label in made.classes_]
+    assert p.mean(axis=0) == pytest.approx(shares, abs=1e-9)  # the equations of the intercepts
+    with pytest.raises(ValueError, match="the rows have no target = well"):
+        drfl.calibrate(model, X[y != "well"], y[y != "well"], clients="c")
+    with pytest.raises(ValueError, match="a slope is for two classes"):
+        drfl.calibrate(model, X, y, clients="c", kind="slope")

@@ -80,6 +80,7 @@ class JointReferee(Referee):
         for s, (X, y, p) in enumerate(self.data):
             ball, N = self.problem.ball_of(self.names[s]), len(y)
             X, radius, cost = X / unit, ball.radius / unit, ball.label_cost / unit
+            b = cp.Variable((1, K)) if self.problem.own_intercepts else b
             lam, alpha, z = cp.Variable(nonneg=True), cp.Variable(N), X @ W.T + np.ones((N, 1)) @ b
             rules.append(lam >= t)
             for label in range(K):

@@ -18,6 +18,7 @@ from drfl.metrics.counts import (
     told,
 )
 from drfl.metrics.probabilities import decisions
+from drfl.one_vs_rest import log_odds, probabilities
 
 
 def drawn(N=400, seed=0, shift=0.0):
@@ -93,3 +94,13 @@ def test_a_named_threshold_is_counted_and_goes_last():
     p = np.sort(expit(z[positive]))
     close = (float(p[20] - 1e-9), float(p[20] + 1e-9))
     assert len(named_decisions(facts_of(coarsened(told(z, positive, close))))) <= 1
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_log_odds_are_those_of_the_probabilities(joint):
+    scores = 3.0 * np.random.default_rng(0).normal(size=(40, 4))
+    p = probabilities(scores, joint=joint)
+    assert log_odds(scores, joint=joint) == pytest.approx(np.log(p / (1.0 - p)))
+    far = 1e3 * scores  # where 1 - p is rounded to 0 there are log-odds all the same
+    assert np.isfinite(log_odds(far, joint=joint)).all()
+    assert log_odds(scores[:, :1]) == pytest.approx(scores[:, :1])

@@ -7,10 +7,11 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from drfl import Policy
+from drfl import DRFLClassifier, Policy
 from drfl.metrics.counts import named_decisions
 from drfl.metrics.probabilities import decisions
 from drfl.models import read_model
+from drfl.models.estimator import model_of
 from drfl.models.file_rows import column_texts, read_rows
 from drfl.models.judgement import lines, told_outside
 from drfl.privacy import Guard
@@ -18,6 +19,7 @@ from drfl.protocols.data_request import array_text, text_array
 from drfl.protocols.evaluation import answer, evaluate_message, probabilities
 from drfl.protocols.station import Station
 from drfl.tables import Reading
+from drfl.tables.encoding import Target
 from drfl.wire import Failure, Message, WireError, decode, encode, reply_kind
 
 
@@ -140,3 +142,29 @@ def test_a_station_keeps_to_its_columns_and_its_guard(trained, model):
     assert Failure.of(asked([("sex", [])], policy=without)) is Failure.REFUSED
     assert Failure.of(asked([("town", [])])) is Failure.FILE
     assert Failure.of(asked([], guard=Guard(k=5))) is Failure.REFUSED
+
+
+@pytest.mark.parametrize("way", ["joint", "ovr"])
+def test_of_several_classes_each_is_judged_against_the_rest(tmp_path, way):
+    """Areas are those of the class's probability; a class of few rows hides the others too."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    y = np.array(["low", "mid", "top"])[np.digitize(X[:, 0] + rng.normal(size=120), [-0.5, 0.5])]
+    table = pd.DataFrame({"u": X[:, 0], "v": X[:, 1], "y": y})
+    table[:60].to_csv(tmp_path / "a.csv", index=False)
+    few = (y[60:] != "mid") | (np.cumsum(y[60:] == "mid") <= 3)
+    table[60:][few].to_csv(tmp_path / "b.csv", index=False)
+    fitted = DRFLClassifier(multiclass=way).fit(table[["u", "v"]], y)
+    model = replace(model_of(fitted), target=Target("y", ("low", "mid", "top")))
+    sites = Sites(tmp_path, model, ["a", "b"])
+    found = probabilities(sites, model)
+    assert {name for name, facts in found.items() if facts["rows"]} == {
+        f"{whose}, class {label}"
+        for whose in ("all clients", "a")
+        for label in model.target.classes
+    }
+    rows = sites.rows["a"]
+    p = model.probabilities(model.scores(rows.X, rows.X))
+    for k, label in enumerate(model.target.classes):
+        expected = roc_auc_score(rows.y == k, p[:, k])
+        assert found[f"a, class {label}"]["auc"] == pytest.approx(expected)

@@ -9,7 +9,7 @@ from report_kit import EVIL, run_records, write_run
 
 import drfl
 from drfl.report import write
-from drfl.report.blocks import MOST_ROWS, Lines, Marks, TableBlock
+from drfl.report.blocks import MOST_ROWS, Lines, Marks, Series, TableBlock, numbers_of
 from drfl.report.evidence import Evidence, clipped, name, number, thinned, vector
 from drfl.report.page import LARGEST, embedded, page
 from drfl.report.questions import QUESTIONS, coefficients
@@ -278,3 +278,10 @@ def test_a_column_that_counts_most_and_is_mostly_filled_is_told_of():
     assert "most by ca, age" in found.answer
     warned = [block.text for block in found.blocks if getattr(block, "tone", "") == "warning"]
     assert warned == ["ca has no value in 99.0\xa0% of the rows of va: its mean stands there."]
+
+
+def test_places_below_0_are_numbers_of_a_chart():
+    chart = Lines("a curve", "age", "score", [Series("s", [(-1.7, 0.5), (0.2, 1.0)])])
+    assert [row[0] for row in numbers_of(chart).rows] == ["−1.7", "0.2"]
+    named = Lines("rounds", "", "gap", [Series("s", [(0, 0.5), (1, 1.0)])], labels=("a", "b"))
+    assert [row[0] for row in numbers_of(named).rows] == ["a", "b"]

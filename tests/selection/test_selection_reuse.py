@@ -189,3 +189,25 @@ def test_the_table_says_what_was_solved_once(hospitals, solver):
         else:
             assert point.rounds > 0
             assert point.note == ""
+
+
+# ---------------------------------------------------------------------- several classes at once
+@pytest.mark.parametrize("kappa", [math.inf, 1.0])
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_several_classes_are_solved_again_where_the_dearest_pair_binds(loss, kappa):
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(2, 25, 2)), rng.integers(0, 3, (2, 25)).astype(float)
+    X[:, :, 0] += y
+    every = [Client(name, X[s], y[s]) for s, name in enumerate(NAMES)]
+
+    def stated(rho):
+        return Problem(loss, Ball(rho, "l2", kappa), Mixture(radius=0.3), classes=3)
+
+    before = solve(stated(0.01), every)
+    for rho in (0.02, 0.2, 20.0):
+        found = serving(stated(0.01), stated(rho), result=before)
+        truth = solve(stated(rho), every)
+        if found is not None:  # only a model that is proved to be as good may serve
+            assert found.result.objective == pytest.approx(truth.objective, rel=2e-6)
+        if math.isinf(kappa):
+            assert found is None

@@ -20,8 +20,8 @@ Noise is Gaussian, added to every column of numbers; its deviation is in units o
 (for a model with scale = "none", in those of the file).
 """
 NO_PROBABILITIES = (
-    "--threshold and --by judge probabilities, which a model of two classes with the logistic loss "
-    "has, and any other after `drfl calibrate --kind slope`: leave them out"
+    "--threshold and --by judge probabilities, which a model of classes with the logistic loss "
+    "has, and any other of two classes after `drfl calibrate --kind slope`: leave them out"
 )
 
 
@@ -99,9 +99,9 @@ class _Part:
     """The rows of a file: whose they are, scores, classes, and the columns that divide them."""
 
     def __init__(self, name: str, model: Any, rows: Any, texts: Mapping[str, list[str]]) -> None:
-        self.name, self.columns = name, texts
-        self.z = model.scores(rows.X, rows.X)[:, 0]
-        self.positive = rows.y == 1
+        self.name, self.columns, self.classes = name, texts, model.judged
+        self.z = model.log_odds(model.scores(rows.X, rows.X))
+        self.y = rows.y
 
 
 def _judge(
@@ -112,9 +112,10 @@ def _judge(
 
     from drfl.cli.main import printable
     from drfl.models.judgement import grouped, judged, lines, told
+    from drfl.one_vs_rest import against_the_rest
     from drfl.problem import to_json
 
-    z, positive = (np.concatenate([getattr(p, name) for p in parts]) for name in ("z", "positive"))
+    z, y = (np.concatenate([getattr(p, name) for p in parts]) for name in ("z", "y"))
     member = np.repeat(np.arange(len(parts)), [len(p.z) for p in parts])
     groups = {"all files": np.ones(len(z), dtype=bool)} if len(parts) > 1 else {}
     groups |= {p.name: member == s for s, p in enumerate(parts)}
@@ -122,7 +123,11 @@ def _judge(
         labels = grouped(column, [text for p in parts for text in p.columns[column]], cuts)
         groups |= {str(label): labels == label for label in np.unique(labels)}
     large, small = told(groups)
-    found = {n: judged(z[at], positive[at], member[at], thresholds) for n, at in large.items()}
+    found, classes = {}, parts[0].classes
+    for name, at in large.items():
+        for seat, (k, label) in enumerate(classes.items()):
+            of = name if len(classes) == 1 else against_the_rest(name, label)
+            found[of] = judged(z[at][:, seat], y[at] == k, member[at], thresholds)
     if as_json:
         for name, facts in found.items() if thresholds or by else ():
             print(json.dumps(to_json({"rows_of": name} | facts), allow_nan=False))

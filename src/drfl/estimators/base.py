@@ -33,6 +33,7 @@ from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.rows.intake import require_finite
 from drfl.run import Result
+from drfl.run.result import intercepts_at
 from drfl.worst_case import WorstCase
 
 DTYPES = (np.float64, np.float32)
@@ -184,8 +185,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         warn_of_nothing(self.coef_, table, 1.0 if classes else float(np.std(table.y)))
         if stated.own_intercepts:
             self.intercepts_ = {
-                name: np.array([result.intercepts[str(name)] for result in results])
-                for name in table.names.tolist()
+                name: intercepts_at(results, str(name)) for name in table.names.tolist()
             }
         self._set_proof(problem, results)
         for result in results:
@@ -308,10 +308,11 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         worst = {}
         for name, client in zip(table.names.tolist(), table.clients(target), strict=True):
             oracle = self.problem_.oracle(client.rows, client.name)
-            if self.problem_.classes is not None:
-                worst[name] = oracle.evaluate(self.coef_, self.intercept_)
-                continue
             own = self.problem_.own_intercepts
+            if self.problem_.classes is not None:
+                every: Any = self.intercepts_[name] if own else self.intercept_
+                worst[name] = oracle.evaluate(self.coef_, every)
+                continue
             b = self.intercepts_[name][k] if own else np.atleast_1d(self.intercept_)[k]
             worst[name] = oracle.evaluate(np.atleast_2d(self.coef_)[k], float(b))
         return worst

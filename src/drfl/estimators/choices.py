@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -207,7 +208,7 @@ class Choices:
             and isinstance(self.ball.support, WholeSpace)
             and not self.shared_ball
             and self._curves_at_once
-            and self.intercept != "per_client"
+            and not (self.intercept == "per_client" and math.isfinite(self.ball.label_cost))
             and self.solver in ("auto", "bundle")
             and self.radius != "confidence"
         )

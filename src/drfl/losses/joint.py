@@ -100,23 +100,23 @@ class CrammerSinger(JointLoss):
         return 1.0
 
     def value(self, z: Array, y: Codes) -> Array:
-        return np.asarray(_with_margin(z, y).max(axis=0) - _own(z, y))
+        return np.asarray(raised_scores(z, y).max(axis=0) - _own(z, y))
 
     def slope(self, z: Array, y: Codes) -> Array:
-        raised = _with_margin(z, y)
+        raised = raised_scores(z, y)
         best = (raised >= raised.max(axis=0)).astype(np.float64)
         return less_own(best / best.sum(axis=0), y)
 
     def shares(self, z: Array, y: Codes, width: float) -> tuple[Array, float]:
         tau = 0.5 * width
-        return softmax(_with_margin(z, y) / tau), tau
+        return softmax(raised_scores(z, y) / tau), tau
 
     def level(self, p: Array, y: Codes) -> Array:
         return np.asarray(1.0 - _own(p, y))
 
     def distances(self, z: Array, y: Codes) -> Array:
         """How far from a kink every row is (m,): by how much the best score beats the next."""
-        raised = np.sort(_with_margin(z, y), axis=0)
+        raised = np.sort(raised_scores(z, y), axis=0)
         return np.asarray(raised[-1] - raised[-2])
 
 
@@ -160,5 +160,6 @@ def _own(z: Array, y: Codes) -> Array:
     return np.asarray(z[y, np.arange(z.shape[1])])
 
 
-def _with_margin(z: Array, y: Codes) -> Array:
+def raised_scores(z: Array, y: Codes) -> Array:
+    r""":math:`z_j+[j\ne y]`, (K, m): the loss of Crammer and Singer is their largest, less z_y."""
     return less_own(z + 1.0, y)

@@ -87,7 +87,8 @@ def told(z: Array, positive: NDArray[np.bool_], thresholds: Sequence[float] = ()
     """Of log-odds and who is positive (N,)."""
     p, edges = expit(z), edges_of(thresholds)
     at = np.searchsorted(edges, p, side="left")
-    sums = [np.bincount(at, weight, len(edges) + 1) for weight in (~positive, positive, p)]
+    counted = (np.bincount(at, weight, len(edges) + 1) for weight in (~positive, positive, p))
+    sums = [np.asarray(counts, dtype=np.float64) for counts in counted]
     known = np.ones(len(edges), dtype=bool)
     if len(z) == 0:
         nothing = np.full(len(NUMBERS), np.nan)

@@ -3,7 +3,8 @@ r"""What turns the scores of a model into log-odds at one place: an intercept, o
 With scores z of a client's rows and their classes :math:`y=\pm1`, :math:`az+c` is fitted by
 logistic regression: c alone ("intercept", a = 1), or both ("slope", Platt's scaling), which gives
 any model probabilities. Where a share of positive rows is known instead of their classes, c is such
-that the mean probability is that share ("prevalence"). Of a regression only the intercept is
+that the mean probability is that share ("prevalence"). Where all classes are in one problem each
+gets an intercept, by softmax regression. Of a regression only the intercept is
 fitted, by the model's own loss.
 
 Several clients fit a and c together by the solver of the training, in which a client's rows have
@@ -31,6 +32,7 @@ from drfl.run import solve
 from drfl.solvers import StatusKind
 from drfl.uncertainty import Ball, Mixture
 from drfl.worst_case import make_oracle
+from drfl.worst_case.joint_intercepts import own_intercepts
 from drfl.worst_case.own_intercept import middle_intercept
 
 FITTED = ("intercept", "slope")
@@ -56,8 +58,9 @@ def located(model: Model, name: str, X: Any, y: Array) -> Model:
     """
     if not keeps_intercept(model, name):
         return model.at(name)
-    own = [_own_intercept(model, k, name, X, y) for k in range(len(model.coef))]
-    return replace(model, calibrations={name: Calibration.trained(own)}).at(name)
+    every = [_own_intercepts(model, k, name, X, y) for k in range(model.n_problems)]
+    own = Calibration.trained(np.concatenate(every))
+    return replace(model, calibrations={name: own}).at(name)
 
 
 def keeps_intercept(model: Model, name: str) -> bool:
@@ -65,13 +68,13 @@ def keeps_intercept(model: Model, name: str) -> bool:
     return model.problem.own_intercepts and name not in model.calibrations
 
 
-def _own_intercept(model: Model, k: int, name: str, X: Any, y: Array) -> float:
+def _own_intercepts(model: Model, k: int, name: str, X: Any, y: Array) -> Array:
     shift, scale = model.scaling(X)
     rows = Rows(X, model.target_of(k, y), shift=shift, scale=scale)
     problem = model.problem
     if problem.curves is not None:
         rows = rows.ramped(problem.curves)
-    return middle_intercept(make_oracle(rows, problem.loss, problem.ball_of(name)), model.coef[k])
+    return own_intercepts(problem.bounding_oracle(rows, name), model.linear(k)[0])
 
 
 def calibrated_model(
@@ -90,7 +93,10 @@ def calibrated_model(
         What is fitted.
     """
     require_calibratable(model, kind)
-    found = [_fitted(model, k, clients, kind) for k in range(len(model.coef))]
+    if model.joint:
+        found = [(1.0, c) for c in _fitted_jointly(model, list(clients.values())).tolist()]
+    else:
+        found = [_fitted(model, k, clients, kind) for k in range(len(model.coef))]
     return with_calibration(model, list(clients), kind, found)
 
 
@@ -110,11 +116,6 @@ def require_calibratable(model: Model, kind: str) -> None:
     if model.problem.network is not None:
         raise ValueError("a network is not calibrated here: train it on rows of this client too")
     classes = model.target.classes
-    if model.joint:
-        raise ValueError(
-            "a calibration is for one score at a time, and all classes of this model are in one "
-            "problem: train with --multiclass ovr"
-        )
     if classes is None and kind == "slope":
         raise ValueError("a slope makes probabilities, which a numeric target does not have")
     if classes is not None and len(classes) > 2 and kind == "slope":
@@ -138,6 +139,22 @@ def _fitted(
         oracle = make_oracle(Rows(z[:, None], y), problem.loss, Ball(0.0))
         return 1.0, middle_intercept(oracle, np.ones(1))
     return fitted_slope([Client(name, z[:, None], y) for name, (z, y) in columns.items()])
+
+
+def _fitted_jointly(model: Model, clients: Sequence[Labelled]) -> Array:
+    """The intercepts (K,) of all classes at once."""
+    z = np.concatenate([_base(model, rows) for rows in clients])
+    y = np.concatenate([_codes(rows) for rows in clients])
+    counts = np.bincount(y.astype(np.intp), minlength=z.shape[1])
+    if (counts < LEAST).any():
+        assert model.target.classes is not None
+        missing = model.target.classes[int(np.argmin(counts))]
+        raise ValueError(
+            f"the rows have no {model.target.name} = {missing}: no intercept fits it; give rows of "
+            "every class"
+        )
+    problem = Problem("logistic", Ball(0.0), classes=z.shape[1])
+    return own_intercepts(problem.bounding_oracle(Rows(z, y), ""), np.eye(z.shape[1]))
 
 
 def fitted_slope(parties: Sequence[Party], engine: str | Engine = "serial") -> tuple[float, float]:
@@ -192,7 +209,7 @@ def from_prevalence(model: Model, name: str, X: Any, prevalence: float) -> Model
         )
     if not 0.0 < prevalence < 1.0:
         raise ValueError(f"a prevalence is between 0 and 1, got {prevalence:g}")
-    z = _base(model, 0, Labelled(X, None))
+    z = _base(model, Labelled(X, None))[:, 0]
     middle = float(logit(prevalence))
     low, high = middle - float(z.max()), middle - float(z.min())
     shift = low if low == high else brentq(lambda c: expit(z + c).mean() - prevalence, low, high)
@@ -200,16 +217,19 @@ def from_prevalence(model: Model, name: str, X: Any, prevalence: float) -> Model
     return replace(model, calibrations={**model.calibrations, name: made})
 
 
-def _base(model: Model, k: int, rows: Labelled) -> Array:
-    """Scores without any calibration (N,)."""
-    scores = model.raw_scores(rows.X, model.coef, model.intercept, model.scaling(rows.X))
-    return np.asarray(scores[:, k])
+def _base(model: Model, rows: Labelled) -> Array:
+    """Scores without any calibration (N, K)."""
+    return model.raw_scores(rows.X, model.coef, model.intercept, model.scaling(rows.X))
+
+
+def _codes(rows: Labelled) -> Array:
+    assert rows.y is not None
+    return rows.y
 
 
 def score_column(model: Model, k: int, rows: Labelled) -> tuple[Array, Array]:
     """Scores of the k-th linear model without any calibration, and its target (N,)."""
-    assert rows.y is not None
-    return _base(model, k, rows), model.target_of(k, rows.y)
+    return _base(model, rows)[:, k], model.target_of(k, _codes(rows))
 
 
 def _require_both(model: Model, columns: Mapping[str, tuple[Array, Array]]) -> None:

@@ -5,7 +5,7 @@ What is wrong with a model file, in one sentence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from drfl._registry import listed
 from drfl.arrays import Array
-from drfl.one_vs_rest import decided, is_nothing, margin_target, positives, probabilities
+from drfl.one_vs_rest import (
+    decided,
+    is_nothing,
+    log_odds,
+    margin_target,
+    positives,
+    probabilities,
+)
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.run.result import Result
@@ -76,9 +83,10 @@ class Calibration:
     intercept: tuple[float, ...]
 
     @classmethod
-    def trained(cls, intercepts: Sequence[float]) -> Calibration:
+    def trained(cls, intercepts: Iterable[float]) -> Calibration:
         """A client's own intercepts, as they come out of a training."""
-        return cls("training", (1.0,) * len(intercepts), tuple(float(b) for b in intercepts))
+        own = tuple(float(b) for b in intercepts)
+        return cls("training", (1.0,) * len(own), own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,8 +261,18 @@ class Model:
 
     @property
     def judgeable(self) -> bool:
-        """Whether its one score is the log-odds of the second of two classes."""
-        return self.probabilistic and len(self.target.classes or ()) == 2
+        """Whether scores are log-odds of classes, so that probabilities can be judged."""
+        return self.probabilistic and self.target.classes is not None
+
+    @property
+    def judged(self) -> dict[int, object]:
+        """The classes that are judged against the rest: the second of two, or each of several."""
+        classes = self.target.classes or ()
+        return {k: classes[k] for k in positives(len(classes))}
+
+    def log_odds(self, scores: Array) -> Array:
+        """Of those classes, from scores (N, K)."""
+        return log_odds(scores, joint=self.joint)
 
     def probabilities(self, scores: Array) -> Array:
         """Of the classes (N, K), as those of `drfl.DRFLClassifier`."""

@@ -336,14 +336,17 @@ def _require_joint(problem: Problem) -> None:
             f"several classes at once have the losses {listed(JOINT)}, not "
             f"{problem.loss.name!r}: name one of them, or take one class against the rest"
         )
-    for there, what in (
-        (problem.shared_ball, "one ball for all clients"),
-        (problem.own_intercepts, "an intercept per client"),
-    ):
-        if there:
-            raise ValueError(
-                f"several classes at once go without {what}: take one class against the rest"
-            )
+    if problem.shared_ball:
+        raise ValueError(
+            "several classes at once go without one ball for all clients: take one class against "
+            "the rest"
+        )
+    moving = any(ball.radius > 0.0 and math.isfinite(ball.label_cost) for ball in problem.balls)
+    if problem.own_intercepts and moving:
+        raise ValueError(
+            "several classes at once have intercepts per client where labels stay: take "
+            "label_cost=inf, or one class against the rest"
+        )
     if problem.curves is not None and (problem.norm.name != "l1" or problem.curves.shaped):
         raise ValueError(
             "several classes at once have curves with norm='l1' and without rules for their "

@@ -29,6 +29,7 @@ from drfl.models.calibration import keeps_intercept, located
 from drfl.models.file_rows import FileRows
 from drfl.models.judgement import grouped, told_outside
 from drfl.models.plain import from_plain, to_plain
+from drfl.one_vs_rest import against_the_rest
 from drfl.privacy import SpentError, meaning_of, release_metric
 from drfl.protocols.data_request import array_text, text_array
 from drfl.protocols.federation import Federation
@@ -53,8 +54,9 @@ REPLY = {
         name: Field("float64", ("L",), finite=False, optional=True)
         for name in sum(METRICS.values(), ())
     },
-    # Of two classes with probabilities, of all rows and of every group: counts without small cells,
-    # and a few numbers. The names of the groups, that of all rows being empty.
+    # Where there are probabilities, of the second of two classes, or of each of several against the
+    # rest, one after the other: of all rows and of every group counts without small cells, and a
+    # few numbers. The names of the groups, that of all rows being empty.
     "groups": Field("uint8", (None,), optional=True),
     "bins": Field("float64", ("G", "B", 3), optional=True),
     "known": Field("uint8", ("G", "E"), optional=True),
@@ -190,18 +192,34 @@ def _probabilities(
     """What is told of probabilities, if the model has any; a guard lets nothing of it out."""
     if not model.judgeable or rows.y is None:
         return {}
-    z, positive = model.scores(rows.X, rows.X)[:, 0], rows.y == 1.0
+    z, y = model.log_odds(model.scores(rows.X, rows.X)), rows.y
     groups = {ALL_ROWS: np.ones(len(z), dtype=bool)}
     for column, (texts, cuts) in by.items():
         labels = grouped(column, texts, cuts)
         groups |= told_outside({str(label): labels == label for label in np.unique(labels)})
-    found = [coarsened(told(z[at], positive[at], thresholds)) for at in groups.values()]
+    found = [
+        _against_the_rest(z[:, column], y, k, at, thresholds)
+        for column, k in enumerate(model.judged)
+        for at in groups.values()
+    ]
     return {
         "groups": text_array(list(groups)),
         "bins": np.array([each.bins for each in found]),
         "known": np.array([each.known for each in found], dtype=np.uint8),
         "numbers": np.array([each.numbers for each in found]),
     }
+
+
+def _against_the_rest(
+    z: Array, y: Array, k: int, at: NDArray[np.bool_], thresholds: Sequence[float]
+) -> Told:
+    """What is told of the k-th class in a group of rows.
+
+    Nothing where any class has 1 to 4 rows there: of several classes the others would give it away.
+    """
+    counts = np.unique(y[at], return_counts=True)[1]
+    some = at & bool((counts >= FEW).all())
+    return coarsened(told(z[some], y[some] == k, thresholds))
 
 
 def client_scores(model: Model, client: Client) -> NDArray[np.float64]:
@@ -293,40 +311,51 @@ def probabilities(
     """
     message = evaluate_message(model, thresholds=thresholds, by=by)
     replies = federation.ask(dict.fromkeys(federation.names, message), partial=True)
-    clients: dict[str, Told] = {}
-    groups: dict[str, list[Told]] = {}
-    for name, reply in replies.items():
-        for group, found in _read_groups(name, reply, model, thresholds).items():
-            if group == ALL_ROWS:
-                clients[name] = found
-            else:
-                groups.setdefault(group, []).append(found)
+    told = {name: _read_groups(name, reply, model, thresholds) for name, reply in replies.items()}
+    found: dict[str, dict[str, Any]] = {}
+    for column, label in enumerate(model.judged.values()):
+        of_class = {name: groups[column] for name, groups in told.items() if groups}
+        for name, each in _together(of_class).items():
+            known = name if len(model.judged) == 1 else against_the_rest(name, label)
+            found[known] = facts_of(each)
+    return found
+
+
+def _together(told: Mapping[str, Mapping[str, Told]]) -> dict[str, Told]:
+    """What is told of all clients, of each, and of groups of their rows."""
+    clients = {name: groups[ALL_ROWS] for name, groups in told.items()}
+    parts: dict[str, list[Told]] = {}
+    for groups in told.values():
+        for group, found in groups.items():
+            if group != ALL_ROWS:
+                parts.setdefault(group, []).append(found)
     everyone = {ALL_CLIENTS: added(list(clients.values()))} if len(clients) > 1 else {}
-    summed = {group: added(groups[group]) for group in sorted(groups)}
-    return {name: facts_of(each) for name, each in {**everyone, **clients, **summed}.items()}
+    return {**everyone, **clients, **{group: added(parts[group]) for group in sorted(parts)}}
 
 
 def _read_groups(
     name: str, reply: Message, model: Model, thresholds: Sequence[float]
-) -> dict[str, Told]:
-    """What a client tells of its groups; WireError if it cannot be."""
+) -> list[dict[str, Told]]:
+    """What a client tells of its groups, by class; WireError if it cannot be."""
     _validate(reply, model, 1, len(edges_of(thresholds)))
     if "groups" not in reply.arrays:
-        return {}
+        return []
     arrays = reply.arrays
     try:
         names = [str(group) for group in array_text(arrays["groups"])]
     except (ValueError, TypeError, RecursionError):
         names = []
     bins, known = np.array(arrays["bins"]), arrays["known"] == 1
-    if (bins < 0.0).any() or len(names) != len(bins) or names[:1] != [ALL_ROWS]:
+    if (bins < 0.0).any() or len(names) * len(model.judged) != len(bins):
         raise WireError(f"client {name!r} told counts that are none")
-    return {
-        group: Told(counts, exact, numbers, tuple(thresholds))
-        for group, counts, exact, numbers in zip(
-            names, bins, known, np.array(arrays["numbers"]), strict=True
-        )
-    }
+    if names[:1] != [ALL_ROWS]:
+        raise WireError(f"client {name!r} told groups that are none")
+    every = [
+        Told(counts, exact, numbers, tuple(thresholds))
+        for counts, exact, numbers in zip(bins, known, np.array(arrays["numbers"]), strict=True)
+    ]
+    starts = range(0, len(every), len(names))
+    return [dict(zip(names, every[k : k + len(names)], strict=True)) for k in starts]
 
 
 def guarded_metrics(model: Model, client: Client, rows: FileRows) -> dict[str, float]:

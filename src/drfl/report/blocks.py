@@ -152,7 +152,7 @@ def numbers_of(chart: Chart) -> TableBlock:
 
 
 def _place(chart: Lines, x: float) -> str:
-    return chart.labels[int(x)] if int(x) < len(chart.labels) else plain(x)
+    return chart.labels[int(x)] if 0 <= x < len(chart.labels) else plain(x)
 
 
 Block = Text | FactsBlock | TableBlock | Chart

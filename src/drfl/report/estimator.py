@@ -282,7 +282,8 @@ def _facts(record: Record) -> Json:
 def _own_intercepts(model: Model, k: int) -> Json:
     if not model.problem.own_intercepts:
         return {}
-    return {"intercepts": {name: c.intercept[k] for name, c in model.calibrations.items()}}
+    own = {name: c.intercept for name, c in model.calibrations.items()}
+    return {"intercepts": own if model.joint else {name: b[k] for name, b in own.items()}}
 
 
 def _result(model: Model, fitted: Any, data: Mapping[str, ClientSample]) -> Json:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from drfl import checks
+from drfl.arrays import Array
 from drfl.client import Client, Party, intercept_message
 from drfl.engines import Engine, make_engine
 from drfl.problem import Problem
@@ -108,14 +109,14 @@ def _own_intercepts(
     engine: Engine,
     meter: Meter,
     deadline: float | None,
-) -> dict[str, float]:
+) -> dict[str, float | Array]:
     """The clients' own intercepts at the model, of those who tell; a guard keeps it to itself."""
     if not problem.own_intercepts or not math.isfinite(session.objective):
         return {}
     messages = dict.fromkeys(names, intercept_message.request(session.coef))
     answers = engine.map(messages, deadline)
     meter.count(messages, answers)
-    return intercept_message.read(answers.replies, names)
+    return intercept_message.read(answers.replies, names, problem.classes)
 
 
 def _status(session: Session) -> Status | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
@@ -80,6 +81,19 @@ def stacked(models: Sequence[Linear]) -> tuple[Array, Array]:
     return coef, np.concatenate([np.atleast_1d(model.intercept) for model in models])
 
 
+def intercepts_at(models: Sequence[Linear], name: str) -> Array:
+    """The intercepts (K,) of several models at a client: its own, where every client has some.
+
+    NaN where it keeps them.
+    """
+    found = []
+    for model in models:
+        own: Mapping[str, float | Array] = getattr(model, "intercepts", {})
+        kept = np.full(np.shape(model.intercept), math.nan)
+        found.append(np.atleast_1d(own.get(name, kept) if own else model.intercept))
+    return np.concatenate(found)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """The outcome of a run; dictionaries by client name are in client order.
@@ -105,7 +119,7 @@ class Result:
         One entry per round.
     sent : tuple of drfl.wire.Sent
         What every client has sent, by kind of message.
-    intercepts : dict of str to float
+    intercepts : dict of str to float, or to array of shape (K,)
         Where every client has an intercept of its own, NaN of those who keep it; then
         ``intercept`` is 0.
     """
@@ -126,7 +140,7 @@ class Result:
     seconds_server: float
     history: tuple[Record, ...] = ()
     sent: tuple[Sent, ...] = ()
-    intercepts: dict[str, float] = field(default_factory=dict)
+    intercepts: dict[str, float | Array] = field(default_factory=dict)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the history as a DataFrame, a row per round; bytes are sums over the clients."""
@@ -155,6 +169,8 @@ class Result:
         read = _read(data) | {"status": Status(**data["status"]), "history": history, "sent": sent}
         if isinstance(read["intercept"], list):
             read["intercept"] = np.array(read["intercept"], dtype=np.float64)
+            own = read["intercepts"].items()
+            read["intercepts"] = {name: np.array(b, dtype=np.float64) for name, b in own}
         return cls(**read | {"coef": np.array(read["coef"], dtype=np.float64)})
 
     def summary(self) -> str:
@@ -267,7 +283,7 @@ class Meter:
         session: Session,
         status: Status,
         history: tuple[Record, ...],
-        intercepts: Mapping[str, float],
+        intercepts: Mapping[str, float | Array],
     ) -> Result:
         return Result(
             coef=np.array(session.coef, dtype=np.float64),

@@ -37,6 +37,8 @@ class SelectionClients:
         Of the columns, where the models are additive.
     classes : int or None
         How many there are.
+    class_names : sequence of str
+        What they are called; their numbers, if nothing is said.
     """
 
     names: Sequence[Any]
@@ -47,6 +49,7 @@ class SelectionClients:
     named: bool = True
     curves: Curves | None = None
     classes: int | None = None
+    class_names: Sequence[str] = ()
 
     @property
     def labels(self) -> list[str]:
@@ -62,6 +65,7 @@ class SelectionClients:
         named: bool,
         curves: Curves | None = None,
         classes: int | None = None,
+        class_names: Sequence[str] = (),
     ) -> SelectionClients:
         """The clients of a table, with the target of each of the K models."""
         table_rows = np.bincount(table.member, minlength=len(table.names))
@@ -76,6 +80,7 @@ class SelectionClients:
             named,
             curves,
             classes,
+            class_names,
         )
 
 

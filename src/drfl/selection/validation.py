@@ -30,8 +30,17 @@ from drfl.estimators.base import RobustModel
 from drfl.estimators.fitting import LOCAL, NoModelError, find_model, make_solver, solver_name
 from drfl.estimators.parameters import seed_of
 from drfl.estimators.shared import solvable
-from drfl.metrics.counts import ALL_CLIENTS, Told, added, coarsened, facts_of, recalibrated
+from drfl.metrics.counts import (
+    ALL_CLIENTS,
+    SMALLEST,
+    Told,
+    added,
+    coarsened,
+    facts_of,
+    recalibrated,
+)
 from drfl.named_problems import restated
+from drfl.one_vs_rest import against_the_rest
 from drfl.problem import Problem
 from drfl.run.result import Result, stacked
 from drfl.selection.client_half import alone, probabilities, scores
@@ -94,7 +103,8 @@ class Validation:
         What all of it cost.
     probabilities : dict
         What the model's probabilities are worth on held-out rows, of all clients together and of
-        each (`drfl.metrics.counts.facts_of`); empty where there are none.
+        each (`drfl.metrics.counts.facts_of`); with more than two classes, by class, each against
+        the rest, of all clients together. Empty where there are none.
     groups : dict
         The same of groups of rows of all clients.
     """
@@ -174,6 +184,7 @@ def validate(
         named=clients is not None,
         curves=reader.curves_of(table),
         classes=reader.n_classes,
+        class_names=[str(label) for label in getattr(reader, "classes_", ())],
     )
     return validate_clients(reader, taking_part, folds=folds, seed=seed_of(random_state))
 
@@ -207,15 +218,6 @@ def validate_clients(
         radii = work.needed_radii(questions.get(NEW_CLIENT, []))
         worth, groups = work.probabilities(questions.get(NEW_ROWS, []), wanted)
     return Validation(measures, radii, point.radius, work.rounds, worth, groups)
-
-
-def _summed(told: Mapping[str, Sequence[Told]]) -> dict[str, dict[str, Any]]:
-    """What parts of rows tell together, without small cells."""
-    return {
-        name: facts_of(coarsened(recalibrated(added(parts))))
-        for name, parts in told.items()
-        if parts
-    }
 
 
 def _bundle(choices: Any) -> WarmBundle:
@@ -288,32 +290,66 @@ class _Work:
         Of all clients together, of each of them, and of groups of all their rows.
         """
         logistic = scores.score_of(None, self.problem.loss) == "log_loss"
-        several = len(self.clients.groups) > 1 or self.problem.classes is not None
-        if not splits or several or not logistic:
+        if not splits or not logistic:
             return {}, {}
-        (group,) = self.clients.groups
-        of_groups: dict[str, list[Told]] = {each.label: [] for each in wanted.groups}
-        parts: dict[str, list[Told]] = {label: [] for label in self.clients.labels}
+        tables: dict[str, list[list[Told]]] = {ALL_CLIENTS: []}  # a row of classes per part of rows
+        groups: dict[str, list[list[Told]]] = {each.label: [] for each in wanted.groups}
         for split in splits:
-            (result,) = self._fit(MODEL, split)
-            messages = {
-                group[s].name: probabilities.request(
-                    split.parts[s],
-                    result.coef,
-                    float(scores.intercepts_of([[result]], group[s].name)[0, 0]),
-                    wanted,
-                )
-                for s in split.scored
-            }
-            answers = self.engine.map(messages, None)
-            _require(answers)
-            for s in split.scored:
-                whole, *some = probabilities.read(answers.replies[group[s].name], wanted)
-                parts[self.clients.labels[s]].append(whole)
-                for label, found in zip(of_groups, some, strict=True):
-                    of_groups[label].append(found)
-        everyone = [found for own in parts.values() for found in own]
-        return _summed({ALL_CLIENTS: everyone, **parts}), _summed(of_groups)
+            for s, by_class in self._judged(split, wanted).items():
+                whole, *some = (list(column) for column in zip(*by_class, strict=True))
+                tables[ALL_CLIENTS].append(whole)
+                if self.clients.classes == 2:
+                    tables.setdefault(self.clients.labels[s], []).append(whole)
+                for label, found in zip(groups, some, strict=True):
+                    groups[label].append(found)
+        return self._summed(tables), self._summed(groups)
+
+    def _judged(self, split: Split, wanted: Wanted) -> dict[int, list[list[Told]]]:
+        """What clients tell of the rows that a split holds out: by class, all rows and groups."""
+        try:
+            results, seats = self._fit(MODEL, split), self.clients.groups
+        except NoModelError:  # a class without rows in this split
+            return {}
+        coef = stacked(results)[0]
+        messages = {
+            seat[s].name: probabilities.request(
+                split.parts[s], coef, scores.intercepts_of([results], seat[s].name)[0], k, wanted
+            )
+            for k, seat in enumerate(seats)
+            for s in split.scored
+        }
+        answers = self.engine.map(messages, None)
+        _require(answers)
+        at_once = self.problem.classes or 1
+        return {
+            s: [
+                of_class
+                for seat in seats
+                for of_class in probabilities.read(answers.replies[seat[s].name], wanted, at_once)
+            ]
+            for s in split.scored
+        }
+
+    def _summed(self, tables: Mapping[str, Sequence[Sequence[Told]]]) -> dict[str, dict[str, Any]]:
+        """What parts of rows tell together by class, without small cells.
+
+        Of several classes, nothing where one has 1 to 4 rows: the others would give it away.
+        """
+        found = {}
+        for name, parts in tables.items():
+            every = [added(list(column)) for column in zip(*parts, strict=True)]
+            small = [told for told in every if 0.0 < told.bins[:, 1].sum() < SMALLEST]
+            for k, told in enumerate(every):
+                known = name if len(every) == 1 else self._class_name(name, k)
+                hidden = len(every) > 1 and small
+                shown = replace(told, bins=0.0 * told.bins) if hidden else told
+                found[known] = facts_of(coarsened(recalibrated(shown)))
+        return found
+
+    def _class_name(self, name: str, k: int) -> str:
+        names = self.clients.class_names
+        label = names[k] if names else str(k)
+        return label if name == ALL_CLIENTS else against_the_rest(name, label)
 
     def _told(self, split: Split) -> Array:
         """Measures (methods, M, S) on what a split holds out, NaN for clients that hold nothing."""

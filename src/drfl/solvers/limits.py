@@ -37,7 +37,7 @@ class Limits:
     split : bool
         Whether what flips add can have cuts of its own.
     classes : int or None
-        How many there are at once.
+        How many there are at once, if it tells of them.
     """
 
     lipschitz: float
@@ -63,12 +63,12 @@ class Limits:
         # With an intercept of its own a client has to tell.
         at_zero = float(loss.value(np.zeros(1))[0]) if margin and not own else None
         if problem.joint is not None and problem.classes is not None:
-            at_zero = problem.joint.at_zero(problem.classes)
+            at_zero = None if own else problem.joint.at_zero(problem.classes)
             columns = None if columns is None else np.tile(columns, problem.classes)  # type: ignore[assignment]
         return cls(
             lipschitz=loss.lipschitz,
             at_zero=at_zero,
-            classes=problem.classes,
+            classes=None if own else problem.classes,
             label_cost=cost,
             split=bool(
                 loss.linear_gain

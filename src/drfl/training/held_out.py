@@ -160,6 +160,7 @@ def _clients(training: Training) -> SelectionClients:
         groups,
         curves=training.problem.curves,
         classes=None if agreement.target.classes is None else len(agreement.target.classes),
+        class_names=[str(label) for label in agreement.target.classes or ()],
     )
 
 

@@ -189,7 +189,7 @@ def at_once(settings: Settings, agreement: Agreement) -> int | None:
         _loss(settings, agreement.target.task).name in JOINT
         and not settings["support"]
         and not (settings["additive"] and _of_one_score(settings))
-        and settings["intercept"] != "per_client"
+        and not (settings["intercept"] == "per_client" and math.isfinite(settings["label_cost"]))
         and settings["solver"] == "bundle"
         and settings["radius"] != "confidence"
         and set(settings["compare"]) <= set(AT_ONCE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -26,7 +25,7 @@ from drfl.protocols.evaluation import evaluate
 from drfl.protocols.explanation import explain
 from drfl.protocols.federation import Federation
 from drfl.run import solve
-from drfl.run.result import Record, Result, stacked
+from drfl.run.result import Record, Result, intercepts_at, stacked
 from drfl.solvers import Solver, StatusKind, solver_class
 from drfl.training.left_out import FEWEST, unexplained, without
 from drfl.training.left_out import KIND as LEFT_OUT
@@ -477,8 +476,8 @@ def make_model(agreement: Agreement, results: Sequence[Result], problem: Problem
         ),
         version=version("drfl"),
         calibrations={
-            name: Calibration.trained([result.intercepts[name] for result in results])
+            name: Calibration.trained(intercepts_at(results, name))
             for name in names
-            if all(math.isfinite(result.intercepts.get(name, math.nan)) for result in results)
+            if problem.own_intercepts and np.isfinite(intercepts_at(results, name)).all()
         },
     )

@@ -51,6 +51,13 @@ class JointOracle(Oracle):
     def is_margin(self) -> bool:
         return True
 
+    @property
+    def class_masses(self) -> Array:
+        """The masses of the classes (K,)."""
+        masses = np.broadcast_to(np.asarray(self.rows.mass()), self.y.shape)
+        found = np.bincount(self.y, weights=masses, minlength=self.classes)
+        return np.asarray(found, dtype=np.float64)
+
     def flips(self, gains: Array, price: float) -> Flips:
         """Whose label moves, at such gains (N,)."""
         return best_flips(gains, lambda some: some, self.rows, self.ball, price)

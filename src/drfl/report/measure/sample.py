@@ -17,7 +17,7 @@ from drfl.metrics.probabilities import bins
 from drfl.models import Model
 from drfl.problem import Problem
 from drfl.run import solve
-from drfl.run.result import Result, stacked
+from drfl.run.result import Result, intercepts_at, stacked
 from drfl.selection.client_half.alone import solve_present
 from drfl.supports import WholeSpace
 
@@ -77,8 +77,8 @@ class Refit:
 
     def at(self, name: str) -> Array:
         """The intercepts at a client (K,): its own, where every client has one."""
-        own = [result.intercepts for result in self.results]
-        return np.array([b[name] for b in own]) if all(own) else self.intercept
+        own = all(result.intercepts for result in self.results)
+        return intercepts_at(self.results, name) if own else self.intercept
 
 
 def refit(model: Model, problem: Problem, data: Mapping[str, ClientSample]) -> Refit:

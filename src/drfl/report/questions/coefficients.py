@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from drfl.report.blocks import Block, Mark, Marks, Section, TableBlock, Text
 from drfl.report.evidence import (
@@ -135,8 +136,10 @@ def _scores(models: list[Json]) -> list[Json]:
     for model in models:
         coef, intercept = model.get("coef"), model.get("intercept")
         if isinstance(coef, list) and isinstance(intercept, list) and len(coef) == len(intercept):
-            pairs = zip(coef, intercept, strict=True)
-            out += [{**model, "coef": w, "intercept": b} for w, b in pairs]
+            own = model.get("intercepts")
+            for k, (w, b) in enumerate(zip(coef, intercept, strict=True)):
+                kept = {} if own is None else {"intercepts": _of_class(own, k)}
+                out.append({**model, "coef": w, "intercept": b, **kept})
         else:
             out.append(model)
     return out
@@ -225,6 +228,14 @@ def _model(
         cells = [plain(b, 4) for b in intercepts] or ["kept by the client"] * (len(head) - 1)
         rows.append([f"intercept of {client}" if client else "intercept", *cells])
     return [*charts, TableBlock(f"All coefficients{which}.", head, rows, folded=True)]
+
+
+def _of_class(own: Any, k: int) -> Json:
+    """The k-th of every client's own intercepts; None of those who keep theirs."""
+    return {
+        client: values[k] if isinstance(values, list) and k < len(values) else None
+        for client, values in objects_of(own).items()
+    }
 
 
 class CoefficientUnits:

@@ -38,15 +38,17 @@ def probabilities(found: Json, of_groups: Json, groups: Groups) -> list[Block]:
     """
     every = {name(client): objects_of(facts) for client, facts in found.items()}
     shown = {client: facts for client, facts in every.items() if number(facts.get("rows"))}
-    if groups.small:
+    several = len(groups.classes) > 2  # then each is of all clients, and of one class
+    if groups.small and not several:
         shown = dict(list(shown.items())[:1])
     if not shown:
         return []
     parts = {name(group): objects_of(facts) for group, facts in of_groups.items()}
     large = {group: facts for group, facts in parts.items() if number(facts.get("rows"))}
     few = [group for group in parts if group not in large]
+    whose = ", each class against the rest" if several else ""
     return [
-        _table("Probabilities on held-out rows, with what they rest on.", shown),
+        _table(f"Probabilities on held-out rows, with what they rest on{whose}.", shown),
         *_decisions("Decisions on held-out rows, at the thresholds that were named.", shown),
         *([_table("The same in groups of the rows of all clients.", large)] if large else []),
         *_decisions("Decisions in groups of rows.", large),
@@ -56,18 +58,18 @@ def probabilities(found: Json, of_groups: Json, groups: Groups) -> list[Block]:
             else []
         ),
         Lines(
-            "Calibration on held-out rows",
+            f"Calibration on held-out rows{whose}",
             "predicted probability",
             "share of positive rows",
             [*_series(shown, "calibration", _bin), Series("calibrated", [(0, 0), (1, 1)], True)],
         ),
         Lines(
-            "ROC curve on held-out rows",
+            f"ROC curve on held-out rows{whose}",
             "1 - specificity",
             "sensitivity",
             [*_series(shown, "decisions", _roc), Series("no skill", [(0, 0), (1, 1)], True)],
         ),
-        *_decision_curve(next(iter(shown.values()))),
+        *(_class_benefits(shown) if several else _decision_curve(next(iter(shown.values())))),
         Text(NOTE, "note"),
     ]
 
@@ -99,16 +101,27 @@ def _roc(entry: Json) -> Point | None:
     )
 
 
+def _class_benefits(shown: dict[str, Json]) -> list[Block]:
+    """The net benefit over the thresholds, of calling rows of each class so."""
+    curves = [_benefit(label, facts, "net_benefit") for label, facts in shown.items()]
+    title = "Decision curve on held-out rows of all clients, each class against the rest"
+    known = [curve for curve in curves if curve.points]
+    return [Lines(title, "threshold of the probability", "net benefit", known)] if known else []
+
+
+def _benefit(label: str, facts: Json, key: str) -> Series:
+    pairs = [
+        _pair(number(entry.get("threshold")), number(entry.get(key)))
+        for entry in objects(facts.get("decisions"))
+    ]
+    points = [pair for pair in pairs if pair is not None and pair[1] >= WORST_SHOWN]
+    return Series(label, points, dashed=key != "net_benefit")
+
+
 def _decision_curve(facts: Json) -> list[Block]:
     """The net benefit over the thresholds, of the first, which is everybody."""
-    curves = []
-    for label, key in (("the model", "net_benefit"), ("calling everybody", "benefit_of_all")):
-        pairs = [
-            _pair(number(entry.get("threshold")), number(entry.get(key)))
-            for entry in objects(facts.get("decisions"))
-        ]
-        points = [pair for pair in pairs if pair is not None and pair[1] >= WORST_SHOWN]
-        curves.append(Series(label, points, dashed=key != "net_benefit"))
+    of = {"the model": "net_benefit", "calling everybody": "benefit_of_all"}
+    curves = [_benefit(label, facts, key) for label, key in of.items()]
     if not curves[0].points:
         return []
     title = "Decision curve on held-out rows of all clients"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.client import Checked, Handler, RefusedError, Site
 from drfl.metrics.counts import NUMBERS, Told, edges_of, told
+from drfl.one_vs_rest import log_odds
 from drfl.rows import Rows
 from drfl.rows.parts import is_sparse
 from drfl.selection.client_half.folds import PART, Part, some_rows, weights_of
@@ -20,13 +21,14 @@ from drfl.wire import Field, Message, WireError, validate
 KIND = "select_probabilities"
 REQUEST = {
     PART: Field("int64", (3,)),
-    "coef": Field("float64", ("n",)),
-    "intercept": Field("float64"),
+    "coef": Field("float64", ("K", None)),
+    "intercept": Field("float64", ("K",)),
+    "own": Field("int64"),  # the class of this client's +1 where each has a model of its own
     "thresholds": Field("float64", ("T",)),  # of the probability, where decisions are counted
     "groups": Field("int64"),  # how many
     "bounds": Field("float64", ("R", 4), finite=False),  # see `Group.bounds`, each with its group
 }
-REPLY = {  # of all rows, and of every group
+REPLY = {  # of every class against the rest, one after the other: of all rows, and of every group
     "bins": Field("float64", ("G", "B", 3)),
     "numbers": Field("float64", ("G", len(NUMBERS)), finite=False),
 }
@@ -67,9 +69,12 @@ class Wanted:
         }
 
 
-def request(part: Part, coef: Array, intercept: float, wanted: Wanted) -> Message:
-    """Ask what the log-odds of a model are worth on the rows that a part holds out."""
-    arrays = {PART: part.array, "coef": coef, "intercept": np.array(intercept)}
+def request(part: Part, coef: Array, intercept: Array, own: int, wanted: Wanted) -> Message:
+    """Ask what the probabilities of a model are worth on the rows that a part holds out.
+
+    ``coef`` (K, n) and ``intercept`` (K,) are one score, or one for each of several classes.
+    """
+    arrays = {PART: part.array, "coef": coef, "intercept": intercept, "own": np.array(own)}
     return Message(KIND, 0, {**arrays, **wanted.arrays})
 
 
@@ -80,17 +85,35 @@ def count(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     if len(at) == 0 or len(at) < site.policy.min_rows:
         raise RefusedError
     rows = Rows(**some_rows(site.raw, at), weights=weights_of(site.raw, at))
-    z = site.problem.scores(rows, arrays["coef"], float(arrays["intercept"]))
     times = _as_often(rows)
-    inside = [np.ones(len(z), dtype=bool), *_groups(rows, int(arrays["groups"]), arrays["bounds"])]
-    z, positive = np.repeat(z, times), np.repeat(rows.y > 0.0, times)
-    thresholds = arrays["thresholds"].tolist()
+    whole = np.ones(rows.n_rows, dtype=bool)
+    inside = [whole, *_groups(rows, int(arrays["groups"]), arrays["bounds"])]
     again = [np.repeat(some, times) for some in inside]
-    found = [told(z[some], positive[some], thresholds) for some in again]
+    thresholds = arrays["thresholds"].tolist()
+    found = [
+        told(np.repeat(z, times)[some], np.repeat(positive, times)[some], thresholds)
+        for z, positive in _judged(site, rows, arrays)
+        for some in again
+    ]
     return {
         "bins": np.array([each.bins for each in found]),
         "numbers": np.array([each.numbers for each in found]),
     }
+
+
+def _judged(
+    site: Site, rows: Rows, arrays: Mapping[str, NDArray[Any]]
+) -> Iterator[tuple[Array, NDArray[np.bool_]]]:
+    """Log-odds (N,) and who is positive (N,), for every class that this client tells of."""
+    models, own = list(zip(arrays["coef"], arrays["intercept"], strict=True)), int(arrays["own"])
+    joint = site.problem.classes is not None
+    if not 0 <= own < len(models) or (joint and site.problem.classes != len(models)):
+        raise WireError("the models are not those of the classes")
+    z = np.stack([site.problem.scores(rows, w, float(b)) for w, b in models], axis=1)
+    odds = log_odds(z, joint=joint)
+    if joint:
+        return ((odds[:, k], rows.y == k) for k in range(len(models)))
+    return iter([(odds[:, own], rows.y > 0.0)])
 
 
 def _groups(rows: Rows, count: int, bounds: Array) -> list[NDArray[np.bool_]]:
@@ -123,16 +146,17 @@ def _as_often(rows: Rows) -> NDArray[np.int64]:
 HANDLERS: Mapping[str, Handler] = {KIND: Checked(count, REQUEST, REPLY)}
 
 
-def read(message: Message, wanted: Wanted) -> list[Told]:
-    """What a client told, of all rows and of every group."""
-    edges = len(edges_of(wanted.thresholds))
-    sizes = {"G": 1 + len(wanted.groups), "B": edges + 1}
+def read(message: Message, wanted: Wanted, classes: int = 1) -> list[list[Told]]:
+    """What a client told by class, of all rows and of every group."""
+    edges, groups = len(edges_of(wanted.thresholds)), 1 + len(wanted.groups)
+    sizes = {"G": classes * groups, "B": edges + 1}
     validate(message, f"{KIND}/reply", 0, REPLY, sizes)
     bins = np.array(message.arrays["bins"])
     if (bins < 0.0).any() or not np.allclose(bins[..., :2], np.round(bins[..., :2])):
         raise WireError("its counts are none")
     known = np.ones(edges, dtype=bool)
-    return [
+    every = [
         Told(counts, known, numbers, wanted.thresholds)
         for counts, numbers in zip(bins, np.array(message.arrays["numbers"]), strict=True)
     ]
+    return [every[k : k + groups] for k in range(0, len(every), groups)]

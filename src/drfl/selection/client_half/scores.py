@@ -26,10 +26,10 @@ from drfl.losses import Logistic, Loss
 from drfl.losses.joint import JOINT, JointLoss
 from drfl.metrics import auc
 from drfl.rows import Rows
+from drfl.run.result import intercepts_at
 from drfl.selection.client_half.folds import PART, Part, some_rows, weights_of
 from drfl.wire import Field, Message, WireError, validate
-from drfl.worst_case import make_oracle
-from drfl.worst_case.own_intercept import middle_intercept
+from drfl.worst_case.joint_intercepts import own_intercepts
 
 KIND = "select_score"
 DRAWS = 200  # of the noise, for every row
@@ -152,13 +152,14 @@ def _noisy_curves(
 
 def _intercepts(site: Site, rows: Rows, coef: Array, given: Array) -> Array:
     """The intercepts (P, K), those of this client where none are given."""
-    found = given.copy()
-    oracle = (
-        make_oracle(rows, site.problem.loss, site.oracle.ball) if np.isnan(given).any() else None
-    )
-    for at in zip(*np.nonzero(np.isnan(given)), strict=True):
-        assert oracle is not None
-        found[at] = middle_intercept(oracle, coef[at])
+    found, missing = given.copy(), np.isnan(given)
+    if missing.any():
+        oracle = site.problem.bounding_oracle(rows, site.name)
+        for p, k in zip(*np.nonzero(missing), strict=True):
+            if site.problem.classes is None:
+                found[p, k] = own_intercepts(oracle, coef[p, k])[0]
+            elif k == 0:
+                found[p] = own_intercepts(oracle, coef[p])
     if not np.isfinite(found).all():
         raise WireError("an intercept is infinite")
     return found
@@ -166,14 +167,7 @@ def _intercepts(site: Site, rows: Rows, coef: Array, given: Array) -> Array:
 
 def intercepts_of(models: Sequence[Sequence[Any]], name: str) -> Array:
     """The intercepts (P, K) of models at a client; NaN where it has to find its own."""
-    every = [[np.atleast_1d(_intercept_of(model, name)) for model in ones] for ones in models]
-    return np.array([np.concatenate(ones) for ones in every])
-
-
-def _intercept_of(model: Any, name: str) -> float | Array:
-    own: Mapping[str, float] = getattr(model, "intercepts", {})
-    found: float | Array = model.intercept
-    return float(own.get(name, math.nan)) if own else found
+    return np.array([intercepts_at(ones, name) for ones in models])
 
 
 def _name(number: int, loss: Loss) -> str:

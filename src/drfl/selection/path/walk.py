@@ -121,7 +121,8 @@ class _Shift:
 def _flipped(old: Prices, result: Result, problem: Problem, new: Prices) -> _Shift | None:
     if any(a > b for a, b in zip(old.label_cost, new.label_cost, strict=True)):
         return None
-    norm, factor, up, multipliers = problem.norm.dual(result.coef), 1.0, [], []
+    norm, factor = problem.gauge(result.coef.size).value(result.coef.ravel()), 1.0
+    up, multipliers = [], []
     same = True
     balls = zip(old.ratio, new.ratio, old.label_cost, new.label_cost, strict=True)
     for (a, b, cost, dearer), lam in zip(balls, result.client_multipliers.values(), strict=True):
@@ -142,14 +143,14 @@ def _flipped(old: Prices, result: Result, problem: Problem, new: Prices) -> _Shi
 
 def _fixed(old: Prices, result: Result, problem: Problem, new: Prices) -> _Shift | None:
     names, lip = list(result.client_losses), problem.loss.lipschitz
-    dimension = len(result.coef) + problem.shared_intercept
+    w, dimension = result.coef.ravel(), problem.dimension(result.coef.size)
     server = server_problem(problem, names, dimension, np.ones(len(names)))
     up, multipliers, least = [], [], []
     balls = zip(old.radius, new.radius, old.label_cost, new.label_cost, strict=True)
     for s, (rho, larger, cost, same) in enumerate(balls):
         if rho > larger or (rho > 0.0 and cost != same):
             return None
-        multipliers.append(lip * server.multiplier(s, result.coef))
+        multipliers.append(lip * server.multiplier(s, w))
         up.append((larger - rho) * multipliers[-1])
         least.append((larger - rho) * (lip * float(server.floor[s])))
     reason = SMALL_NORM if up == least else AS_GOOD

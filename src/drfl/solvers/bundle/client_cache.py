@@ -22,7 +22,7 @@ from drfl.solvers.bundle.client_half.evaluation import (
     Evaluator,
     make_evaluator,
 )
-from drfl.solvers.bundle.client_half.joint import JointEvaluator
+from drfl.solvers.bundle.client_half.joint import JointEvaluator, OwnJointEvaluator
 from drfl.solvers.bundle.client_half.level_cuts import OwnInterceptEvaluator
 from drfl.solvers.bundle.client_half.path_rows import replay
 from drfl.solvers.bundle.messages import CutRequest
@@ -56,8 +56,8 @@ class Cached:
         How many groups the rows were in.
     flips, curved : bool
         Whether its cuts mix losses with flips, and whether its curvature was computed.
-    intercept : float
-        The client's own there, if it has one.
+    intercept : float, or array of shape (K,)
+        The client's own there, if it has one, or K.
     """
 
     x: Array
@@ -65,7 +65,7 @@ class Cached:
     groups: int
     flips: bool
     curved: bool
-    intercept: float = 0.0
+    intercept: float | Array = 0.0
 
     @classmethod
     def of(cls, x: Array, at: Evaluation, *, curved: bool) -> Cached:
@@ -111,7 +111,8 @@ def evaluator_of(site: Site, *, lifted: bool, split: bool = True) -> Evaluator:
     own = site.problem.own_intercepts
     split = split and site.policy.groups and not own
     if isinstance(site.oracle, JointOracle):
-        return JointEvaluator(site.oracle, split=split)
+        joint = site.oracle
+        return OwnJointEvaluator(joint) if own else JointEvaluator(joint, split=split)
     inner = make_evaluator(site.oracle, shared=site.shared_ball, lifted=lifted, split=split)
     return OwnInterceptEvaluator(inner) if own else inner
 

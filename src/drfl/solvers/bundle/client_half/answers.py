@@ -152,8 +152,7 @@ def _dual(evaluator: Evaluator, request: CutRequest, cache: Cache) -> dict[str, 
     if curved is None or not curved.curved or len(known) < len(old):
         return {}
     if isinstance(evaluator, JointEvaluator):
-        points = [(at.x, at.groups) for at in known]
-        return {"dual": evaluator.mixed_cut(dual.shift, dual.weights, curved.x, points)}
+        return {"dual": evaluator.mixed_cut(dual, curved, known)}
     if isinstance(evaluator, OwnInterceptEvaluator):
         balanced = balanced_dual(evaluator, dual, curved, known)
         return {} if balanced is None else {"dual": balanced}
@@ -166,6 +165,8 @@ def _introduction(site: Site) -> dict[str, NDArray[Any]]:
     size = float(rows.moments()[1].mean()) if rows.n_features else 1.0
     about = {"about": np.array([rows.total, size])}
     if site.problem.classes is not None:
+        if site.problem.own_intercepts:
+            return about  # there are none to be bounded
         return {**about, "classes": class_facts(rows, site.problem.classes)}
     box = AnchorBox.of(site.oracle.ball, site.oracle.loss, site.n_features)
     return about if box is None else {**about, "facts": box.facts(site.oracle)}

@@ -55,8 +55,8 @@ class Evaluation:
         How many rows are flipped, those flipped in part by their share.
     split : bool
         Whether what flips add has cuts of its own.
-    intercept : float
-        Of the client's own, where every client has one.
+    intercept : float, or array of shape (K,)
+        Of the client's own, where every client has one, or K.
     """
 
     value: float
@@ -66,7 +66,7 @@ class Evaluation:
     arguments: Array
     flipped: float = 0.0
     split: bool = False
-    intercept: float = 0.0
+    intercept: float | Array = 0.0
 
     @property
     def groups(self) -> int:

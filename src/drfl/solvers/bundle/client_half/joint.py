@@ -14,7 +14,8 @@ semidefinite whatever the rounding.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,15 @@ from drfl.solvers.bundle.client_half.curvature import (
 from drfl.solvers.bundle.client_half.evaluation import Evaluation, Evaluator
 from drfl.wire.schema import pack_triangle, unpack_triangle
 from drfl.worst_case.joint import JointOracle
+from drfl.worst_case.joint_intercepts import balanced, joint_balance
 from drfl.worst_case.whole_space import Flips
+
+if TYPE_CHECKING:
+    from drfl.solvers.bundle.client_cache import Cached
+    from drfl.solvers.bundle.messages import Dual
+
+
+NOTHING = 1e-10  # relative: a curvature in intercepts that is smaller is rounding
 
 
 class JointEvaluator(Evaluator):
@@ -106,15 +115,21 @@ class JointEvaluator(Evaluator):
         slope = -self.oracle.ball.label_cost * self.sums(turned, groups) / safe
         return np.column_stack([level - slope * lam, slope, g])
 
-    def curvature(self, at: Evaluation, before: Array | None, dimension: int) -> Array:
+    def curvature(
+        self, at: Evaluation, before: Array | None, dimension: int
+    ) -> NDArray[np.float32]:
         """The matrices of all pairs, packed: E triangles one after the other."""
+        size = dimension // self.oracle.classes
+        pairs = self._pairs(at, before)
+        return np.concatenate([pack_triangle(A[:size, :size]) for A in pairs])
+
+    def _pairs(self, at: Evaluation, before: Array | None) -> Iterator[Array]:
+        """The matrices of all pairs, (n + 1, n + 1) each."""
         oracle, z = self.oracle, np.ascontiguousarray(at.arguments.T)
         p, tau = oracle.loss.shares(z, oracle.y, self._width(at.arguments, before))
-        size = dimension // oracle.classes
         weight = np.asarray(self.rows.mass()) / tau
         j, k = np.triu_indices(oracle.classes, 1)
-        pairs = (self.rows.gram(weight * p[a] * p[b]) for a, b in zip(j, k, strict=True))
-        return np.concatenate([pack_triangle(A[:size, :size]) for A in pairs])
+        return (self.rows.gram(weight * p[a] * p[b]) for a, b in zip(j, k, strict=True))
 
     def _width(self, scores: Array, before: Array | None) -> float:
         """How far from a kink rows count: half the move of the scores since the last round."""
@@ -130,38 +145,91 @@ class JointEvaluator(Evaluator):
         moved = WINDOW * float(np.sqrt(2.0 * np.mean((some - before) ** 2)))
         return max(min(max(moved, least), most), 1e-9)
 
-    def mixed_cut(
-        self, shift: Array, weights: Array, curved: Array, old: Sequence[tuple[Array, int]]
-    ) -> Array:
+    def mixed_cut(self, dual: Dual, curved: Cached, old: Sequence[Cached]) -> Array:
         r"""The cut of the master's dual point, moved along the curvature: (c, g), (1 + d,).
 
         :math:`p_i=\sum_ka_kp_{ik}+(\mathrm{diag}\,p-pp^\top)\,\partial z_i[\mathrm{shift}]`,
-        brought back into the simplex; ``old`` are points, each with how many groups there were.
+        brought back into the simplex.
         """
         rows, loss, y, K = self.rows, self.oracle.loss, self.oracle.y, self.oracle.classes
-        models = [self.model(x) for x in (curved + shift, curved, *(x for x, _ in old))]
-        W, b = np.concatenate([m[0] for m in models]), np.concatenate([m[1] for m in models])
+        W, b = self._all_models(dual, curved, old)
         constant = 0.0
 
         def visit(block: slice, z: Array) -> Array:
             nonlocal constant
-            parts = z.reshape(-1, K, z.shape[1])
-            here, move = softmax(parts[1]), parts[0] - parts[1]
-            p = here * (move - (here * move).sum(axis=0))
-            for (_, groups), weight, own in zip(old, weights, parts[2:], strict=True):
-                q = softmax(own)
-                for k in range(groups):
-                    q[:, (k - block.start) % groups :: groups] *= weight[k]
-                p += q
-            p = np.maximum(p, 0.0)
-            p /= np.maximum(p.sum(axis=0), 1e-300)
+            p = _mixed_shares(z.reshape(-1, K, z.shape[1]), dual, old, block)
             constant += rows.mean(loss.level(p, y[block]), block)
             z[:] = 0.0
             z[:K] = less_own(p, y[block]) * rows.mass(block)
             return z
 
         g, gb = rows.sweep_many(W, b, visit)
-        return np.append(constant, np.append(g[:K].ravel(), gb[:K])[: len(curved)])
+        return np.append(constant, np.append(g[:K].ravel(), gb[:K])[: len(curved.x)])
+
+    def _all_models(self, dual: Dual, curved: Cached, old: Sequence[Cached]) -> tuple[Array, Array]:
+        """The models at which shares are needed, one below the other."""
+        models = [self.model(x) for x in (curved.x + dual.shift, curved.x, *(at.x for at in old))]
+        return np.concatenate([m[0] for m in models]), np.concatenate([m[1] for m in models])
+
+
+class OwnJointEvaluator(JointEvaluator):
+    """Evaluates W at the client's own intercepts, where every client has some; labels stay.
+
+    Its rows are one group, since slopes in b cancel over all rows only.
+    """
+
+    def __init__(self, oracle: JointOracle) -> None:
+        super().__init__(oracle, split=False)
+
+    def evaluate(self, x: Array, groups: int) -> Evaluation:
+        oracle, loss, y = self.oracle, self.oracle.loss, self.oracle.y
+        z = self.rows.scores_many(*self.model(x))
+        own = joint_balance(oracle, z)
+        z += own.b[:, None]
+        lam = oracle.gauge.value(x)
+        value = self.rows.mean(loss.value(z, y)) + oracle.ball.radius * lam
+        cut = self._level_cut(own.shares)[None]
+        return Evaluation(value, lam, cut, np.ones(1), z.T, intercept=own.b)
+
+    def _level_cut(self, shares: Array) -> Array:
+        """The cut (1 + d,) of shares (K, N) that have the means of the classes."""
+        constant = self.rows.mean(self.oracle.loss.level(shares, self.oracle.y))
+        v = less_own(shares, self.oracle.y) * self.rows.mass()
+        return np.append(constant, self.rows.combine_many(v)[0][:, 0].ravel())
+
+    def curvature(
+        self, at: Evaluation, before: Array | None, dimension: int
+    ) -> NDArray[np.float32]:
+        """That of W with the intercepts following it, packed: one triangle."""
+        H = of_pairs(list(self._pairs(at, before)), self.oracle.classes, dimension)
+        cross, own = H[:dimension, dimension:], H[dimension:, dimension:]
+        # The common constant, and classes of which nothing is left here, move nothing.
+        inverse = np.linalg.pinv(own, rcond=NOTHING, hermitian=True)
+        return pack_triangle(H[:dimension, :dimension] - cross @ inverse @ cross.T)
+
+    def mixed_cut(self, dual: Dual, curved: Cached, old: Sequence[Cached]) -> Array:
+        """The same, tilted until the shares have the means of the classes."""
+        rows, K = self.rows, self.oracle.classes
+        W, b = self._all_models(dual, curved, old)
+        b += np.concatenate([at.intercept for at in (curved, curved, *old)])
+        z = rows.scores_many(W, b).reshape(-1, K, rows.n_rows)
+        p = _mixed_shares(z, dual, old, slice(0, None))
+        masses = np.broadcast_to(np.asarray(rows.mass()), (rows.n_rows,))
+        logs = np.log(np.maximum(p, np.finfo(np.float64).tiny))
+        return self._level_cut(balanced(logs, masses, self.oracle.class_masses)[1])
+
+
+def _mixed_shares(z: Array, dual: Dual, old: Sequence[Cached], block: slice) -> Array:
+    """The shares (K, m) of the master's dual point; z (P, K, m) at the points they come from."""
+    here, move = softmax(z[1]), z[0] - z[1]
+    p = here * (move - (here * move).sum(axis=0))
+    for at, weight, own in zip(old, dual.weights, z[2:], strict=True):
+        q = softmax(own)
+        for k in range(at.groups):
+            q[:, (k - block.start) % at.groups :: at.groups] *= weight[k]
+        p += q
+    p = np.maximum(p, 0.0)
+    return np.asarray(p / np.maximum(p.sum(axis=0), 1e-300))
 
 
 def unpack_pairs(packed: NDArray[np.float32], classes: int, dimension: int) -> list[Array]:

@@ -89,13 +89,14 @@ def balanced_dual(
     :math:`y_i=1`); None if there is no such :math:`\delta`, as for losses that do not bend.
     """
     rows, loss = evaluator.rows, evaluator.loss
-    m = evaluator.arguments(curved.x, curved.intercept)
+    b = float(curved.intercept)
+    m = evaluator.arguments(curved.x, b)
     bend = loss.curvature(m)
-    v = evaluator.arguments(curved.x + dual.shift, curved.intercept)
+    v = evaluator.arguments(curved.x + dual.shift, b)
     v -= m
     v *= bend
     for at, weights in zip(old, dual.weights, strict=True):
-        v += weights[0] * loss.slope(evaluator.arguments(at.x, at.intercept))
+        v += weights[0] * loss.slope(evaluator.arguments(at.x, float(at.intercept)))
     if evaluator.oracle.is_margin:
         bend *= rows.y
 
