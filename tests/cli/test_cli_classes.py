@@ -120,7 +120,34 @@ def test_three_classes_have_curves_in_one_problem(garden):
 def test_standard_errors_say_why_there_are_none(garden):
     folder, _ = garden
     said = drfl("summary", "RUN", cwd=folder, code=3)
-    assert "--multiclass ovr" in said.err
+    assert "separate the classes" in said.err  # setosa can be told from all others
+
+
+def test_standard_errors_of_all_classes_against_one(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    for name in "ab":
+        X = rng.normal(size=(150, 2))
+        z = np.column_stack([0.0 * X[:, 0], X[:, 0], X[:, 1]]) + rng.gumbel(size=(150, 3))
+        stage = np.array(["low", "mid", "top"])[z.argmax(axis=1)]
+        lines = [f"{10 + 2 * u},{v},{s}" for (u, v), s in zip(X, stage, strict=True)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["u,v,stage", *lines]) + "\n")
+    asked = ("train", "--client", "a.csv", "--client", "b.csv", "--target", "stage")
+    drfl(*asked, "--out", "RUN", cwd=tmp_path)
+    said = drfl("summary", "RUN", cwd=tmp_path).out
+    assert "every class against low" in said
+    assert "u: all 2 are zero: chi2" in said
+    told = {r["name"]: r for r in drfl("summary", "RUN", "--json", cwd=tmp_path).records}
+    assert set(told) == {f"{c}: {n}" for c in ("mid", "top") for n in ("u", "v", "intercept")}
+    assert told["mid: u"]["low"] < 0.5 < told["mid: u"]["high"]  # the column has twice the spread
+    assert told["mid: u"]["coef"] == pytest.approx(told["mid: u"]["coef_per_sd"] / 2, rel=0.1)
+    turned = drfl("summary", "RUN", "--json", "--against", "mid", cwd=tmp_path).records
+    assert turned[0]["name"] == "low: u"
+    assert turned[0]["coef"] == pytest.approx(-told["mid: u"]["coef"])
+    assert turned[0]["se"] == pytest.approx(told["mid: u"]["se"])
+    shorten_reports(monkeypatch)
+    drfl("report", "RUN", cwd=tmp_path)
+    page = (tmp_path / "RUN" / "report.html").read_text()
+    assert "class top against low" in page
 
 
 def test_a_method_of_one_score_is_refused_before_training(garden):

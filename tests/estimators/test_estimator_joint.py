@@ -167,8 +167,3 @@ def test_what_cannot_be_at_once_is_one_against_the_rest(flowers, params):
 def test_what_was_asked_for_and_cannot_be_is_refused(flowers, params, why):
     with pytest.raises(ValueError, match=why):
         DRFLClassifier(**{"radius": 0.1, "multiclass": "joint"} | params).fit(*flowers)
-
-
-def test_standard_errors_are_for_one_score(garden):
-    with pytest.raises(ValueError, match="multiclass='ovr'"):
-        garden.inference()

@@ -67,8 +67,13 @@ def test_each_of_several_classes_against_the_rest(tmp_path):
     assert len(set(np.round(found.intercept, 2))) == 3
     drfl("train", *two, "JOINT", "--quiet", cwd=tmp_path)
     joint = read_model(tmp_path / "JOINT" / "model.json")
-    with pytest.raises(ValueError, match="all classes of this model are in one problem"):
-        calibrate(sites(tmp_path, ["a", "b"])[1], joint, "intercept")
+    for names in (["c"], ["a", "b", "c"]):  # all classes in one problem have theirs together
+        found = calibrate(sites(tmp_path, names)[1], joint, "intercept").calibrations
+        known = here(joint, tmp_path, names, "intercept")
+        for name, made in found.items():
+            assert made.intercept == pytest.approx(known[name].intercept, abs=1e-6)
+    with pytest.raises(ValueError, match="a slope is for two classes"):
+        calibrate(sites(tmp_path, ["a", "b"])[1], joint, "slope")
 
 
 @pytest.mark.parametrize(

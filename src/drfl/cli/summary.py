@@ -34,6 +34,9 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the folder of a run that has ended")
     parser.add_argument("--level", type=float, default=0.95, help="of the intervals (0.95)")
     parser.add_argument("--kind", choices=KINDS, default="robust", help="of the errors (robust)")
+    parser.add_argument(
+        "--against", metavar="CLASS", help="of several classes, what others are compared with"
+    )
     parser.add_argument("--csv", metavar="FILE", type=Path, help="write the table here as well")
     parser.add_argument("--force", action="store_true", help="overwrite the file that is there")
     parser.add_argument("--json", action="store_true", help="one JSON object per coefficient")
@@ -58,7 +61,8 @@ def run(options: argparse.Namespace) -> int:
     model = read_model(folder / "model.json")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FewClustersWarning)
-        found = inferred(model, records, kind=options.kind, level=options.level)
+        how = {"kind": options.kind, "level": options.level, "against": options.against}
+        found = inferred(model, records, **how)
     for text in dict.fromkeys(str(warning.message) for warning in caught):
         advice = text.replace("kind='robust'", "--kind robust")
         say(f"warning: {advice}")
@@ -83,7 +87,8 @@ def inference_lines(model: Model, found: Sequence[Any]) -> list[str]:
     lines = [f"{model.target.name}: {model.problem.loss.name} loss", ""]
     for entry in found:
         if entry.label:
-            lines += [f"class {entry.label} against the rest"]
+            one = f"class {entry.label} against the rest"
+            lines += [f"every class {entry.label}" if model.joint else one]
         first = entry.units or entry.scaled
         lines += [*first.heading(), ""]
         if entry.units is not None:

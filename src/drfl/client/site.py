@@ -86,9 +86,10 @@ class Site:
     @property
     def sizes(self) -> dict[str, int]:
         """The lengths that a schema may speak of; the number of rows is not among them."""
-        d = self.dimension
-        triangle = d * (d + 1) // 2
-        return {"n": self.n_features, "d": d, "t": triangle, "C": self.problem.classes or 1}
+        d, classes = self.dimension, self.problem.classes
+        free = d if classes is None else d - d // classes  # against the first class
+        triangles = {"t": d * (d + 1) // 2, "u": free * (free + 1) // 2}
+        return {"n": self.n_features, "d": d, "f": free, "C": classes or 1, **triangles}
 
     def answer(self, message: Message, handlers: Mapping[str, Handler]) -> Message:
         """Reply to a message; whatever goes wrong becomes a code without a word of the data."""

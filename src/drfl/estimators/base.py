@@ -28,6 +28,7 @@ from drfl.estimators.fitting import find_model, make_solver, solver_name, warn_u
 from drfl.estimators.intervals import CONFIDENCE, estimate_of, with_confidence
 from drfl.estimators.shared import client_losses, solvable
 from drfl.inference import Inference
+from drfl.inference.classes import base_of, class_table, parameter_names
 from drfl.losses import Logistic, Task
 from drfl.problem import Problem
 from drfl.rows import Rows
@@ -220,7 +221,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         given = {"folds": folds, "random_state": random_state, "sample_weight": sample_weight}
         return validate(self, X, y, clients, **given)
 
-    def inference(self, *, level: float = 0.95, kind: str = "robust") -> Any:
+    def inference(self, *, level: float = 0.95, kind: str = "robust", against: Any = None) -> Any:
         """Standard errors, intervals and tests, of the rows of the fit.
 
         A robust model is shrunk, and intervals around it would be wrong. So these belong to its
@@ -235,12 +236,16 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         kind : {"robust", "model", "clustered"}
             "robust" is the sandwich (HC0), right also where the model is not; "model" believes the
             model; "clustered" takes every client for one draw of many, and needs 20 of them.
+        against : class, optional
+            With several classes in one problem, the one that all others are compared with; the
+            first by default.
 
         Returns
         -------
         drfl.inference.Inference
-            Of the columns as they were given; with more than two classes a list, one per class.
-            Print it for a table.
+            Of the columns as they were given. With several classes in one problem the coefficients
+            of all, against one of them; with one against the rest a list, one per class. Print it
+            for a table.
         """
         check_is_fitted(self)
         table = getattr(self, "fit_rows_", None)
@@ -248,10 +253,6 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 "standard errors need the rows of the fit, which no file of a model keeps: fit it "
                 "again, or read those of a run with `drfl summary`"
-            )
-        if self.problem_.classes is not None:
-            raise ValueError(
-                "standard errors are for one score at a time: fit with multiclass='ovr'"
             )
         names = getattr(self, "feature_names_in_", None)
         if names is None:
@@ -264,19 +265,23 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
             own = [tuple(pieces[problem.curves.of(j)]) for j in range(len(names))]
             names, factors = pieces, dict(zip(names, own, strict=True))
         results = self.result_ if isinstance(self.result_, list) else [self.result_]
-        pairs = zip(self.model_targets(table.y), results, strict=True)
-        found = [
+        odds = isinstance(problem.loss, Logistic)
+        shown: dict[str, Any] = {"kind": kind, "level": level, "odds": odds, "factors": factors}
+        if problem.classes is not None:
+            classes = [str(label) for label in self.classes_]
+            every = parameter_names(problem, names, classes)
+            found = estimate_of(problem, table, table.y, results[0], choices, every)
+            base = base_of(classes, None if against is None else str(against))
+            return class_table(found, problem, names, classes, base, **shown)
+        if against is not None:
+            raise ValueError("against= is for several classes in one problem: leave it out")
+        tables = [
             Inference.of(
-                estimate_of(problem, table, target, result, choices, names),
-                names,
-                kind=kind,
-                level=level,
-                odds=isinstance(problem.loss, Logistic),
-                factors=factors,
+                estimate_of(problem, table, target, result, choices, names), names, **shown
             )
-            for target, result in pairs
+            for target, result in zip(self.model_targets(table.y), results, strict=True)
         ]
-        return found[0] if len(found) == 1 else found
+        return tables[0] if len(tables) == 1 else tables
 
     def __getstate__(self) -> dict[str, Any]:
         # A file of a model holds no rows.

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
 from drfl.arrays import Array
 from drfl.estimators.choices import AT_ONCE, OVR, Choices
 from drfl.estimators.client_table import ClientTable
 from drfl.estimators.fitting import find_model
 from drfl.inference import Estimate, Inquiry, confidence_radius, corrected, require_curved
+from drfl.inference.classes import parameters
 from drfl.problem import Problem
 from drfl.run import Result
 from drfl.solvers import Solver
@@ -48,7 +47,7 @@ def estimate_of(
         Of the coefficients, for sentences.
     """
     require_curved(problem.loss)
-    x = np.append(result.coef, result.intercept)[: len(result.coef) + problem.shared_intercept]
+    x = parameters(problem, result.coef, result.intercept)
     engine = "serial" if choices.engine is None else choices.engine
     with Inquiry(problem, list(table.clients(target)), engine) as inquiry:
         return corrected(
@@ -57,7 +56,7 @@ def estimate_of(
             x,
             result.weights,
             names=names,
-            own_intercepts=problem.own_intercepts,
+            own_intercepts=inquiry.own,
         )
 
 

@@ -140,7 +140,7 @@ def corrected(
     weights: Mapping[str, float],
     *,
     names: list[str] | None = None,
-    own_intercepts: bool = False,
+    own_intercepts: int = 0,
 ) -> Estimate:
     """Go from a robust model to the unpenalised one, and sum up what clients tell there.
 
@@ -156,8 +156,8 @@ def corrected(
         q by client.
     names : list of str, optional
         Of the coefficients, for sentences.
-    own_intercepts : bool
-        Whether every client has fitted one more coefficient, its intercept.
+    own_intercepts : int
+        How many more coefficients every client has fitted for itself.
     """
     require_curved(loss)
     robust, steps = x.copy(), 0
@@ -171,7 +171,12 @@ def corrected(
             x = x + step
             continue
         H, g = _mixed(q, [p.hessian for p in found.values()]), _gradient(q, found)
-        step, size = _step(H, g, names)
+        try:
+            step, size = _step(H, g, names)
+        except InferenceError:
+            if steps == 0:
+                raise
+            break  # they were told apart where it began: probabilities have gone to 0 and 1
         scale = sum(w * w * piece.squares for w, piece in zip(q, found.values(), strict=True))
         small = float(np.max(np.abs(step) / np.sqrt(size * scale), initial=0.0)) <= SMALL
         if small and not _running(step, x).any():
@@ -246,7 +251,7 @@ def _summed(
     x: Array,
     weights: Mapping[str, float],
     steps: int,
-    own_intercepts: bool,
+    own_intercepts: int,
 ) -> Estimate:
     q, pieces = _weights(weights, found), list(found.values())
     H = _mixed(q, [piece.hessian for piece in pieces])
@@ -267,7 +272,7 @@ def _summed(
         refusals["model"] = f"the loss {loss.name!r} is no likelihood: take kind='robust'"
     used = _used(H)
     rows, d, S = sum(piece.total for piece in pieces), int(used.sum()), len(pieces)
-    d += S if own_intercepts else 0
+    d += S * own_intercepts
     if S < 2:
         refusals["clustered"] = "clustered errors need clients, and there is one: take 'robust'"
     else:

@@ -9,13 +9,19 @@ Where every client has an intercept of its own, x is w alone: b is the client's 
 :math:`a_i=x_i-\sum_jp_jL''_jx_j/\sum_jp_jL''_j`, which is what the best b leaves of a column. So H
 and J are those of a regression with a column for every client, without these columns.
 
+Of K classes at once, with :math:`\theta_k` against the first class (`drfl.inference.classes`), the
+probabilities :math:`\pi_i` and slopes :math:`v_i=\pi_i-e_{y_i}` without the first:
+
+.. math:: H_s=\sum_ip_i(\mathrm{diag}\,\pi_i-\pi_i\pi_i^T)\otimes a_ia_i^T,\qquad
+          J_s=\sum_ip_i^2\,v_iv_i^T\otimes a_ia_i^T.
+
 J is asked for once, at the end. Both matrices tell more of rows than cuts do: a client with a guard
 or with differential privacy does not answer, nor does one whose policy allows no curvature.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -27,21 +33,26 @@ from drfl.arrays import Array
 from drfl.client import Checked, Client, Party, RefusedError, Site
 from drfl.engines import Engine, make_engine
 from drfl.inference.estimate import InferenceError, ModelPieces
+from drfl.losses.joint import softmax
 from drfl.problem import Problem
+from drfl.rows import Rows
 from drfl.uncertainty import Ball
 from drfl.wire import Failure, Field, Message, Tally, WireError, reply_kind, validate
+from drfl.worst_case.joint import JointOracle
+from drfl.worst_case.joint_intercepts import own_intercepts
 from drfl.worst_case.own_intercept import middle_intercept
 
 KIND = "inference"
-REQUEST = {"x": Field("float64", ("d",)), "outer": Field("int64")}
+NOTHING = 1e-10  # relative: a curvature in intercepts that is smaller is rounding
+REQUEST = {"x": Field("float64", ("f",)), "outer": Field("int64")}
 REPLY = {
     "total": Field("float64"),
     "squares": Field("float64"),
     "loss": Field("float64"),
     "moments": Field("float64", (2,)),
-    "gradient": Field("float64", ("d",)),
-    "hessian": Field("float64", ("t",)),
-    "outer": Field("float64", ("t",), optional=True),
+    "gradient": Field("float64", ("f",)),
+    "hessian": Field("float64", ("u",)),
+    "outer": Field("float64", ("u",), optional=True),
 }
 REFUSED = (
     "no standard errors: client {name!r} refuses the matrices that they need, which tell more of "
@@ -55,40 +66,112 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         raise RefusedError("the policy allows no second-order information")
     if site.network is not None:
         raise RefusedError("a network has no such matrices")
-    rows, loss, d = site.rows, site.oracle.loss, site.dimension
-    x, own = message.arrays["x"], site.problem.own_intercepts
-    b = float(x[-1]) if site.shared_intercept else 0.0
-    if own:
-        b = middle_intercept(site.oracle, x)
-    z = rows.scores(x[: site.n_features], b)
-    margin = loss.task == "classification"
-    at = rows.y * z if margin else z - rows.y
-    value, slope = loss.value_and_slope(at)
-    bend, p = loss.curvature(at), np.broadcast_to(np.asarray(rows.mass()), z.shape)
-    g, gb = rows.combine(p * (rows.y * slope if margin else slope))
-    H = rows.gram(p * bend)
-    taken = _following(H, site.n_features, own=own)
+    x, outer = message.arrays["x"], bool(int(message.arrays["outer"]))
+    at = _at_classes(site, x) if isinstance(site.oracle, JointOracle) else _at_score(site, x)
+    rows, f = site.rows, len(x)
+    p = np.broadcast_to(np.asarray(rows.mass()), (rows.n_rows,))
+    H = at.matrix(p, at.bend)
+    taken = _following(H, at.coefficients, own=site.problem.own_intercepts)
     reply = {
         "total": np.array(float(rows.total)),
         "squares": np.array(float(np.square(p).sum())),
-        "loss": np.array(rows.mean(value)),
-        "moments": np.array([rows.mean(np.square(slope)), rows.mean(bend)]),
-        "gradient": np.append(g, gb)[:d],
-        "hessian": packed((taken @ H @ taken.T)[:d, :d]),
+        "loss": np.array(rows.mean(at.value)),
+        "moments": np.array([rows.mean(np.square(at.slope).sum(axis=0)), rows.mean(at.spread)]),
+        "gradient": at.gradient(p)[:f],
+        "hessian": packed((taken @ H @ taken.T)[:f, :f]),
     }
-    if int(message.arrays["outer"]):
-        J = rows.gram(np.square(p * slope))
-        reply["outer"] = packed((taken @ J @ taken.T)[:d, :d])
+    if outer:
+        J = at.matrix(np.square(p), lambda j, k: at.slope[j] * at.slope[k])
+        reply["outer"] = packed((taken @ J @ taken.T)[:f, :f])
     return reply
 
 
+@dataclass(frozen=True, eq=False)
+class _Rowwise:
+    """Losses (N,), slopes in M free scores (M, N), and the bend of two of them (N,)."""
+
+    rows: Rows
+    value: Array
+    slope: Array
+    bend: Callable[[int, int], Array]
+
+    @property
+    def coefficients(self) -> int:
+        """How many coefficients there are, without intercepts."""
+        return len(self.slope) * int(self.rows.n_features)
+
+    @property
+    def spread(self) -> Array:
+        """The bends of single scores, added up (N,)."""
+        return np.asarray(sum(self.bend(k, k) for k in range(len(self.slope))))
+
+    def gradient(self, p: Array) -> Array:
+        """All coefficients, then the intercepts."""
+        sums = [self.rows.combine(p * slope) for slope in self.slope]
+        return np.append(np.concatenate([g for g, _ in sums]), [gb for _, gb in sums])
+
+    def matrix(self, weight: Array, of: Callable[[int, int], Array]) -> Array:
+        """Sums of rows (x, 1) with themselves, a block for two scores, in that order."""
+        M, size = len(self.slope), self.rows.n_features + 1
+        H = np.zeros((M, size, M, size))
+        for j in range(M):
+            for k in range(j + 1):
+                block = _signed_gram(self.rows, weight * of(j, k))
+                H[j, :, k], H[k, :, j] = block, block
+        place = np.arange(M * size).reshape(M, size)
+        order = np.append(place[:, :-1].ravel(), place[:, -1])
+        return np.asarray(H.reshape(M * size, M * size)[np.ix_(order, order)])
+
+
+def _signed_gram(rows: Rows, weight: Array) -> Array:
+    above, below = np.maximum(weight, 0.0), np.maximum(-weight, 0.0)
+    if not below.any():
+        return rows.gram(above)
+    return rows.gram(above) - rows.gram(below) if above.any() else -rows.gram(below)
+
+
+def _at_score(site: Site, x: Array) -> _Rowwise:
+    rows, loss = site.rows, site.oracle.loss
+    w, b = x[: site.n_features], float(x[-1]) if site.shared_intercept else 0.0
+    if site.problem.own_intercepts:
+        b = middle_intercept(site.oracle, w)
+    z = rows.scores(w, b)
+    margin = loss.task == "classification"
+    at = rows.y * z if margin else z - rows.y
+    value, slope = loss.value_and_slope(at)
+    bend = loss.curvature(at)
+    return _Rowwise(rows, value, (rows.y * slope if margin else slope)[None], lambda j, k: bend)
+
+
+def _at_classes(site: Site, x: Array) -> _Rowwise:
+    rows, oracle = site.rows, site.oracle
+    assert isinstance(oracle, JointOracle)
+    K, n = oracle.classes, site.n_features
+    W = np.vstack([np.zeros(n), x[: (K - 1) * n].reshape(K - 1, n)])
+    b = np.append(0.0, x[(K - 1) * n :]) if site.shared_intercept else np.zeros(K)
+    if site.problem.own_intercepts:
+        b = own_intercepts(oracle, W)
+    z = rows.scores_many(W, b)
+    p = softmax(z)
+    slope = p[1:].copy()
+    slope[oracle.y[oracle.y > 0] - 1, np.flatnonzero(oracle.y > 0)] -= 1.0
+    return _Rowwise(
+        rows,
+        oracle.loss.value(z, oracle.y),
+        slope,
+        lambda j, k: p[j + 1] * (float(j == k) - p[k + 1]),
+    )
+
+
 def _following(H: Array, n: int, *, own: bool) -> Array:
-    """What rows (x, 1) are multiplied by, so that an own intercept follows the coefficients."""
+    """What rows (x, 1) are multiplied by, so that own intercepts follow the coefficients."""
     if not own:
-        return np.eye(n + 1)
-    if not H[n, n] > 0.0:
+        return np.eye(len(H))
+    if not np.diag(H)[n:].max() > 0.0:
         raise RefusedError("no row counts at the model")
-    return np.hstack([np.eye(n), -H[:n, n:] / H[n, n]])
+    # A class without rows here has an intercept that moves nothing.
+    inverse = np.linalg.pinv(H[n:, n:], rcond=NOTHING, hermitian=True)
+    return np.hstack([np.eye(n), -H[:n, n:] @ inverse])
 
 
 HANDLERS = {KIND: Checked(answer, REQUEST, REPLY)}
@@ -153,6 +236,7 @@ class Inquiry:
             problem.mixture,
             intercept=problem.intercept,
             curves=None if curves is None else curves.free(),
+            classes=problem.classes,
         )
         try:
             self._engine.start(self.clients, still, HANDLERS)
@@ -189,10 +273,16 @@ class Inquiry:
         self.rounds += 1
         return found
 
+    @property
+    def own(self) -> int:
+        """How many intercepts every client fits for itself."""
+        return ((self.problem.classes or 2) - 1) if self.problem.own_intercepts else 0
+
     def _read(self, name: str, reply: Message, outer: bool) -> ModelPieces:
-        n = self.problem.coefficients(self.clients[0].n_features)
-        d = n + self.problem.shared_intercept
-        validate(reply, reply_kind(KIND), self.rounds, REPLY, {"d": d, "t": d * (d + 1) // 2})
+        n, classes = self.problem.coefficients(self.clients[0].n_features), self.problem.classes
+        d = n + self.problem.intercepts
+        d -= 0 if classes is None else d // classes
+        validate(reply, reply_kind(KIND), self.rounds, REPLY, {"f": d, "u": d * (d + 1) // 2})
         told = reply.arrays
         if not float(told["total"]) > 0.0 or not 0.0 < float(told["squares"]) <= 1.0 + 1e-9:
             raise WireError(f"client {name!r} told impossible weights of its rows")

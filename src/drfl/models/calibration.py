@@ -25,6 +25,7 @@ from drfl.arrays import Array
 from drfl.client import Client, Party
 from drfl.engines import Engine
 from drfl.inference import InferenceError, Inquiry, ModelPieces, corrected
+from drfl.inference.classes import parameters
 from drfl.models.document import EVERYONE, Calibration, Model
 from drfl.problem import Problem
 from drfl.rows import Rows
@@ -129,16 +130,16 @@ def _fitted(
     model: Model, k: int, clients: Mapping[str, Labelled], kind: str
 ) -> tuple[float, float]:
     """Slope and intercept of the k-th linear model."""
-    columns = {name: score_column(model, k, rows) for name, rows in clients.items()}
+    columns = {name: score_columns(model, k, rows) for name, rows in clients.items()}
     if model.target.classes is not None:
         _require_both(model, columns)
     if kind == "intercept":
         loss = model.problem.loss if model.target.classes is None else "logistic"
         z, y = (np.concatenate(part) for part in zip(*columns.values(), strict=True))
         problem = Problem(loss, Ball(0.0))
-        oracle = make_oracle(Rows(z[:, None], y), problem.loss, Ball(0.0))
+        oracle = make_oracle(Rows(z, y), problem.loss, Ball(0.0))
         return 1.0, middle_intercept(oracle, np.ones(1))
-    return fitted_slope([Client(name, z[:, None], y) for name, (z, y) in columns.items()])
+    return fitted_slope([Client(name, z, y) for name, (z, y) in columns.items()])
 
 
 def _fitted_jointly(model: Model, clients: Sequence[Labelled]) -> Array:
@@ -176,16 +177,41 @@ def fitted_intercept(
     """Slope 1 and the intercept, by Newton's steps of what each client tells of its scores."""
     try:
         with Inquiry(TOGETHER, parties, engine) as inquiry:
-
-            def ask(c: Array, outer: bool) -> dict[str, ModelPieces]:
-                found = inquiry.ask(np.append(1.0, c), outer)
-                return {name: piece.without(1) for name, piece in found.items()}
-
-            rows = {name: piece.total for name, piece in ask(np.zeros(1), False).items()}
-            return 1.0, float(corrected(ask, TOGETHER.loss, np.zeros(1), rows).point[0])
+            return 1.0, float(_fitted_shift(inquiry, np.ones(1))[0])
     except InferenceError as error:
-        why = str(error).removeprefix("no standard errors: ")
-        raise ValueError(f"no intercept fits the scores: {why}") from error
+        raise _no_fit(error) from error
+
+
+def fitted_class_intercepts(
+    parties: Sequence[Party], classes: int, engine: str | Engine = "serial"
+) -> list[tuple[float, float]]:
+    """Slope 1 and the intercept of every class in one problem; they add up to 0."""
+    problem = Problem("logistic", Ball(0.0), TOGETHER.mixture, classes=classes)
+    still = parameters(problem, np.eye(classes), 0.0)[: (classes - 1) * classes]
+    try:
+        with Inquiry(problem, parties, engine) as inquiry:
+            found = _fitted_shift(inquiry, still)
+    except InferenceError as error:
+        raise _no_fit(error) from error
+    b = np.append(0.0, found)
+    return [(1.0, float(c)) for c in b - b.mean()]
+
+
+def _fitted_shift(inquiry: Inquiry, still: Array) -> Array:
+    """The parameters that follow those that stay, every row counting the same."""
+
+    def ask(c: Array, outer: bool) -> dict[str, ModelPieces]:
+        found = inquiry.ask(np.append(still, c), outer)
+        return {name: piece.without(len(still)) for name, piece in found.items()}
+
+    start = np.zeros((inquiry.problem.classes or 2) - 1)
+    rows = {name: piece.total for name, piece in ask(start, False).items()}
+    return corrected(ask, TOGETHER.loss, start, rows).point
+
+
+def _no_fit(error: InferenceError) -> ValueError:
+    why = str(error).removeprefix("no standard errors: ")
+    return ValueError(f"no intercept fits the scores: {why}")
 
 
 def from_prevalence(model: Model, name: str, X: Any, prevalence: float) -> Model:
@@ -227,9 +253,13 @@ def _codes(rows: Labelled) -> Array:
     return rows.y
 
 
-def score_column(model: Model, k: int, rows: Labelled) -> tuple[Array, Array]:
-    """Scores of the k-th linear model without any calibration, and its target (N,)."""
-    return _base(model, rows)[:, k], model.target_of(k, _codes(rows))
+def score_columns(model: Model, k: int | None, rows: Labelled) -> tuple[Array, Array]:
+    """Scores of the k-th linear model without any calibration (N, 1), and its target (N,).
+
+    None: of all classes in one problem, (N, K).
+    """
+    z, at = _base(model, rows), 0 if k is None else k
+    return (z if k is None else z[:, [k]]), model.target_of(at, _codes(rows))
 
 
 def _require_both(model: Model, columns: Mapping[str, tuple[Array, Array]]) -> None:

@@ -9,6 +9,8 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.curves import Curves
+from drfl.inference import Estimate
+from drfl.inference.classes import centred
 from drfl.models.document import Model
 
 HALF = 1.959963984540054
@@ -18,6 +20,15 @@ PLACES = 41
 
 Estimated = tuple[Array, Array]
 """Unpenalised slopes (n',), and their covariance (n', n')."""
+
+
+def slope_estimates(model: Model, found: Mapping[int, Estimate]) -> dict[int, Estimated]:
+    """Of every score, from the estimates of the problems; several classes at once are centred."""
+    n, problem = model.coef.shape[1], model.problem
+    if problem.classes is not None:
+        every = range(problem.classes) if 0 in found else ()
+        return {k: centred(found[0], problem, k, n) for k in every}
+    return {k: (e.point[:n], e.covariances["robust"][:n, :n]) for k, e in found.items()}
 
 
 def curve_facts(

@@ -11,6 +11,7 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.curves import Curves
 from drfl.inference import Estimate, Inference, InferenceError, file_units
+from drfl.inference.classes import base_of, class_table
 from drfl.models.document import Model
 
 
@@ -21,7 +22,7 @@ class Inferred:
     Attributes
     ----------
     label : str
-        Which class it is for, where there are several models.
+        Which class it is for, where there are several models; what others are against, in one.
     units : Inference or None
         Of columns in the units of the files; None where every client scaled by itself.
     scaled : Inference
@@ -34,7 +35,12 @@ class Inferred:
 
 
 def inferred(
-    model: Model, records: Sequence[Mapping[str, Any]], *, kind: str = "robust", level: float = 0.95
+    model: Model,
+    records: Sequence[Mapping[str, Any]],
+    *,
+    kind: str = "robust",
+    level: float = 0.95,
+    against: str | None = None,
 ) -> list[Inferred]:
     """From the records of a run; InferenceError with a sentence where there is nothing.
 
@@ -46,21 +52,30 @@ def inferred(
         All of the run.
     kind, level
         As of `drfl.inference.Inference`.
+    against : str, optional
+        Of several classes in one problem, the one that all others are compared with: the first.
     """
     told = [record for record in records if record.get("kind") == "inference"]
     refused = [str(record["refused"]) for record in told if "refused" in record]
     if refused:
         raise InferenceError(refused[0])
-    if len(told) != len(model.coef):
+    if len(told) != model.n_problems:
         raise InferenceError("no standard errors: the run wrote none down; train it again")
-    return [_inferred(model, k, _estimate(r), kind, level) for k, r in enumerate(told)]
+    if against is not None and not model.joint:
+        raise ValueError("--against is for several classes in one problem: leave it out")
+    classes = [str(label) for label in model.target.classes or ()]
+    base = base_of(classes, against)
+    found = enumerate(map(_estimate, told))
+    return [_inferred(model, k, estimate, base, kind, level) for k, estimate in found]
 
 
-def _inferred(model: Model, k: int, estimate: Estimate, kind: str, level: float) -> Inferred:
-    target, d = model.target, len(estimate.point)
-    label = ""
-    if target.classes is not None and len(model.coef) > 1:
-        label = str(target.classes[k])
+def _inferred(
+    model: Model, k: int, estimate: Estimate, base: int, kind: str, level: float
+) -> Inferred:
+    target, d = model.target, len(estimate.point) // max(1, (model.problem.classes or 2) - 1)
+    classes, label = [str(label) for label in target.classes or ()], ""
+    if len(model.coef) > 1:
+        label = f"against {classes[base]}" if model.joint else classes[k]
     odds = model.probabilistic
     n = len(model.features)
     shared: dict[str, Any] = {"kind": kind, "level": level, "odds": odds}
@@ -72,7 +87,10 @@ def _inferred(model: Model, k: int, estimate: Estimate, kind: str, level: float)
         straight, of = curves.sizes[curves.column] == 1, curves.column
         moved = np.where(straight, shift[of], 0.0)
         units = file_units(moved, scale[of], target.shift, target.scale, d)
-        return Inference.of(estimate, names, units=units, factors=factors, **shared)
+        more = {"units": units, "factors": factors, **shared}
+        if model.joint:
+            return class_table(estimate, model.problem, names, classes, base, **more)
+        return Inference.of(estimate, names, **more)
 
     scaled = looked_at(np.zeros(n), np.ones(n))
     per_unit = None if model.scale == "per-client" else looked_at(*model.scaling(None))

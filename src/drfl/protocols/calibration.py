@@ -1,6 +1,7 @@
 """A calibration over sites: rows stay where they are, and with them their scores.
 
-Every site is bound to one column, the scores of the model on its rows (`Binding.scores_of`). A
+Every site is bound to the scores of the model on its rows, a column, or one for each of several
+classes in one problem (`Binding.scores_of`). A
 slope is fitted by the rounds of a training, an intercept alone by the message of standard errors:
 there is no kind of message that a training does not have.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 from drfl.client import RemoteClient
 from drfl.models import Model
 from drfl.models.calibration import (
+    fitted_class_intercepts,
     fitted_intercept,
     fitted_slope,
     require_calibratable,
@@ -41,6 +43,10 @@ def calibrate(sites: Remote, model: Model, kind: str) -> Model:
             "the intercept of a numeric target can be one row's own number, and does not leave a "
             "site: fit it there, with `drfl calibrate MODEL FILE`"
         )
+    if model.joint:
+        parties = _parties(sites, model, 0, None)
+        every = fitted_class_intercepts(parties, len(classes), sites.engine)
+        return with_calibration(model, sites.names, kind, every)
     fitted = fitted_slope if kind == "slope" else fitted_intercept
     found = [
         fitted(_parties(sites, model, seat, positive), sites.engine)
@@ -49,7 +55,8 @@ def calibrate(sites: Remote, model: Model, kind: str) -> Model:
     return with_calibration(model, sites.names, kind, found)
 
 
-def _parties(sites: Remote, model: Model, seat: int, positive: int) -> list[RemoteClient]:
+def _parties(sites: Remote, model: Model, seat: int, positive: int | None) -> list[RemoteClient]:
     binding = binding_of(model.encoding, positive, folds=False)
     binding["scores_of"] = model_array(model)
-    return [RemoteClient(name, COLUMN, name, seat, binding) for name in sites.names]
+    columns = tuple(f"score {k}" for k in range(len(model.coef))) if model.joint else COLUMN
+    return [RemoteClient(name, columns, name, seat, binding) for name in sites.names]

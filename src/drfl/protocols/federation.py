@@ -26,7 +26,7 @@ REQUEST = {
     "problem": Field("uint8", (None,)),
     "positive": Field("int64"),  # the class that is +1; -1: a number, or classes by their numbers
     "folds": Field("int64"),  # 1: the rows in the order in which a selection divides them
-    "scores_of": Field("uint8", (None,), optional=True),  # a model: its scores are the one column
+    "scores_of": Field("uint8", (None,), optional=True),  # a model: its scores are the columns
 }
 
 
@@ -46,7 +46,8 @@ class Binding:
     folds : bool
         Whether a selection will divide the rows.
     scores_of : Model or None
-        A model whose scores are the only column of the rows, as for a calibration.
+        A model whose scores are the columns of the rows, as for a calibration: that of one class,
+        or of all where they are in one problem.
     """
 
     encoding: Encoding
@@ -73,9 +74,17 @@ class Binding:
         coded = positive >= 0 or classes == 0 or several
         if not (-1 <= positive < classes and coded and folds in (0, 1)):
             raise WireError("a binding names a class that there is not")
-        if scores_of is not None and (positive < 0 or scores_of.joint or scores_of.problem.network):
-            raise WireError("a model of a binding has no score for one class")
+        if scores_of is not None:
+            _require_scores(scores_of, problem, positive)
         return cls(encoding, problem, None if positive < 0 else positive, bool(folds), scores_of)
+
+
+def _require_scores(model: Model, problem: Problem, positive: int) -> None:
+    """Refuse a model that does not have the scores that are asked for."""
+    one = positive >= 0 and not model.joint and problem.classes is None
+    every = positive < 0 and model.joint and problem.classes == model.problem.classes
+    if model.problem.network is not None or not (one or every):
+        raise WireError("a model of a binding does not have the scores of the problem")
 
 
 def binding_of(encoding: Encoding, positive: int | None, *, folds: bool) -> dict[str, NDArray[Any]]:

@@ -16,7 +16,7 @@ from drfl.client import Client, Handler, Policy, RefusedError, Site, code_of
 from drfl.curves import Curves
 from drfl.inference import HANDLERS as INFERENCE
 from drfl.models import Model
-from drfl.models.calibration import Labelled, score_column
+from drfl.models.calibration import Labelled, score_columns
 from drfl.models.file_rows import FileRows, column_texts, read_rows
 from drfl.models.plain import encoding_to_plain
 from drfl.privacy import (
@@ -284,14 +284,13 @@ class Station:
         self._sites[seat] = Site(client, binding.problem)
 
     def _scored(self, model: Model, binding: Binding) -> Client:
-        """The client with one column, the scores of a model without any calibration."""
+        """The client whose columns are the scores of a model without any calibration."""
         if self.guard is not None or self.privacy is not None:
             raise RefusedError("whoever chooses the model chooses whose rows a fit to it tells of")
-        k = 0 if len(model.coef) == 1 else binding.positive
-        assert k is not None
         file = self._rows(model)
-        z, y = score_column(model, k, Labelled(file.X, file.y))
-        return Client(self.name, z[:, None], y, policy=self.policy)
+        k = None if model.joint else 0 if len(model.coef) == 1 else binding.positive
+        z, y = score_columns(model, k, Labelled(file.X, file.y))
+        return Client(self.name, z, y, policy=self.policy)
 
     def _knows(self, model: Model) -> bool:
         """Whether the rows at hand are those that a model speaks of."""

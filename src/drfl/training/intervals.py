@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from drfl.inference import (
     Estimate,
     InferenceError,
@@ -15,6 +13,7 @@ from drfl.inference import (
     corrected,
     require_curved,
 )
+from drfl.inference.classes import parameter_names, parameters
 from drfl.run import Result, solve
 from drfl.training.train import Training
 from drfl.wire import Sent, Tally
@@ -76,14 +75,13 @@ def _inquiry(training: Training, k: int) -> Inquiry:
 def _estimate(training: Training, inquiry: Inquiry, result: Result) -> Estimate:
     names, problem = training.agreement.features, training.problem
     names = names if problem.curves is None else problem.curves.names(names)
-    x = np.append(result.coef, result.intercept)[: len(names) + problem.shared_intercept]
     return corrected(
         inquiry.ask,
         problem.loss,
-        x,
+        parameters(problem, result.coef, result.intercept),
         result.weights,
-        names=names,
-        own_intercepts=problem.own_intercepts,
+        names=parameter_names(problem, names, training.agreement.target.classes),
+        own_intercepts=inquiry.own,
     )
 
 
@@ -95,11 +93,6 @@ def _require_possible(training: Training) -> None:
     if training.problem.network is not None:
         raise InferenceError("no standard errors: a network has no coefficients of columns")
     require_curved(training.problem.loss)
-    if training.problem.classes is not None:
-        raise InferenceError(
-            "no standard errors: they are for one score at a time, and all classes are in one "
-            "problem; train with --multiclass ovr"
-        )
     guarded = [name for name, k in agreement.guards.items() if k]
     if guarded or settings["solver"] == "private":
         who = f"of {guarded[0]!r} " if guarded else ""

@@ -15,7 +15,7 @@ from drfl.curves import Curves
 from drfl.files import PRIVATE
 from drfl.inference import Estimate
 from drfl.models import ClientPart, Model, ProofRecord, write_model
-from drfl.models.curve_facts import curve_facts
+from drfl.models.curve_facts import curve_facts, slope_estimates
 from drfl.models.document import Calibration
 from drfl.one_vs_rest import positives
 from drfl.problem import Problem
@@ -390,8 +390,7 @@ class Training:
         curves = model.problem.curves
         if curves is None:
             return {}
-        n = curves.n_slopes
-        bands = {k: (e.point[:n], e.covariances["robust"][:n, :n]) for k, e in estimates.items()}
+        bands = slope_estimates(model, estimates)
         rows = np.sum(list(self.pieces.values()), axis=0).tolist()
         return {"curves": curve_facts(model, estimates=bands, lines=lines, rows=rows)}
 

@@ -137,7 +137,6 @@ def test_without_a_radius_the_model_is_that_of_softmax_regression():
         ({"loss": "smooth_hinge"}, "have the losses"),
         ({"ball": drfl.Ball(0.1, support=drfl.Box(-1.0, 1.0))}, "leave out the support"),
         ({"shared_ball": True, "ball": drfl.Ball(0.1)}, "without one ball for all clients"),
-        ({"intercept": "per_client"}, "without an intercept per client"),
         ({"classes": 1}, "classes must be None or"),
     ],
 )

@@ -10,10 +10,11 @@ import numpy as np
 from scipy import sparse
 
 from drfl.arrays import Array
-from drfl.inference import InferenceError, Inquiry, corrected
+from drfl.inference import Estimate, InferenceError, Inquiry, corrected
+from drfl.inference.classes import parameters
 from drfl.models import Model
 from drfl.models.adversary import mean_loss
-from drfl.models.curve_facts import Estimated, curve_facts
+from drfl.models.curve_facts import curve_facts, slope_estimates
 from drfl.named_problems import NAMED_PROBLEMS, restated
 from drfl.problem import Problem
 from drfl.report.measure.sample import ClientSample, Refit, clients_of, metrics, refit
@@ -119,24 +120,21 @@ def drawn_curves(model: Model, data: Mapping[str, ClientSample]) -> list[Json]:
         X = client.rows.take(slice(None))
         rows += np.concatenate([curves.counts(j, X[:, j]) for j in range(curves.n)])
     lines = refit(model, replace(model.problem, curves=None), data).coef
-    alone = () if model.joint else range(len(model.coef))  # bands are of one score at a time
-    estimates = {k: found for k in alone if (found := _estimated(model, k, data))}
-    return curve_facts(model, estimates=estimates, lines=lines, rows=rows.tolist())
+    found = {k: e for k in range(model.n_problems) if (e := _estimated(model, k, data))}
+    bands = slope_estimates(model, found)
+    return curve_facts(model, estimates=bands, lines=lines, rows=rows.tolist())
 
 
-def _estimated(model: Model, k: int, data: Mapping[str, ClientSample]) -> Estimated | None:
-    """The unpenalised slopes and their covariance; None where there are none."""
-    problem, n = model.problem, model.coef.shape[1]
-    x = np.append(model.coef[k], model.intercept[k])[: n + problem.shared_intercept]
+def _estimated(model: Model, k: int, data: Mapping[str, ClientSample]) -> Estimate | None:
+    """The unpenalised estimate of the k-th problem; None where there is none."""
+    problem = model.problem
     weights = {part.name: part.weights[k] for part in model.clients}
     try:
         with Inquiry(problem, clients_of(model, k, data)) as inquiry:
-            found = corrected(
-                inquiry.ask, problem.loss, x, weights, own_intercepts=problem.own_intercepts
-            )
+            x = parameters(problem, *model.linear(k))
+            return corrected(inquiry.ask, problem.loss, x, weights, own_intercepts=inquiry.own)
     except InferenceError:
         return None
-    return found.point[:n], found.covariances["robust"][:n, :n]
 
 
 def noises(

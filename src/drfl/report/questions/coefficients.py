@@ -17,6 +17,7 @@ from drfl.report.evidence import (
     objects_of,
     sentence,
     vector,
+    whole,
 )
 from drfl.report.figures import count, plain, share
 from drfl.report.questions.proof import model_name
@@ -39,9 +40,32 @@ def forest(
     for record in evidence.of("inference"):
         if record.get("refused"):
             return [Text(f"{sentence(record['refused'])}.", "note")] if k == 0 else []
+        at_once = whole(evidence.first("problem").get("classes"))
+        if at_once is not None and record.get("model") == 0:
+            if k == 0 or k >= len(groups.classes):
+                return []  # the others are against this one
+            base = f"{which} against {name(groups.classes[0])}"
+            return _forest(
+                evidence, groups, _of_one_class(record, k, len(features)), features, base
+            )
         if record.get("model") == k:
             return _forest(evidence, groups, record, features, which)
     return []
+
+
+def _of_one_class(record: Json, k: int, n: int) -> Json:
+    """What a record says of the k-th class against the first: its n coefficients."""
+    at = slice((k - 1) * n, k * n)
+    rows = objects_of(record.get("covariances")).get("robust")
+    errors = [vector(row)[at] for row in rows[at]] if isinstance(rows, list) else []
+    used = record.get("used")
+    return {
+        **record,
+        "point": vector(record.get("point"))[at],
+        "robust": vector(record.get("robust"))[at],
+        "covariances": {"robust": errors},
+        "used": used[at] if isinstance(used, list) else None,
+    }
 
 
 def _forest(
