@@ -10,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from drfl.estimators import DataWarning, DRFLClassifier, DRFLRegressor, ScaleWarning
+from drfl.estimators.client_table import ClientTable
 from drfl.estimators.data_warnings import column_deviation, warn_of_scale
 
 RNG = np.random.default_rng(0)
@@ -47,7 +48,7 @@ def test_it_names_the_worst_column_and_what_to_do(data, message):
 def test_it_is_silent_on_sound_columns(data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of_scale(data, np.ones(60), None)
+        warn_of_scale(ClientTable.of(data, y, None, None), None)
 
 
 def test_following_the_advice_silences_it():

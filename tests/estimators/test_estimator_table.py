@@ -83,7 +83,7 @@ def test_merging_keeps_the_distribution(form, collide, monkeypatch):
     y, member = rng.integers(0, 2, 200).astype(float), rng.integers(0, 2, 200)
     weight = rng.integers(1, 4, 200).astype(float)
     if collide:
-        monkeypatch.setattr(tables, "row_keys", lambda X, y: np.zeros(200, dtype=np.uint64))
+        monkeypatch.setattr(tables, "row_keys", lambda X, y: np.zeros(len(y), dtype=np.uint64))
     rows, merged = tables.canonical_order(form(X), y, weight, member)
     before, after = spread(X, y, member, weight), spread(X[rows], y[rows], member[rows], merged)
     assert before == after

@@ -169,7 +169,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         stated = choices.problem(table.names.tolist(), table.totals, n, curves, self.n_classes)
         problem = solvable(stated, len(table.names), solver)
         warn_of_data(table, names)
-        warn_of_scale(table.X, table.weight, names)
+        warn_of_scale(table, names)
         if isinstance(choices.radius, str):
             columns = stated.coefficients(n) // (stated.classes or 1)
             warn_of_few_rows(columns, float(table.totals.sum()))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,13 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from drfl.arrays import Array
 from drfl.client import Client
+from drfl.inspection import column_ends
 
 Index = NDArray[np.intp]
 Keys = NDArray[np.uint64]
 
 BLOCK = 400_000  # entries that are looked at together
+TELLING = 2  # columns by which rows are put in order, unless they are alike in these
 
 
 def canonical_order(X: Any, y: Array, weight: Array, member: Index) -> tuple[Index, Array]:
@@ -44,21 +47,40 @@ def canonical_order(X: Any, y: Array, weight: Array, member: Index) -> tuple[Ind
     tuple
         Indices of one row of every set of equal ones, client after client, and their total weights.
     """
-    keys = row_keys(X, y)
+    keys = row_keys(few_columns(X), y)
     order = _sorted(keys, weight, member)
-    first, second = order[:-1], order[1:]
-    equal = (keys[first] == keys[second]) & (member[first] == member[second])
-    # Equal keys are almost surely equal rows; that is checked before anything is merged.
-    at = np.flatnonzero(equal)
-    equal[at] = _equal_rows(X, y, first[at], second[at])
+    equal = _beside(keys, order)
+    if equal.any():  # rows alike in these columns are told apart by all
+        alike = order[np.append(equal, False) | np.append(False, equal)]
+        others = np.zeros_like(keys)
+        others[alike] = row_keys(X[alike], y[alike])
+        order = np.lexsort((weight, others, keys, member))
+        equal = _beside(keys, order) & _beside(member, order) & _beside(others, order)
+        # Equal keys are almost surely equal rows; that is checked before anything is merged.
+        at = np.flatnonzero(equal)
+        equal[at] = _equal_rows(X, y, order[at], order[at + 1])
     starts = np.flatnonzero(np.concatenate([[True], ~equal]))
     return order[starts], np.add.reduceat(weight[order], starts)
 
 
+def few_columns(X: Any) -> Any:
+    """Some columns, which tell nearly all rows apart; of sparse rows all of them."""
+    if is_sparse(X) or X.shape[1] <= TELLING:
+        return X
+    step = X.shape[1] // TELLING
+    return X[:, : TELLING * step : step]
+
+
+def _beside(values: NDArray[Any], order: Index) -> NDArray[np.bool_]:
+    """Whether each but the last has the value of the next one."""
+    ordered = values[order]
+    return np.asarray(ordered[:-1] == ordered[1:])
+
+
 def _sorted(keys: Keys, weight: Array, member: Index) -> Index:
-    """The order of rows by client, key and weight."""
+    """The order of rows by client and key, with equal ones by weight."""
     if (member == member[0]).all() and (weight == weight[0]).all():
-        return np.argsort(keys, kind="stable")
+        return np.argsort(keys)
     return np.lexsort((weight, keys, member))
 
 
@@ -147,6 +169,11 @@ class ClientTable:
     def totals(self) -> Array:
         """N_s (S,): the total weight of every client's rows."""
         return np.bincount(self.member, self.weight, len(self.names)).astype(np.float64)
+
+    @cached_property
+    def ends(self) -> tuple[Array, Array]:
+        """The least and the largest value of every column (n,)."""
+        return column_ends(self.X)
 
     def present(self) -> ClientTable:
         """The rows with a positive weight: others count as absent, and so do their clients."""

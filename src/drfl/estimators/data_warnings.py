@@ -24,6 +24,8 @@ TOLD = 20
 """Sentences about the rows; of more it is said how many there are."""
 LEAST, MOST = 0.1, 10.0
 """Between which the standard deviation of a standardised feature should be."""
+SOME, AT_MOST = 500, 16
+"""Rows that can settle that it is: so many, or one in so many."""
 
 
 class DataWarning(UserWarning):
@@ -94,7 +96,7 @@ def refuse_variants(classes: NDArray[Any]) -> None:
 
 def warn_of_data(table: ClientTable, names: Sequence[str] | None) -> None:
     """Issue a `DataWarning` for everything that looks wrong in the rows."""
-    told = row_sentences(table.X, table.y, table.labels, table.member, names)
+    told = row_sentences(table.X, table.y, table.labels, table.member, names, table.ends)
     if len(told) > TOLD:
         told[TOLD:] = [f"{len(told) - TOLD} more such sentences: see all of them with drfl.inspect"]
     for sentence in told:
@@ -174,12 +176,17 @@ def warn_of_nothing(coef: Array, table: ClientTable, unit: float) -> None:
     )
 
 
-def warn_of_scale(X: Any, weight: Array, names: Sequence[str] | None) -> None:
+def warn_of_scale(table: ClientTable, names: Sequence[str] | None) -> None:
     """Issue a `ScaleWarning` if a column's standard deviation is outside [0.1, 10].
 
     Constant columns are passed over: no scaling changes them, and they move with the intercept.
     """
-    deviation = column_deviation(X, weight)
+    X, suspect = table.X, np.flatnonzero(~_surely_usual(table))
+    if not len(suspect):
+        return
+    deviation = np.ones(X.shape[1])
+    chosen = X if len(suspect) == X.shape[1] else X[:, suspect]
+    deviation[suspect] = column_deviation(chosen, table.weight)
     odd = np.flatnonzero(((deviation < LEAST) & (deviation > 0.0)) | (deviation > MOST))
     if not len(odd):
         return
@@ -194,6 +201,22 @@ def warn_of_scale(X: Any, weight: Array, names: Sequence[str] | None) -> None:
         ScaleWarning,
         stacklevel=4,  # the line that calls fit
     )
+
+
+def _surely_usual(table: ClientTable) -> NDArray[np.bool_]:
+    """Which columns (n,) have a usual standard deviation, by their ends and some of the rows.
+
+    It is at most half of the range. A share of the weight that has the deviation s by itself leaves
+    at least the root of that share times s for all.
+    """
+    X, weight = table.X, table.weight
+    if is_sparse(X):
+        return np.zeros(X.shape[1], np.bool_)
+    least, most = table.ends
+    some = slice(None, None, max(1, min(len(X) // SOME, AT_MOST)))
+    share = weight[some].sum() / weight.sum()
+    low = np.sqrt(share) * column_deviation(X[some], weight[some])
+    return np.asarray((most - least <= 2.0 * MOST) & (low >= LEAST * (1.0 + 1e-9)))
 
 
 def column_deviation(X: Any, weight: Array) -> Array:

@@ -20,7 +20,7 @@ from drfl.inspection.column import (
     nothing,
     tells,
 )
-from drfl.inspection.suspicion import hints, suspects, worth_a_look
+from drfl.inspection.suspicion import column_ends, hints, suspects, worth_a_look
 from drfl.inspection.table_one import ENOUGH, MOST, PYTHON, Cell, TableOne, hinted, units, unlike
 from drfl.rows.intake import as_matrix
 from drfl.rows.parts import is_sparse
@@ -171,7 +171,12 @@ def _constant(names: Sequence[Any]) -> Iterator[str]:
 
 
 def row_sentences(
-    X: Any, y: Array, clients: Sequence[str], member: Index, names: Sequence[str] | None
+    X: Any,
+    y: Array,
+    clients: Sequence[str],
+    member: Index,
+    names: Sequence[str] | None,
+    ends: tuple[Array, Array] | None = None,
 ) -> list[str]:
     """What looks wrong in rows that are about to be fitted.
 
@@ -188,6 +193,8 @@ def row_sentences(
         As for `array_table`.
     names : sequence of str, optional
         Of the columns; without, they are numbered from 0.
+    ends : two arrays of shape (n,), optional
+        `column_ends` of X, where they are known.
     """
     wide = max(1, X.nnz // X.shape[0] if is_sparse(X) else X.shape[1])
     step = -(-X.shape[0] // max(LEAST, min(SAMPLE, ENTRIES // wide)))
@@ -195,7 +202,7 @@ def row_sentences(
     columns: list[Any] = list(range(X.shape[1])) if names is None else [str(n) for n in names]
     largest = np.argsort(-np.bincount(who, minlength=len(clients)), kind="stable")[:MOST]
     judged = [who == k for k in largest.tolist() if (who == k).any()]
-    least, most = _ends(X)
+    least, most = column_ends(X) if ends is None else ends
     found = _seen(X, y, step, columns, judged[:JUDGES], least, most)
     same = (least == most) & ((least != 0.0) | (not is_sparse(X))) & (X.shape[0] >= ENOUGH)
     several = judged if len(judged) > 1 else []  # one client has nobody to be compared with
@@ -224,7 +231,8 @@ def _seen(
     if sparse:
         seen = worth_a_look(X, y)
     else:
-        odd = suspects(some, target, some[judges[0]], np.array([least, most]))
+        first = some if judges[0].all() else some[judges[0]]
+        odd = suspects(some, target, first, np.array([least, most]))
         seen = np.flatnonzero(odd).tolist()
     for j in [j for j in seen if least[j] < most[j]]:
         name, x = names[j], column_of(some, j)
@@ -236,13 +244,6 @@ def _seen(
             if not tells(whole, y, text=False):
                 found["perfect"].remove(name)
     return found
-
-
-def _ends(X: Any) -> tuple[Array, Array]:
-    """The least and the largest value of every column (n,)."""
-    if is_sparse(X):
-        return X.min(axis=0).toarray().ravel(), X.max(axis=0).toarray().ravel()
-    return X.min(axis=0), X.max(axis=0)
 
 
 def _numbered(x: Array) -> bool:

@@ -22,10 +22,23 @@ from drfl.inspection.column import (
     look,
     nothing,
 )
+from drfl.rows.parts import is_sparse
 from drfl.tables import Table
 
 SCREENED, LEAST, MOST = 40_000, 200, 1_000
 """Entries that decide which columns are looked at; rows, at least and at most."""
+LONG = 600  # entries that are compared at once
+
+
+def column_ends(X: Any) -> tuple[Array, Array]:
+    """The least and the largest value of every column (n,)."""
+    if is_sparse(X):
+        return X.min(axis=0).toarray().ravel(), X.max(axis=0).toarray().ravel()
+    parts = _long_rows(X)
+    n = X.shape[1]
+    low = [part.min(axis=0).reshape(-1, n).min(axis=0) for part in parts]
+    high = [part.max(axis=0).reshape(-1, n).max(axis=0) for part in parts]
+    return np.min(low, axis=0), np.max(high, axis=0)
 
 
 def suspects(X: Array, y: Array, first: Array, ends: Array) -> NDArray[np.bool_]:
@@ -43,22 +56,42 @@ def suspects(X: Array, y: Array, first: Array, ends: Array) -> NDArray[np.bool_]
     ends : array of shape (2, n)
         The least and the largest values of all rows, of which X may be a sample.
     """
+    X = X if 2 * X.shape[1] > LONG else np.ascontiguousarray(X)
     few, target = _spread(X), y[:: _stride(X)]
-    ordered = np.sort(few, axis=0)
-    levels = 1 + (np.diff(ordered, axis=0) > 0.0).sum(axis=0)
-    # Sums down few columns are slow, those along them are not.
-    columns = X.T if X.shape[1] > LEAST else np.ascontiguousarray(X.T)
-    low, high = columns.min(axis=1), columns.max(axis=1)
-    held = [np.count_nonzero(end[:, None] == columns, axis=1) >= FEW for end in (low, high)]
-    usual = [np.isin(np.abs(end), [*CODED, 0.0]) | (end == -1.0) for end in (low, high)]
+    ordered = _sorted_columns(few)
+    levels = 1 + (np.diff(ordered, axis=1) > 0.0).sum(axis=1)
+    own_ends = column_ends(X)
+    held = [_often(X, end) for end in own_ends]
+    usual = [np.isin(np.abs(end), [*CODED, 0.0]) | (end == -1.0) for end in own_ends]
     # A tenth of FAR: the middle of few rows is not quite that of all.
     k = len(few)
-    inner = ordered[-(-3 * k // 5) - 1] - ordered[2 * k // 5]
+    inner = ordered[:, -(-3 * k // 5) - 1] - ordered[:, 2 * k // 5]
     far = ends[1] - ends[0] >= 0.1 * FAR * inner
-    own = ordered if len(first) == len(X) else np.sort(_spread(first), axis=0)
+    own = ordered if len(first) == len(X) else _sorted_columns(_spread(first))
     numbered = _may_number(own, len(first))
     tell = (levels < DISTINCT) | _may_tell(few, target)
     return np.asarray(np.any([*held, *usual, far, numbered, tell], axis=0))
+
+
+def _long_rows(X: Array) -> list[Array]:
+    """Views of the rows, several of them as one: what is done along short rows is slow."""
+    together = LONG // X.shape[1] if X.flags.c_contiguous else 1
+    whole = len(X) // together * together if together > 1 else 0
+    if whole == 0:
+        return [X]
+    parts = [X[:whole].reshape(-1, together * X.shape[1]), X[whole:]]
+    return parts if len(parts[1]) else parts[:1]
+
+
+def _often(X: Array, value: Array) -> NDArray[np.bool_]:
+    """Which columns (n,) hold their value of these, which each has at least once, several times."""
+    n, total = X.shape[1], 0
+    for part in _long_rows(X):
+        total += int(np.count_nonzero(part == np.tile(value, part.shape[1] // n)))
+    if total < n + FEW - 1:  # no column can have so many
+        return np.zeros(n, np.bool_)
+    counts: Array = np.count_nonzero(value == X, axis=0)
+    return np.asarray(counts >= FEW)
 
 
 def _spread(X: Array) -> Array:
@@ -70,13 +103,18 @@ def _stride(X: Array) -> int:
     return max(1, len(X) // int(np.clip(SCREENED // X.shape[1], LEAST, MOST)))
 
 
+def _sorted_columns(X: Array) -> Array:
+    """The values of every column in order, (n, N)."""
+    return np.sort(np.ascontiguousarray(X.T), axis=1)
+
+
 def _may_number(ordered: Array, rows: int) -> NDArray[np.bool_]:
-    """Whether some rows of so many, every column sorted, may be of an id or a numbering."""
+    """Whether some rows of so many, every column (n, k) sorted, may be of an id or a numbering."""
     if rows < ENOUGH:
-        return np.zeros(ordered.shape[1], np.bool_)
-    least = np.diff(ordered, axis=0).min(axis=0)
-    dense = ordered[-1] - ordered[0] <= 1.01 * DENSE * rows * least
-    whole = (ordered == np.round(ordered)).all(axis=0)
+        return np.zeros(len(ordered), np.bool_)
+    least = np.diff(ordered, axis=1).min(axis=1)
+    dense = ordered[:, -1] - ordered[:, 0] <= 1.01 * DENSE * rows * least
+    whole = (ordered == np.round(ordered)).all(axis=1)
     return np.asarray((least > 0.0) & (dense | whole))
 
 

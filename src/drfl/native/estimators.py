@@ -69,7 +69,7 @@ class NativeModel:
         solver = self._solver(choices.seed)
         problem = choices.problem(table.names.tolist(), table.totals, table.X.shape[1])
         warn_of_data(table, getattr(self, "feature_names_in_", None))
-        warn_of_scale(table.X, table.weight, getattr(self, "feature_names_in_", None))
+        warn_of_scale(table, getattr(self, "feature_names_in_", None))
         table = table.canonical()
         results = [
             find_model(problem, list(table.clients(target)), choices, solver)

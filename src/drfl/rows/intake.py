@@ -117,8 +117,10 @@ def _unusable(part: Any) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
     """Rows, columns and values of NaN, infinite and huge entries."""
     values = part.data if is_sparse(part) else part
     nothing = np.zeros(0, dtype=np.intp)
-    # The slow look runs only on a suspicion; a NaN is the largest and the least of all.
-    if not values.size or max(float(values.max()), -float(values.min())) <= LARGEST:
+    # The slow look runs only on a suspicion: a NaN, or a sum of squares that is too large.
+    if not values.size or _sum_of_squares(values) <= LARGEST:
+        return nothing, nothing, np.zeros(0)
+    if max(float(values.max()), -float(values.min())) <= LARGEST:
         return nothing, nothing, np.zeros(0)
     bad = ~(np.abs(values.astype(np.float64)) <= LARGEST)
     if not is_sparse(part):
@@ -127,6 +129,15 @@ def _unusable(part: Any) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
     at = np.flatnonzero(bad)
     rows = np.searchsorted(part.indptr, at, side="right") - 1
     return rows, part.indices[at], np.asarray(values[at], dtype=np.float64)
+
+
+def _sum_of_squares(values: Any) -> float:
+    """Of all entries; infinite where it would take a copy."""
+    if not (values.flags.c_contiguous or values.flags.f_contiguous):
+        return np.inf
+    flat = values.ravel(order="K")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(flat @ flat)
 
 
 def _rows(rows: NDArray[np.intp]) -> str:

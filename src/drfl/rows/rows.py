@@ -181,6 +181,14 @@ class Rows(Operator):
             out /= self.scale
         return out
 
+    def every(self, step: int) -> Rows:
+        """Every so many rows, evenly spread, as rows of their own: a sample in memory."""
+        some = slice(step // 2, None, step)
+        X = self._parts.clip(self.X[some])
+        X = X if is_sparse(X) else np.ascontiguousarray(X)
+        weights = None if self.p is None else self.p[some]
+        return Rows(X, self.y[some], weights=weights, shift=self.shift, scale=self.scale)
+
     def column_range(self) -> tuple[Array, Array]:
         """The least and the largest entry of every column, scaled."""
         low, high = np.full(self.n_features, np.inf), np.full(self.n_features, -np.inf)

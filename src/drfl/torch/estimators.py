@@ -100,7 +100,7 @@ class _Network(BaseEstimator):  # type: ignore[misc]
         problem, solver = self._problem(), self._solver()
         names = getattr(self, "feature_names_in_", None)
         warn_of_data(table, names)
-        warn_of_scale(table.X, table.weight, names)
+        warn_of_scale(table, names)
         warn_of_small_clients(table, problem.mixture)
         table = table.canonical()
         clients = list(table.clients(table.y))

@@ -19,9 +19,9 @@ score = X @ rng.normal(size=n) / np.sqrt(n) + 0.7 * rng.normal(size=N)
 y = np.where(score > 0.0, 1.0, -1.0)
 
 
-def peak(loss, label_cost, solver):
+def peak(loss, label_cost, solver, norm="l2"):
     """Bytes, at most."""
-    problem = drfl.Problem(loss, drfl.Ball(0.01, "l2", label_cost))
+    problem = drfl.Problem(loss, drfl.Ball(0.01, norm, label_cost))
     target = y if problem.loss.task == "classification" else score
     tracemalloc.start()
     try:
@@ -47,11 +47,19 @@ def test_a_solve_of_many_rows_needs_few_numbers_per_row(
     assert most <= vectors * 8 * N + OF_BLOCKS
 
 
-@pytest.mark.parametrize(("loss", "vectors"), [("hinge", 14), ("logistic", 58)])
-def test_the_local_solver_itself(loss, vectors):
-    """A smooth loss has all rows as variables, and a copy of them."""
-    result, most = peak(loss, np.inf, "local")
-    assert result.history[-1].info["method"] == "interior point"
+@pytest.mark.parametrize(
+    ("loss", "norm", "method", "vectors"),
+    [
+        ("hinge", "l1", "interior point", 14),
+        ("logistic", "l1", "interior point", 58),
+        ("hinge", "l2", "descent", 14),
+        ("logistic", "l2", "descent", 14),
+    ],
+)
+def test_the_local_solver_itself(loss, norm, method, vectors):
+    """With interior points a smooth loss has all rows as variables, and a copy of them."""
+    result, most = peak(loss, np.inf, "local", norm)
+    assert result.history[-1].info["method"] == method
     assert most <= vectors * 8 * N + OF_BLOCKS
 
 

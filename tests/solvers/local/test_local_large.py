@@ -39,7 +39,7 @@ def stages(monkeypatch):
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_the_optimum_of_many_rows(loss, label_cost, stages):
     X, y = rows(loss, seed=1)
-    ball = drfl.Ball(0.02, "l2", label_cost)
+    ball = drfl.Ball(0.02, "l1", label_cost)
     problem, clients = drfl.Problem(loss, ball), [drfl.Client("a", X, y)]
     result = drfl.solve(problem, clients, solver="local", tol=1e-5)
     assert result.status.kind == "certified"

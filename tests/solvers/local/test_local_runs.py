@@ -154,7 +154,7 @@ def many_columns(loss, correlated=0.0, n=12):
     rows = rng.normal(size=(80, n)) + correlated * rng.normal(size=(80, 1))
     score = rows @ rng.normal(size=n) + rng.normal(size=80)
     target = score if loss == "huber" else np.where(score > 0.0, 1.0, -1.0)
-    return drfl.Problem(loss, drfl.Ball(0.05, "l2")), [drfl.Client("a", rows, target)]
+    return drfl.Problem(loss, drfl.Ball(0.05, "linf")), [drfl.Client("a", rows, target)]
 
 
 @pytest.mark.parametrize("loss", ["huber", "smooth_hinge", "logistic"])

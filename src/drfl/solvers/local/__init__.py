@@ -1,4 +1,4 @@
-"""The local solver: an interior-point method for data that sit in one process."""
+"""The local solver: descent and interior points for data that sit in one process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ from drfl.problem import Problem
 from drfl.solvers.base import Session, Solver
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.first_order import FirstOrder, objection
+from drfl.solvers.local.descent import suits
 from drfl.solvers.local.gauge_cones import has_cone
 from drfl.solvers.local.pieces import has_kernel
-from drfl.solvers.local.session import KIND, InteriorSession, LocalSession, RowCollector, Stage
+from drfl.solvers.local.session import (
+    DESCENT,
+    INTERIOR,
+    KIND,
+    GatheredSession,
+    LocalSession,
+    RowCollector,
+    Stage,
+)
 from drfl.supports import WholeSpace
 
 LARGEST = 2000  # more coefficients make the linear systems too dear
@@ -30,14 +39,15 @@ class Local(Solver):
     """Losses that are made of lines, norms, label costs and mixtures on the whole space.
 
     The result is that of any solver, with a lower bound that holds for every model. ``rounds``
-    counts iterations of the interior-point method, up to 5000 rows tens of them. In the first the
-    clients hand over their rows, which needs the engine of this process; after that no message is
-    sent, and a policy about what may leave a client has nothing to refuse.
+    counts tens of steps of descent, and iterations of the interior-point method, up to 5000 rows
+    tens of them. In the first the clients hand over their rows, which needs the engine of this
+    process; after that no message is sent, and a policy about what may leave a client has nothing
+    to refuse.
 
-    The first-order method is tried first, in this process, where it knows the problem, the weights
-    of the clients are certain, ``tol`` is at least 1e-7 and there are 10 columns or more, for the
-    logistic loss 80 columns and 500,000 entries: with columns that are hardly correlated it takes a
-    few passes over the rows.
+    With the l2 norm, labels that never move and certain weights of the clients descent comes first:
+    smooth losses, and those with corners up to 200 columns. With the linf norm it is the
+    first-order method, in this process, where it knows the problem, ``tol`` is at least 1e-7 and
+    there are 10 columns or more, for the logistic loss 80 columns and 500,000 entries.
 
     Some problems go to the bundle method, in this process as well: those without any radius, where
     equally good models have to be told apart by their norm; losses that do not state the lines they
@@ -84,12 +94,18 @@ class Local(Solver):
         collector = cast(RowCollector, self.handlers[KIND])
 
         def interior(most: float = math.inf) -> Session:
-            return InteriorSession(problem, names, n_features, tol, collector, most)
+            return GatheredSession(problem, names, n_features, tol, collector, INTERIOR, most)
+
+        def descent() -> Session:
+            return GatheredSession(problem, names, n_features, tol, collector, DESCENT)
 
         stages: list[Stage] = [
             ("interior point", interior),
             ("bundle", lambda: given_to(Bundle())),
         ]
+        if suits(problem, names, n_features):
+            stages.insert(0, (DESCENT, descent))
+            return LocalSession(stages)
         certain = len(names) == 1 or problem.mixture.radius == 0.0
         if certain and tol >= COARSE and objection(problem, names) is None:
             rounds = min(max_rounds, max(TRIED[0], int(TRIED[1] * n_features)))

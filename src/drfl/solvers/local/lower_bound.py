@@ -18,7 +18,7 @@ from drfl.arrays import Array
 from drfl.solvers.certificate.proof import Minorants, aggregate, pay_by_gauge
 from drfl.solvers.local.interior import Interior
 from drfl.solvers.local.pieces import Entropy, Pieces, entropy, line_table
-from drfl.solvers.local.program import AllRows, Program
+from drfl.solvers.local.program import AllRows, Program, sums_of
 from drfl.solvers.local.samples import ACTIVE, Sample
 
 
@@ -66,7 +66,7 @@ class RowMinorants(Minorants):
         for s, rows in enumerate(self.whole.clients):
             part = self.whole.part(s)
             v = self.slope[part]
-            along, lean = rows.combine(rows.y * v if margin else v)
+            along, lean = sums_of(rows, rows.y * v if margin else v)
             g, gb = g + along, gb + lean
             C += float(self.constant[part].sum()) - (0.0 if margin else float(v @ rows.y))
         return C, np.append(g / program.unit, gb)[: program.d]

@@ -22,6 +22,8 @@ from drfl.uncertainty import Mixture
 from drfl.worst_case import make_oracle
 from drfl.worst_case.whole_space import WholeSpaceOracle
 
+FEW_ROWS = 500  # of a client, that tell the size of its columns
+
 
 @dataclass(frozen=True)
 class Program:
@@ -154,6 +156,21 @@ class ExactModel:
         return cls(np.zeros(n), 0.0, np.inf, nothing, nothing, nothing)
 
 
+def scores_of(rows: Rows, w: Array, b: float) -> Array:
+    """Scores in float64, whatever the data are: what is proved is finer than other numbers."""
+    if rows.X.dtype == np.float64:
+        return rows.scores(w, b)
+    return np.asarray(rows.scores_many(w[None], np.array([b]))[0])
+
+
+def sums_of(rows: Rows, v: Array) -> tuple[Array, float]:
+    """Weighted sums in float64, whatever the data are."""
+    if rows.X.dtype == np.float64:
+        return rows.combine(v)
+    g, total = rows.combine_many(v[None])
+    return g[0, 0], float(total[0, 0])
+
+
 class AllRows:
     """All rows of all clients: what is proved is proved of these."""
 
@@ -175,26 +192,61 @@ class AllRows:
         """The rows of a client."""
         return slice(int(self.starts[s]), int(self.starts[s + 1]))
 
+    @cached_property
+    def y(self) -> Array:
+        """Labels or targets of all rows."""
+        every = [rows.y for rows in self.clients]
+        return every[0] if len(every) == 1 else np.concatenate(every)
+
+    def mass(self, q: Array) -> Array | float:
+        """The masses of all rows where the clients weigh q; one number where all are equal."""
+        if len(self.clients) == 1:
+            mass = self.clients[0].mass()
+            return mass * float(q[0])
+        every = [np.broadcast_to(rows.mass(), (rows.n_rows,)) for rows in self.clients]
+        return np.concatenate([weight * mass for weight, mass in zip(q, every, strict=True)])
+
+    def scores(self, w: Array, b: float) -> Array:
+        """Of all rows."""
+        every = [scores_of(rows, w, b) for rows in self.clients]
+        return every[0] if len(every) == 1 else np.concatenate(every)
+
+    def combine(self, v: Array) -> tuple[Array, float]:
+        """Weighted sums of all rows, and the sum of the weights."""
+        every = [sums_of(rows, v[self.part(s)]) for s, rows in enumerate(self.clients)]
+        return np.asarray(sum(g for g, _ in every)), sum(total for _, total in every)
+
+    def gram(self, d: Array) -> Array:
+        """Weighted squares of all rows, and of 1."""
+        every = [rows.gram(d[self.part(s)]) for s, rows in enumerate(self.clients)]
+        return every[0] if len(every) == 1 else np.asarray(sum(every))
+
+    def mean_squares(self) -> Array:
+        """Of every column, from a few rows of every client."""
+        parts = [rows.take(slice(None, None, 1 + rows.n_rows // FEW_ROWS)) for rows in self.clients]
+        every = [np.einsum("ij,ij->j", part, part) / len(part) for part in parts]
+        return np.asarray(np.mean(every, axis=0))
+
     def margins(self, w: Array, b: float) -> Array:
         """The argument of the loss for every row."""
-        z = np.empty(self.size)
-        for s, rows in enumerate(self.clients):
-            scores = rows.scores(w, b)
-            z[self.part(s)] = rows.y * scores if self.margin else scores - rows.y
-        return z
+        scores = self.scores(w, b)
+        return np.asarray(self.y * scores if self.margin else scores - self.y)
 
     def at_zero(self) -> Array:
         """The margins of the model 0."""
         return np.zeros(self.size) if self.margin else -np.concatenate([r.y for r in self.clients])
 
-    def evaluate(self, program: Program, w: Array, b: float, z: Array) -> ExactModel:
-        """The exact objective at a model whose margins are z."""
+    def evaluate(
+        self, program: Program, w: Array, b: float, z: Array, mean: float | None = None
+    ) -> ExactModel:
+        """The exact objective at a model with margins z; of one client the mean may be known."""
         values, multipliers = np.zeros(len(self.clients)), np.zeros(len(self.clients))
         norm = program.server.gauge.value(w)
         for s, (rows, oracle) in enumerate(zip(self.clients, self.oracles, strict=True)):
             m = z[self.part(s)]
             assert isinstance(oracle, WholeSpaceOracle)
-            values[s] = rows.mean(oracle.loss.value(m))
+            known = mean is not None and len(self.clients) == 1
+            values[s] = mean if known else rows.mean(oracle.loss.value(m))
             if oracle.labels_move:
                 flips = oracle.flips(m, norm)
                 multipliers[s] = flips.multiplier

@@ -18,11 +18,13 @@ from drfl.client import Site
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.solvers.base import Session, Status, StatusKind
+from drfl.solvers.local.descent import DescentSearch
 from drfl.solvers.local.program import ExactModel, make_program
 from drfl.solvers.local.stages import StagedSearch
 from drfl.wire import Message
 
 KIND = "local_meet"
+INTERIOR, DESCENT = "interior point", "descent"
 
 
 class RowCollector:
@@ -76,7 +78,7 @@ MANY_ROWS = 3_000_000
 MANY_SMOOTH_ROWS = 20_000
 
 
-class InteriorSession(Session):
+class GatheredSession(Session):
     """In round 1 the clients hand their rows over; rounds are iterations without messages.
 
     Attributes
@@ -93,14 +95,16 @@ class InteriorSession(Session):
         n_features: int,
         tol: float,
         collector: RowCollector,
+        method: str = INTERIOR,
         most_rows: float = math.inf,
     ) -> None:
         self.problem, self.names, self.n, self.tol = problem, names, n_features, tol
+        self.method = method
         self.collector, self.number = collector, collector.open()
         self.most_rows = most_rows
         self.round, self.replayed, self.gave_up = 0, 0, False
         self.best, self.lower = ExactModel.unknown(n_features, len(names)), -math.inf
-        self.search: StagedSearch | None = None
+        self.search: StagedSearch | DescentSearch | None = None
         self._iterations: Iterator[None] = iter(())
         self._at_zero = self._expected = math.inf
         self._status: Status | None = None
@@ -128,6 +132,8 @@ class InteriorSession(Session):
     def _too_many(self, replies: Mapping[str, Message]) -> bool:
         """Whether so many rows are better left to another method."""
         counts = [self.collector.count(reply) for reply in replies.values()]
+        if self.method == DESCENT:
+            return sum(counts) >= MANY_ROWS
         sizes = np.array(counts, dtype=float)
         program = make_program(self.problem, self.names, self.n, sizes, 1.0)
         smooth_flips = program.flips and not program.loss.kinks
@@ -145,15 +151,17 @@ class InteriorSession(Session):
             return False
         rows = [met[name] for name in self.names]
         self.collector.close(self.number)
-        self.search = StagedSearch(self.problem, self.names, rows, self.tol)
+        kind = StagedSearch if self.method == INTERIOR else DescentSearch
+        self.search = kind(self.problem, self.names, rows, self.tol)
         self._iterations = self.search.iterations()
         return True
 
     def _iterate(self, rounds: int) -> None:
         assert self.search is not None
         search = self.search
-        # Where an iteration takes a millisecond, a round should do more than one.
-        for _ in range(rounds * (TEN if search.whole.size <= FEW_ROWS else 1)):
+        # Where an iteration takes milliseconds, a round should do more than one.
+        quick = self.method == DESCENT or search.whole.size <= FEW_ROWS
+        for _ in range(rounds * (TEN if quick else 1)):
             if search.gap > self.tol and next(self._iterations, self) is self:
                 self.gave_up = search.gap > self.tol
                 break
@@ -201,7 +209,7 @@ class InteriorSession(Session):
 
     @property
     def info(self) -> Mapping[str, Any]:
-        return {"method": "interior point", "expected_gap": self._expected}
+        return {"method": self.method, "expected_gap": self._expected}
 
 
 Stage = tuple[str, Callable[[], Session]]
@@ -250,6 +258,8 @@ class LocalSession(Session):
     @property
     def shown(self) -> Session:
         """Whose model is the better one."""
+        if self.running is self._best:
+            return self.running
         return min(self.running, self._best, key=lambda session: session.gap)
 
     @property
@@ -287,6 +297,6 @@ class LocalSession(Session):
 
 def gives_up(session: Session) -> bool:
     """Whether another method has to go on."""
-    if isinstance(session, InteriorSession):
+    if isinstance(session, GatheredSession):
         return session.gave_up
     return session.status is not None and session.status.kind is not StatusKind.CERTIFIED

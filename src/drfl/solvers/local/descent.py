@@ -1,0 +1,274 @@
+r"""Descent for the l2 norm: a few steps of Newton's method, or of gradients with their curvature.
+
+.. math:: f(w,b)=\sum_ip_iL(z_i)+\rho\|w\|_2
+
+is smooth away from w = 0 if L is, and corners of L are made soft, ever less so. With many rows a
+sample of them gives the start, and a second derivative for the first steps on all.
+
+The proof takes the slopes :math:`v_i=L'(z_i)`, moved by :math:`L''(z_i)\delta_i` with the change
+:math:`\delta_i` of the score by the next step, and by as much of the score itself and of 1 as makes
+them cancel b and have a sum of the norm :math:`\rho`, as the slopes of the optimum have. What is
+left of the error counts in its square: the proved gap is hardly larger than the true one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from drfl.arrays import Array
+from drfl.losses import Loss
+from drfl.norms import L2
+from drfl.problem import Problem
+from drfl.rows import Rows
+from drfl.solvers.base import relative_gap
+from drfl.solvers.certificate.proof import aggregate, pay_by_gauge
+from drfl.solvers.local.curvature import Solve, StepPairs, of_diagonal, of_matrix
+from drfl.solvers.local.lower_bound import RowMinorants
+from drfl.solvers.local.objective import ModelPoint, Objective
+from drfl.solvers.local.program import AllRows, make_program
+from drfl.solvers.local.softened import Softened
+
+SMALL = 40  # up to so many coefficients every step is one of Newton's method
+SAMPLE, PER_COLUMN, MOST = 1_000, 10, 16  # rows of a sample: so many, so many per column, at most
+MANY = 5  # one row in so many, without which there is no sample
+MATRIX = 300  # up to so many coefficients the second derivative of a sample is of use
+SURE = 0.1  # of the error of a sample: to this it is solved
+PROMISING = 1.5  # a step that would gain so many tolerances is worth a proof
+SLOW = 6  # steps of gradients in which a tenth should be left; otherwise it is Newton's turn
+SHORT = 0.5  # a shorter step was too bold: then parabolas above the losses are taken
+LONGEST = 100  # steps, after which rounding must be in the way
+WIDTH, NARROWER = 0.3, 0.2  # of soft corners, in units of the margins; and by which factor
+CENTRING = 25  # steps to the best intercept without any column
+KINKED, ROWS = 200, 4  # with corners: coefficients at most, and rows for each at least
+SETTLED, DONE = 0.5, 0.2  # of what softness costs: a smaller gain ends a width; of tol: enough
+
+
+def suits(problem: Problem, names: Sequence[str], n_features: int) -> bool:
+    """Whether this method is for a problem: one multiplier, which is the l2 norm."""
+    balls, loss = [problem.ball_of(name) for name in names], problem.loss
+    smooth = not loss.kinks and type(loss).curvature is not Loss.curvature
+    return (
+        type(problem.norm) is L2
+        and (smooth or (bool(loss.pieces) and n_features <= KINKED))
+        and (len(names) == 1 or problem.mixture.radius == 0.0)
+        and any(ball.radius > 0.0 for ball in balls)
+        and all(math.isinf(ball.label_cost) or ball.radius == 0.0 for ball in balls)
+        and not (problem.shared_ball or problem.own_intercepts)
+        and problem.curves is None
+        and problem.classes is None
+    )
+
+
+class DescentSearch:
+    """The state of a run; attributes are those of `drfl.solvers.local.stages.StagedSearch`."""
+
+    def __init__(
+        self, problem: Problem, names: Sequence[str], clients: Sequence[Rows], tol: float
+    ) -> None:
+        self.problem, self.names, self.clients, self.tol = problem, names, clients, tol
+        n = clients[0].n_features
+        sizes = np.array([rows.total for rows in clients])
+        self.program = make_program(problem, names, n, sizes, 1.0)
+        self.whole = AllRows(problem, names, clients)
+        self.best = self.whole.evaluate(self.program, np.zeros(n), 0.0, self.whole.at_zero())
+        self.at_zero, self.lower, self.promise = self.best.objective, 0.0, math.inf
+        self.pairs = StepPairs()
+        self.base: Solve | None = None
+        self.sizes: Array | None = None
+        self.careful = True
+        self.newton = self.program.d <= SMALL or bool(problem.loss.pieces)
+
+    @property
+    def gap(self) -> float:
+        """What is proved."""
+        return relative_gap(self.best.objective, self.lower, self.at_zero)
+
+    def iterations(self) -> Iterator[None]:
+        """Iterate until the tolerance is proved or nothing helps any more."""
+        try:
+            yield from self._iterations()
+        except np.linalg.LinAlgError:  # rows of no use to this method
+            return
+
+    def _iterations(self) -> Iterator[None]:
+        x, loss = np.zeros(self.program.d), self._first_loss()
+        if loss.width and self.whole.size < ROWS * self.program.d:
+            return  # soft corners of as many rows as columns bend steps too much
+        stride = self._stride()
+        if stride > 1:
+            rows = AllRows(self.problem, self.names, [r.every(stride) for r in self.clients])
+            sample = Objective(self.program, rows, loss)
+            enough = SURE * self.program.d * stride / self.whole.size
+            for found in self._steps(sample, np.zeros(self.program.d), max(enough, self.tol)):
+                x = found
+                yield
+            self._learn(sample, x)
+        whole = Objective(self.program, self.whole, loss)
+        for _ in self._steps(whole, x, 0.0):
+            yield
+
+    def _first_loss(self) -> Softened:
+        loss = self.problem.loss
+        if not loss.pieces:
+            return Softened(loss)
+        if loss.task == "classification":
+            return Softened(loss, WIDTH)
+        y = self.whole.y
+        return Softened(loss, WIDTH * (float(np.abs(y - np.median(y)).mean()) or 1.0))
+
+    def _stride(self) -> int:
+        """Every so many rows make a sample; 1: there is none."""
+        stride = self.whole.size // max(SAMPLE, PER_COLUMN * self.program.d)
+        return min(stride, MOST) if stride >= MANY else 1
+
+    def _learn(self, sample: Objective, x: Array) -> None:
+        """The second derivative on a sample is good for a few steps on all rows."""
+        if sample.d <= MATRIX and not sample.loss.width and x[: sample.n].any():
+            at = sample.at(x, sample.scores(x))
+            w, price = x[: sample.n], sample.rho / sample.norm(x)
+            self.newton = False
+            self.pairs, self.base = (
+                StepPairs(),
+                of_matrix(sample.hessian(at, careful=False), w, price),
+            )
+
+    # ------------------------------------------------------------------ steps
+    def _steps(self, f: Objective, x: Array, enough: float) -> Iterator[Array]:
+        """Steps on these rows until one gains less than ``enough``, or the proof is there."""
+        at = self._intercept(f, f.at(x, f.scores(x)))
+        gains: list[float] = []
+        for _ in range(LONGEST):
+            step = self._step(f, at)
+            ahead = f.scores(step)
+            gain, soft = -float(f.slope(at) @ step), self._softness(f, at)
+            worth = at.value + f.rho * f.norm(at.x)
+            self.promise = (gain + soft) / max(worth, 1e-3 * self.at_zero)
+            gains.append(gain)
+            if enough and max(gain, soft) <= enough * worth:
+                return
+            if not enough and self.promise <= PROMISING * self.tol:
+                self._prove(f, at, ahead)
+                if self.gap <= self.tol:
+                    return
+            if soft > DONE * max(self.tol, enough) * worth and gain <= SETTLED * soft:
+                f.loss = Softened(f.loss.loss, NARROWER * f.loss.width)
+                at, gains = self._intercept(f, f.at(at.x, at.scores)), []
+                self.pairs, self.sizes = StepPairs(), None
+                continue
+            if len(gains) > SLOW and gains[-1] > 0.1 * gains[-1 - SLOW]:
+                self.newton = True
+            found = f.along(at, step, ahead)
+            if found is not None:
+                self._observe(f, at, found[0])
+                at, self.careful = found[0], found[1] < SHORT
+                yield at.x
+            elif self.newton and self.careful:
+                self._prove(f, at, ahead)
+                return
+            else:
+                self.newton = self.careful = True
+
+    def _softness(self, f: Objective, at: ModelPoint) -> float:
+        """By how much soft corners raise the mean loss."""
+        if f.loss.width == 0.0:
+            return 0.0
+        return max(at.value - f.mean(f.loss.loss.value(f.arguments(at.scores))), 0.0)
+
+    def _intercept(self, f: Objective, at: ModelPoint) -> ModelPoint:
+        """With w = 0 the best model of that kind."""
+        for _ in range(CENTRING if f.d > f.n and not at.x[: f.n].any() else 0):
+            curvature = float(f.curvature(at, careful=True).sum())
+            lean = float(at.gradient[-1])
+            step = np.zeros(f.d)
+            step[-1] = -lean / curvature if curvature > 0.0 else -math.copysign(1.0, lean)
+            if abs(lean) * abs(step[-1]) <= 1e-9 * at.value + 1e-300:
+                break
+            found = f.along(at, step, np.full(len(at.scores), step[-1]))
+            if found is None:
+                break
+            at = found[0]
+        return at
+
+    def _step(self, f: Objective, at: ModelPoint) -> Array:
+        """The step from here; none if w = 0 is the best there is."""
+        norm, r = f.norm(at.x), f.slope(at)
+        if norm == 0.0 and float(np.linalg.norm(r[: f.n])) <= f.rho:
+            return np.zeros(f.d)
+        if norm > 0.0 and self.base is not None and not self.newton:
+            return -self.pairs.solve(r, self.base)
+        inverse = self._inverse(f, at)
+        if norm > 0.0:
+            base = inverse(f.rho / norm)
+            return -base(r) if self.newton else -self.pairs.solve(r, base)
+        # From w = 0 the price of the norm is that of where the step leads.
+        price, best = 0.0, -r
+        best[f.n :] = 0.0
+        for _ in range(4):
+            step = -inverse(price)(r)
+            size = float(np.linalg.norm(step[: f.n]))
+            if float(r @ step) + f.rho * size < 0.0:
+                best = step
+            price = f.rho / max(size, 1e-300)
+        return best
+
+    def _inverse(self, f: Objective, at: ModelPoint) -> Callable[[float], Solve]:
+        """The inverse of the second derivative for a price of the norm."""
+        if self.newton:
+            H, w = f.hessian(at, self.careful), at.x[: f.n]
+            return lambda price: of_matrix(H, w, price)
+        sizes = f.sizes(at) if self.sizes is None else self.sizes
+        self.sizes = sizes
+        return lambda price: of_diagonal(sizes, f.n, price)
+
+    def _observe(self, f: Objective, before: ModelPoint, after: ModelPoint) -> None:
+        if not self.newton and f.norm(before.x) > 0.0:
+            self.pairs.observe(after.x - before.x, f.slope(after) - f.slope(before))
+
+    # ------------------------------------------------------------------ the proof
+    def _prove(self, f: Objective, at: ModelPoint, ahead: Array) -> None:
+        """Both bounds at a point."""
+        w, b = at.x[: f.n], float(at.x[f.n]) if f.d > f.n else 0.0
+        mean = None if f.loss.width else at.value
+        model = self.whole.evaluate(self.program, w, b, f.arguments(at.scores), mean)
+        if model.objective < self.best.objective:
+            self.best = model
+        slopes = self._balanced(f, at, ahead)
+        constant = -f.loss.loss.conjugate(slopes) * f.mass
+        minorants = RowMinorants(
+            self.program, self.whole, constant, slopes * f.mass, np.zeros(self.whole.size)
+        )
+        q = self.program.mixture.weights
+        total = aggregate(self.program.server, minorants, q)
+        self.lower = max(self.lower, pay_by_gauge(self.program.server, total))
+
+    def _balanced(self, f: Objective, at: ModelPoint, ahead: Array) -> Array:
+        """Slopes near those a step ahead that cancel b and whose sum has the norm rho."""
+        bent = f.loss.curvature(f.arguments(at.scores), at.slopes)
+        by_score = bent * f.mass
+        own = at.scores - float(at.x[-1]) if f.d > f.n else at.scores
+        g, u = at.gradient + f.combined(by_score * ahead), f.combined(by_score * own)
+        by_b = lean = 0.0
+        if f.d > f.n:
+            ones = f.combined(by_score)
+            if ones[-1] > 0.0:
+                by_b, lean = float(u[-1] / ones[-1]), float(g[-1] / ones[-1])
+                g, u = g - lean * ones, u - by_b * ones
+        alpha = _onto_sphere(g[: f.n], u[: f.n], f.rho)
+        moves = ahead + alpha * own - (lean + alpha * by_b)
+        slopes = at.slopes + bent * (moves * self.whole.y if self.program.margin else moves)
+        return np.asarray(np.clip(slopes, *f.loss.loss.slope_range))
+
+
+def _onto_sphere(g: Array, h: Array, radius: float) -> float:
+    """The least t with ``|g + t h| = radius``; where there is none, that of the least norm."""
+    hh, gh, excess = float(h @ h), float(g @ h), float(g @ g) - radius * radius
+    if hh == 0.0:
+        return 0.0
+    root = gh * gh - hh * excess
+    if root <= 0.0 or gh == 0.0:
+        return -gh / hh
+    # The root of smaller size, without cancellation.
+    return -excess / (gh + math.copysign(math.sqrt(root), gh))

@@ -1,0 +1,178 @@
+r"""The objective on some rows, :math:`f(w,b)=\sum_ip_iL(z_i)+\rho\|w\|_2`, and its derivatives.
+
+Scores are linear: along a step they are known from its ends, so that a line search reads no row.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from drfl.arrays import Array
+from drfl.solvers.local.program import AllRows, Program
+from drfl.solvers.local.softened import Softened
+
+FAINT = 1e-7  # of the largest second derivative of a row: it is left out
+TRIES, ARMIJO, WOLFE = 25, 1e-4, 0.9  # of a line search
+
+
+@dataclass
+class ModelPoint:
+    """A model with what is known of it.
+
+    Attributes
+    ----------
+    x, scores : (d,), (N,)
+        The model (w, b), and the scores of the rows.
+    value, slopes : float, (N,)
+        The mean loss, and the slope of the loss of every row.
+    gradient : (d,)
+        Of the mean loss.
+    """
+
+    x: Array
+    scores: Array
+    value: float
+    slopes: Array
+    gradient: Array
+
+
+class Objective:
+    """f on some rows, and its derivatives.
+
+    Attributes
+    ----------
+    loss : Softened
+        What is minimised.
+    rows : AllRows
+        Of whom.
+    """
+
+    def __init__(self, program: Program, rows: AllRows, loss: Softened) -> None:
+        self.program, self.rows, self.loss = program, rows, loss
+        self.n, self.d = program.n, program.d
+        q = program.mixture.weights
+        self.rho, self.mass = float(q @ program.rho), rows.mass(q)
+
+    def arguments(self, scores: Array) -> Array:
+        """Margins or residuals."""
+        y = self.rows.y
+        return scores * y if self.program.margin else scores - y
+
+    def weighted(self, values: Array) -> Array:
+        """Derivatives by the scores of what has these derivatives by margins or residuals."""
+        return np.asarray(values * self.rows.y if self.program.margin else values) * self.mass
+
+    def mean(self, values: Array) -> float:
+        """Of values of the rows."""
+        return float(
+            values.sum() * self.mass if isinstance(self.mass, float) else self.mass @ values
+        )
+
+    def scores(self, x: Array) -> Array:
+        """Of all rows."""
+        return self.rows.scores(x[: self.n], float(x[self.n]) if self.d > self.n else 0.0)
+
+    def combined(self, values: Array) -> Array:
+        """Sums of the rows and of 1 with these factors, (d,)."""
+        g, gb = self.rows.combine(values)
+        return np.append(g, gb)[: self.d]
+
+    def at(self, x: Array, scores: Array) -> ModelPoint:
+        """Everything at a model."""
+        values, slopes = self.loss.value_and_slope(self.arguments(scores))
+        gradient = self.combined(self.weighted(slopes))
+        return ModelPoint(x, scores, self.mean(values), slopes, gradient)
+
+    def norm(self, x: Array) -> float:
+        """Of w."""
+        return float(np.linalg.norm(x[: self.n]))
+
+    def slope(self, at: ModelPoint) -> Array:
+        """The gradient of f away from w = 0."""
+        r, norm = at.gradient.copy(), self.norm(at.x)
+        if norm > 0.0:
+            r[: self.n] += (self.rho / norm) * at.x[: self.n]
+        return r
+
+    def curvature(self, at: ModelPoint, careful: bool = False) -> Array:
+        """The second derivatives of the rows, with their masses, or those of parabolas above."""
+        bent = self.loss.steepness if careful else self.loss.curvature
+        return np.asarray(bent(self.arguments(at.scores), at.slopes) * self.mass)
+
+    def hessian(self, at: ModelPoint, careful: bool) -> Array:
+        """Of the mean loss, (d, d); rows that hardly bend are left out."""
+        bent = self.curvature(at, careful)
+        bent[bent < FAINT * float(bent.max())] = 0.0
+        return np.ascontiguousarray(self.rows.gram(bent)[: self.d, : self.d])
+
+    def sizes(self, at: ModelPoint) -> Array:
+        """The diagonal of it, from a few rows."""
+        d = self.curvature(at, careful=True)
+        mean = max(float(d.sum()), 1e-300)
+        return np.append(mean * self.rows.mean_squares(), mean)[: self.d]
+
+    def along(self, at: ModelPoint, step: Array, ahead: Array) -> tuple[ModelPoint, float] | None:
+        """A lower point on the way of a step, and how far that is; None: there is none.
+
+        Parameters
+        ----------
+        at, step : ModelPoint, (d,)
+            From where, and where to.
+        ahead : (N,)
+            By how much the whole step changes the scores.
+        """
+        way = Way(self, at, step, ahead)
+        before, first = at.value + self.rho * self.norm(at.x), way.first()
+        if not first < 0.0:
+            return None
+        t, low, high = 1.0, (0.0, first), (math.inf, math.inf)
+        for _ in range(TRIES):
+            mean, f, slope, slopes = way.look(t)
+            lower = f <= before + ARMIJO * t * first
+            if lower and abs(slope) <= -WOLFE * first:
+                gradient = self.combined(self.weighted(slopes))
+                return ModelPoint(at.x + t * step, at.scores + t * ahead, mean, slopes, gradient), t
+            low, high = (low, (t, slope)) if slope > 0.0 or not lower else ((t, slope), high)
+            t = _between(*low, *high)
+        return None
+
+
+class Way:
+    """f along a step, as a function of how far."""
+
+    def __init__(self, f: Objective, at: ModelPoint, step: Array, ahead: Array) -> None:
+        self.f, self.at, self.ahead = f, at, ahead
+        w, s = at.x[: f.n], step[: f.n]
+        self.ww, self.ws, self.ss = float(w @ w), float(w @ s), float(s @ s)
+        self.weighted = f.weighted(ahead)
+        self.fall = float(at.gradient @ step)
+
+    def first(self) -> float:
+        """The slope at the beginning."""
+        if self.ww > 0.0:
+            return self.fall + self.f.rho * self.ws / math.sqrt(self.ww)
+        return self.fall + self.f.rho * math.sqrt(self.ss)
+
+    def look(self, t: float) -> tuple[float, float, float, Array]:
+        """The mean loss, f and its slope so far ahead, and the slopes of the rows."""
+        f = self.f
+        with np.errstate(over="ignore", invalid="ignore"):  # too far
+            values, slopes = f.loss.value_and_slope(f.arguments(self.at.scores + t * self.ahead))
+        norm = math.sqrt(max(self.ww + t * (2.0 * self.ws + t * self.ss), 0.0))
+        bend = f.rho * (self.ws + t * self.ss) / norm if norm > 0.0 else 0.0
+        mean = f.mean(values)
+        return mean, mean + f.rho * norm, float(slopes @ self.weighted) + bend, slopes
+
+
+def _between(low: float, low_slope: float, high: float, high_slope: float) -> float:
+    """Where a slope that rises from ``low`` to ``high`` may be 0."""
+    if high == math.inf:
+        return 4.0 * low
+    width = high - low
+    if not (low_slope < 0.0 < high_slope < math.inf):
+        return low + 0.5 * width
+    share = low_slope / (low_slope - high_slope)
+    return low + width * min(max(share, 0.1), 0.9)
