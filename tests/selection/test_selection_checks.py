@@ -38,5 +38,6 @@ def cases():
 @pytest.mark.filterwarnings("ignore::drfl.ScaleWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(("estimator", "check"), list(cases()))
+@pytest.mark.filterwarnings("ignore::drfl.estimators.NothingLearnedWarning")
 def test_scikit_learn_check(estimator, check):
     check(estimator)

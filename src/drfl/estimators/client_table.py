@@ -64,8 +64,8 @@ def canonical_order(X: Any, y: Array, weight: Array, member: Index) -> tuple[Ind
 
 
 def few_columns(X: Any) -> Any:
-    """Some columns, which tell nearly all rows apart; of sparse rows all of them."""
-    if is_sparse(X) or X.shape[1] <= TELLING:
+    """Some columns, which tell nearly all rows apart."""
+    if X.shape[1] <= TELLING:
         return X
     step = X.shape[1] // TELLING
     return X[:, : TELLING * step : step]
