@@ -210,3 +210,15 @@ def test_a_guard_refuses_bad_numbers(bad):
         Guard(2.5)
     with pytest.raises(TypeError, match="guard must be a Guard"):
         drfl.Client("a", *data(), guard=5)
+
+
+def test_a_grid_for_more_columns_than_rows():
+    """Constant columns are not parameters: there may be many of them, before and after others."""
+    rng = np.random.default_rng(0)
+    some = rng.normal(size=(40, 2))
+    X = np.column_stack([np.zeros((40, 30)), some, np.zeros((40, 30))])
+    lattice = Lattice.of(Rows(X, np.ones(40)), 1.0)
+    wanted = Lattice.of(Rows(some, np.ones(40)), 1.0)
+    varied = [0, 31, 32]
+    assert np.flatnonzero(lattice.steps).tolist() == varied
+    assert lattice.steps[varied].tolist() == wanted.steps.tolist()

@@ -66,7 +66,8 @@ def solve(
     names = _checked_names(problem, clients)
     _check_privacy(solver, clients)
     n = problem.coefficients(clients[0].n_features)
-    _check_guards(problem, clients, n)
+    if any(isinstance(client, Client) and client.guard is not None for client in clients):
+        solver = solver.under_guards()
     session = solver.start(problem, names, n, tol=tol, max_rounds=max_rounds)
     log = (
         None
@@ -209,19 +210,6 @@ def _check_privacy(solver: Solver, clients: Sequence[Party]) -> None:
                 f"client {client.name!r} has no differential privacy, which the solver "
                 f"{solver.name!r} needs: give it privacy=DifferentialPrivacy(...)"
             )
-
-
-def _check_guards(problem: Problem, clients: Sequence[Party], n: int) -> None:
-    """A guard is kept by the bundle method, which leaves many columns to another one."""
-    for client in clients:
-        if isinstance(client, Client) and client.guard is not None:
-            from drfl.solvers.first_order import MANY_COLUMNS, takes_over
-
-            if takes_over(problem, [each.name for each in clients], n):
-                raise ValueError(
-                    f"client {client.name!r} has a guard, which knows at most {MANY_COLUMNS} "
-                    f"columns, got {n}: choose fewer columns"
-                )
 
 
 def _checked_names(problem: Problem, clients: Sequence[Party]) -> tuple[str, ...]:

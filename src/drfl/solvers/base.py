@@ -163,6 +163,10 @@ class Solver(ABC):
         the clients' to tell, in their first replies.
         """
 
+    def under_guards(self) -> Solver:
+        """The same for clients of whom some have guards; they answer what keeps to their ledger."""
+        return self
+
 
 class Session(ABC):
     """The server half of one run, with explicit state; it never touches rows.

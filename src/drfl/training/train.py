@@ -328,7 +328,7 @@ class Training:
 
     def _told(self, solver: Solver) -> Solver:
         """With what the preflight says of the clients' columns, if the solver makes use of it."""
-        settings: Any = solver
+        settings: Any = solver.under_guards() if any(self.agreement.guards.values()) else solver
         if "column_sizes" not in _settings_of(type(solver)):
             return solver
         told: Solver = replace(settings, column_sizes=self.agreement.column_sizes)

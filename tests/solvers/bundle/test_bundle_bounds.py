@@ -5,7 +5,10 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer
 
+import drfl
+from drfl.datasets import partition
 from drfl.solvers import StatusKind
 from kit.optimality import BOUND_TOL, assert_bounded, assert_honest
 from kit.random_cases import random_case
@@ -85,3 +88,24 @@ def test_a_loss_that_is_linear_at_zero_says_nothing_of_the_scale():
     case = random_case(172)
     assert np.vstack([X for X, _ in case.data]).std() > 1e5
     assert case.solve(max_rounds=60).status.kind is StatusKind.CERTIFIED
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("loss", "radius"), [("hinge", 1.0), ("logistic", 1e-4)])
+def test_the_proved_gap_follows_the_true_one(loss, radius, seed):
+    """Each level is proved at most two rounds after it is reached, at large and tiny radii."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = (X - X.mean(axis=0)) / X.std(axis=0), 2.0 * y - 1.0
+    if loss == "logistic":  # not separable by few columns
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(3000, 40))
+        y = np.where(X[:, :5].sum(axis=1) + 3.0 * rng.normal(size=3000) > 0.0, 1.0, -1.0)
+    parts = partition.random(len(y), 5, np.random.default_rng(seed))
+    clients = [drfl.Client(f"c{s}", X[rows], y[rows]) for s, rows in enumerate(parts)]
+    problem = drfl.Problem(loss, drfl.Ball(radius, "l1"), drfl.Mixture(radius=0.1, p=1))
+    result = drfl.solve(problem, clients, tol=1e-7)
+    for level in (1e-2, 1e-3, 1e-4):
+        aim = result.lower_bound * (1.0 + level)
+        reached = next(r.round for r in result.history if r.objective <= aim)
+        proved = next(r.round for r in result.history if r.gap <= level)
+        assert proved - reached <= 2

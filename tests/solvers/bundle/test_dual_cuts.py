@@ -44,7 +44,8 @@ def test_newest_dual_cuts_alone_prove_the_optimum(monkeypatch):
     monkeypatch.setattr(
         "drfl.solvers.bundle.planning.solve_for_bound", lambda *_: asked.append(None)
     )
-    monkeypatch.setattr("drfl.solvers.bundle.planning._bound_is_due", lambda _: False)
+    for rule in ("_bound_is_due", "_bound_is_cheap"):
+        monkeypatch.setattr(f"drfl.solvers.bundle.planning.{rule}", lambda _: False)
     result = drfl.solve(problem("logistic", "l1", 1e-3), clients, tol=1e-6, max_rounds=12)
     assert result.status.kind == "certified"
     assert not asked

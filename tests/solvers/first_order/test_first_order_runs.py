@@ -6,8 +6,11 @@ from scipy import sparse
 
 import drfl
 from drfl.privacy import Guard
+from drfl.solvers.bundle import Bundle
+from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.first_order import FirstOrder
 from drfl.solvers.first_order.questions import REQUEST, GradientRequest
+from drfl.solvers.first_order.rounds import FirstOrderSession
 from drfl.wire import Message, WireError, validate
 from kit.lossy import ChangingEngine, losing, with_arrays
 
@@ -207,12 +210,36 @@ def test_settings_are_checked():
         FirstOrder(newton=-1)
 
 
-def test_a_guard_is_refused_before_any_work():
+def guarded(columns):
     rng = np.random.default_rng(0)
-    X = sparse.hstack(
-        [sparse.csr_matrix(rng.normal(size=(200, 3))), sparse.csr_matrix((200, 2497))]
-    )
-    y = np.where(rng.random(200) < 0.5, 1.0, -1.0)
-    client = drfl.Client("a", X.tocsr(), y, guard=Guard(5))
-    with pytest.raises(ValueError, match="a guard, which knows at most 2000 columns"):
-        drfl.solve(problem("l2"), [client])
+    X, few = sparse.csr_matrix((200, columns - 3)), rng.normal(size=(200, 3))
+    y = np.where(few.sum(axis=1) + rng.normal(size=200) > 0.0, 1.0, -1.0)
+    rows = sparse.hstack([sparse.csr_matrix(few), X]).tocsr()
+    return drfl.Client("a", rows, y, guard=Guard(5))
+
+
+def test_clients_with_guards_stay_with_the_bundle_method():
+    about = {"tol": 1e-3, "max_rounds": 40}
+    assert isinstance(Bundle().start(problem("l2"), ["a"], 2001, **about), FirstOrderSession)
+    under_guards = Bundle().under_guards()
+    assert isinstance(under_guards.start(problem("l2"), ["a"], 2001, **about), BundleSession)
+    with pytest.raises(ValueError, match=r"8001 columns are too many .* under a guard there is no"):
+        under_guards.start(problem("l2"), ["a"], 8001, **about)
+
+
+@pytest.mark.slow
+def test_a_guard_with_many_columns_proves_what_it_allows():
+    """Columns that are 0 in all rows, or more columns than rows, are no hindrance."""
+    plain = drfl.solve(problem("l2"), [drfl.Client("a", *rows_of(guarded(2001)))], tol=1e-3)
+    result = drfl.solve(problem("l2"), [guarded(2001)], tol=1e-3, max_rounds=10)
+    assert result.lower_bound <= plain.objective * (1.0 + 1e-9)
+    assert plain.lower_bound * (1.0 - 1e-9) <= result.objective <= plain.objective * 1.1
+
+
+def rows_of(client):
+    return client.rows.X, client.rows.y
+
+
+def test_a_guard_with_still_more_columns_is_refused_before_any_work():
+    with pytest.raises(ValueError, match="8001 columns are too many"):
+        drfl.solve(problem("l2"), [guarded(8001)])

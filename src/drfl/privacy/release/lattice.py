@@ -72,9 +72,9 @@ class Lattice:
         own = np.diag(_triangle(gram))
         if (own < NEARLY).any():
             # A root of rounding is not small enough: what is hidden there would have all its bits.
-            R = np.linalg.qr(A / (sizes * math.sqrt(len(A))), mode="r")
-            own = np.abs(np.diag(R))
-        distance = np.einsum("ij,jk,ik->i", A / sizes, np.linalg.pinv(gram), A / sizes)
+            own = _unexplained(A, sizes)
+        scaled = A / sizes
+        distance = ((scaled @ np.linalg.pinv(gram)) * scaled).sum(axis=1)
         told = np.log2(np.maximum(own, EXPLAINED)) - (bits_of(len(A)) - 1)
         told = np.where(own > EXPLAINED, told, math.log2(FOLLOWS))
         rest = 2.0 ** np.floor(np.log2(sizes * lipschitz) + told)
@@ -172,3 +172,12 @@ def _triangle(gram: Array) -> Array:
         if L[j, j] > SINGULAR**0.5:
             L[j + 1 :, j] = (gram[j + 1 :, j] - L[j + 1 :, :j] @ L[j, :j]) / L[j, j]
     return L
+
+
+def _unexplained(A: Array, sizes: Array) -> Array:
+    """The part of every column that the columns before it do not explain; 0 of a column of 0."""
+    out, used = np.zeros(A.shape[1]), np.flatnonzero(A.any(axis=0))
+    few = np.zeros((max(len(used) - len(A), 0), len(used)))  # R has a row per column
+    scaled = A[:, used] / (sizes[used] * math.sqrt(len(A)))
+    out[used] = np.abs(np.diag(np.linalg.qr(np.vstack([scaled, few]), mode="r")))
+    return out

@@ -57,6 +57,10 @@ class WarmBundle(Solver):
         """Begin anew: the next run is about other rows."""
         self._last = None
 
+    def under_guards(self) -> WarmBundle:
+        self.settings = self.settings.under_guards()
+        return self
+
     def start(
         self,
         problem: Problem,
@@ -66,7 +70,8 @@ class WarmBundle(Solver):
         tol: float,
         max_rounds: int,
     ) -> Session:
-        if takes_over(problem, names, n_features):  # it begins anew: its rounds are cheap
+        # Another method begins anew: its rounds are cheap.
+        if not self.settings.guarded and takes_over(problem, names, n_features):
             return self.settings.start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
         task = BundleTask(self.settings, problem, tuple(names), n_features, tol, max_rounds)
         state = begin(task, task.names)

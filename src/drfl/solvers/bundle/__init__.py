@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from drfl.client import Checked, Handler, intercept_message
 from drfl.problem import Problem
-from drfl.solvers.base import Session, Solver
+from drfl.solvers.base import Session, Solver, require_few_columns
 from drfl.solvers.bundle import client_cache, guard, messages
 from drfl.solvers.bundle.client_half.answers import answer
 from drfl.solvers.bundle.session import BundleSession
@@ -21,7 +21,8 @@ from drfl.solvers.first_order import FirstOrder, takes_over
 class Bundle(BundleSettings, Solver):
     """The default solver; see `BundleSettings` for what can be chosen.
 
-    More than 2000 columns are left to the first-order method, where it knows the problem.
+    More than 2000 columns are left to the first-order method, where it knows the problem and no
+    client has a guard.
     """
 
     name: ClassVar[str] = "bundle"
@@ -47,8 +48,13 @@ class Bundle(BundleSettings, Solver):
         tol: float,
         max_rounds: int,
     ) -> Session:
-        if takes_over(problem, names, n_features):
+        if self.guarded:
+            require_few_columns(self.name, n_features, "under a guard there is no other; ")
+        elif takes_over(problem, names, n_features):
             other = FirstOrder(column_sizes=self.column_sizes)
             return other.start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
         task = BundleTask(self, problem, tuple(names), n_features, tol, max_rounds)
         return BundleSession(begin(task, task.names))
+
+    def under_guards(self) -> Bundle:
+        return replace(self, guarded=True)

@@ -15,6 +15,7 @@ bound, without another master.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -32,19 +33,30 @@ LEAST_ROOM = 0.1  # of the tolerance, which it can cost at most
 SMALL = 120  # coefficients: another master costs nothing to speak of, and may prove more
 PAYS = 0.5  # a proof that leaves more of the gap than this is not enough
 MISS = 0.3  # the share of the last miss that is left as room
+CHEAP, LARGE_ROOM = 0.3, 0.1  # as much as costs this share of the decrease; of the price
 
 
 def ask_duals(state: State, cuts: Cuts, near: Solution, H: Array) -> None:
     """Ask every client for the dual cut of this master."""
     asked = state.asked
-    # Where the curvature is nearly singular, a large room would itself be a large step.
-    likely = min(MISS * asked.miss, max(state.step.decrease, 0.0) ** 0.5)
-    asked.room = float(np.clip(likely, LEAST_ROOM * state.task.tol, MOST_ROOM))
+    asked.room = max(min(MISS * asked.miss, _most_room(state, near)), LEAST_ROOM * state.task.tol)
     shift = state.step.sigma * (near.x - state.points.here.x)
     if state.metric.known and _by_gauge(state):
         shift = shift + _correction(state, cuts, near, H, shift)
     asked.dual = dual_requests(state.pool, cuts, near, shift)
     asked.weights = np.maximum(near.weights, 0.0)
+
+
+def _most_room(state: State, near: Solution) -> float:
+    """Where the norm costs next to nothing, room costs less still, and a miss nearly all."""
+    server, decrease = state.server, float(max(state.step.decrease, 0.0))
+    # Where the curvature is nearly singular, a large room would itself be a large step.
+    careful = min(math.sqrt(decrease), MOST_ROOM)
+    if not _by_gauge(state):
+        return careful
+    paid = float(near.weights @ server.rho) * float(server.gauge.value(near.x))
+    worth = CHEAP * decrease * abs(state.bounds.upper)
+    return max(careful, min(worth / max(paid, 1e-300), LARGE_ROOM))
 
 
 def proves_by_duals(state: State) -> bool:

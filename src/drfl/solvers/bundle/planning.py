@@ -22,6 +22,7 @@ SMALL = 60  # or at once: with so few coefficients more cuts cost little
 CROWDED_AT = 0.95  # for several classes with more coefficients than a client has rows: soon
 BOUND_AT = 1e-2  # predicted relative decrease at which a master is solved for its bound alone,
 BOUND_EVERY = 3  # in every so many rounds; in every round once it may prove the tolerance
+CHEAP = 150  # coefficients: such a master may be solved in every round
 SECOND = 0.05  # the second point's metric, as a multiple of the first's
 ACTIVE = 10.0  # a multiplier above so many times the accuracy of its master keeps a cut
 NEWTON_NULLS = 4  # a smooth loss with so many null steps in a row is treated as nonsmooth,
@@ -50,6 +51,8 @@ def prove(state: State) -> list[Proposal]:
     proposals = [_proposal(near, x, M)]
     if _bound_is_due(state):
         solve_for_bound(state, x, at_centre)
+    elif _bound_is_cheap(state):
+        solve_for_bound(state, x, at_centre, kept=False)
     if state.task.settings.second_point and not step.smooth:
         far = solve_master(state, tangent, x, SECOND * M, at_centre, eps=ROUGH)
         proposals.append(_proposal(far, x, SECOND * M))
@@ -59,10 +62,10 @@ def prove(state: State) -> list[Proposal]:
     return proposals
 
 
-def solve_for_bound(state: State, x: Array, reference: float) -> None:
+def solve_for_bound(state: State, x: Array, reference: float, *, kept: bool = True) -> None:
     """A master over all cuts with almost no proximal term, for its bound alone."""
     M = TINY * np.diag(state.metric.diagonal)
-    solve_master(state, state.pool.cuts, x, M, reference, eps=SHARP, sharp=True)
+    solve_master(state, state.pool.cuts, x, M, reference, eps=SHARP, sharp=True, kept=kept)
 
 
 def solve_master(
@@ -74,12 +77,14 @@ def solve_master(
     *,
     eps: float = FINE,
     sharp: bool = False,
+    kept: bool = True,
 ) -> Solution:
-    """A master, whose multipliers also give a bound and keep cuts alive."""
+    """A master, whose multipliers also give a bound and, if they are to, keep cuts alive."""
     pool, bounds = state.pool, state.bounds
     solution = state.master.solve(pool, cuts, x, M, eps=eps, reference=reference)
     if solution.usable:
-        pool.touch(cuts.serial[solution.cuts > ACTIVE * eps], state.round)
+        if kept:
+            pool.touch(cuts.serial[solution.cuts > ACTIVE * eps], state.round)
         bound = state.certificate.bound(pool, cuts, solution, bounds.region, polished=sharp)
         bounds.raise_to(bound, state.round)
     return solution
@@ -92,6 +97,12 @@ def _bound_is_due(state: State) -> bool:
         return False
     often = decrease < BOUND_AT and (state.round % BOUND_EVERY == 0 or _is_crowded(state))
     return decrease <= 2.0 * state.task.tol or often
+
+
+def _bound_is_cheap(state: State) -> bool:
+    """Whether such a master costs next to nothing; which cuts stay does not depend on it."""
+    small = state.server.dimension <= CHEAP and len(state.pool.cuts) <= MANY_CUTS
+    return small and state.step.decrease < BOUND_AT
 
 
 def _proposal(solution: Solution, centre: Array, M: Array) -> Proposal:

@@ -27,6 +27,9 @@ class BundleSettings:
         and to find the one of smallest norm.
     warm_start : bool
         Whether the clients' own optima are asked for in the first round.
+    guarded : bool
+        Whether some clients have guards, which the first-order method does not keep: up to 8000
+        columns then stay with this one.
     column_sizes : mapping of str to (n,) numbers, optional
         By client the root mean square of each of its columns, or more, if the server knows it
         from elsewhere: answers that such columns cannot give are refused.
@@ -38,6 +41,7 @@ class BundleSettings:
     second_point: bool = True
     smallest: bool = True
     warm_start: bool = True
+    guarded: bool = False
     column_sizes: Mapping[str, Sequence[float]] | None = field(
         default=None, repr=False, compare=False
     )
@@ -45,6 +49,6 @@ class BundleSettings:
     def __post_init__(self) -> None:
         if self.curvature not in ("auto", "never"):
             raise ValueError(f"curvature must be 'auto' or 'never', got {self.curvature!r}")
-        for name in ("dual_cuts", "second_point", "smallest", "warm_start"):
+        for name in ("dual_cuts", "second_point", "smallest", "warm_start", "guarded"):
             checks.flag(name, getattr(self, name))
         checks.optional(checks.whole, "groups", self.groups, least=1)
