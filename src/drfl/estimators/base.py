@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
@@ -86,6 +87,12 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         table = self.read_rows(X, y, clients, sample_weight)
         self._fit(choices, table, named=clients is not None)
         return self
+
+    @classmethod
+    @cache
+    def _get_param_names(cls) -> list[str]:
+        # scikit-learn would look at the signature of the constructor in every fit.
+        return list(super()._get_param_names())
 
     def checked_parameters(self) -> Choices:
         """The parameters as the objects that they stand for; a wrong one raises."""

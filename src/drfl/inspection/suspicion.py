@@ -62,7 +62,7 @@ def suspects(X: Array, y: Array, first: Array, ends: Array) -> NDArray[np.bool_]
     levels = 1 + (np.diff(ordered, axis=1) > 0.0).sum(axis=1)
     own_ends = column_ends(X)
     held = [_often(X, end) for end in own_ends]
-    usual = [np.isin(np.abs(end), [*CODED, 0.0]) | (end == -1.0) for end in own_ends]
+    usual = [[abs(v) in CODED or v in (0.0, -1.0) for v in end.tolist()] for end in own_ends]
     # A tenth of FAR: the middle of few rows is not quite that of all.
     k = len(few)
     inner = ordered[:, -(-3 * k // 5) - 1] - ordered[:, 2 * k // 5]

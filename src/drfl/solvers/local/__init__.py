@@ -44,8 +44,8 @@ class Local(Solver):
     process; after that no message is sent, and a policy about what may leave a client has nothing
     to refuse.
 
-    With the l2 norm, labels that never move and certain weights of the clients descent comes first:
-    smooth losses, and those with corners up to 200 columns. With the linf norm it is the
+    With the l2 norm, labels that never move and certain weights of the clients descent comes first,
+    for losses with corners if there are four rows per coefficient. With the linf norm it is the
     first-order method, in this process, where it knows the problem, ``tol`` is at least 1e-7 and
     there are 10 columns or more, for the logistic loss 80 columns and 500,000 entries.
 
@@ -103,7 +103,7 @@ class Local(Solver):
             ("interior point", interior),
             ("bundle", lambda: given_to(Bundle())),
         ]
-        if suits(problem, names, n_features):
+        if suits(problem, names):
             stages.insert(0, (DESCENT, descent))
             return LocalSession(stages)
         certain = len(names) == 1 or problem.mixture.radius == 0.0

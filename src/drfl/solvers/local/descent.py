@@ -24,7 +24,7 @@ from drfl.norms import L2
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.solvers.base import relative_gap
-from drfl.solvers.certificate.proof import aggregate, pay_by_gauge
+from drfl.solvers.certificate.proof import add_up, aggregate, pay_by_gauge
 from drfl.solvers.local.curvature import Solve, StepPairs, of_diagonal, of_matrix
 from drfl.solvers.local.lower_bound import RowMinorants
 from drfl.solvers.local.objective import ModelPoint, Objective
@@ -32,27 +32,29 @@ from drfl.solvers.local.program import AllRows, make_program
 from drfl.solvers.local.softened import Softened
 
 SMALL = 40  # up to so many coefficients every step is one of Newton's method
-SAMPLE, PER_COLUMN, MOST = 1_000, 10, 16  # rows of a sample: so many, so many per column, at most
+SAMPLE, MOST = 1_000, 16  # rows of a sample: at least so many, and one in so many
+PER_COLUMN, PER_CORNERED = 40, 10  # and rows per coefficient; of losses with corners
 MANY = 5  # one row in so many, without which there is no sample
 MATRIX = 300  # up to so many coefficients the second derivative of a sample is of use
 SURE = 0.1  # of the error of a sample: to this it is solved
-PROMISING = 1.5  # a step that would gain so many tolerances is worth a proof
+PROMISING = 1.0  # a step that would gain so many tolerances is worth a proof
 SLOW = 6  # steps of gradients in which a tenth should be left; otherwise it is Newton's turn
 SHORT = 0.5  # a shorter step was too bold: then parabolas above the losses are taken
 LONGEST = 100  # steps, after which rounding must be in the way
+SHARP = 0.1  # of the first width: gradients do not see sharper corners
 WIDTH, NARROWER = 0.3, 0.2  # of soft corners, in units of the margins; and by which factor
 CENTRING = 25  # steps to the best intercept without any column
-KINKED, ROWS = 200, 4  # with corners: coefficients at most, and rows for each at least
+ROWS = 4  # with corners: rows for each coefficient, at least
 SETTLED, DONE = 0.5, 0.2  # of what softness costs: a smaller gain ends a width; of tol: enough
 
 
-def suits(problem: Problem, names: Sequence[str], n_features: int) -> bool:
+def suits(problem: Problem, names: Sequence[str]) -> bool:
     """Whether this method is for a problem: one multiplier, which is the l2 norm."""
     balls, loss = [problem.ball_of(name) for name in names], problem.loss
     smooth = not loss.kinks and type(loss).curvature is not Loss.curvature
     return (
         type(problem.norm) is L2
-        and (smooth or (bool(loss.pieces) and n_features <= KINKED))
+        and (smooth or bool(loss.pieces))
         and (len(names) == 1 or problem.mixture.radius == 0.0)
         and any(ball.radius > 0.0 for ball in balls)
         and all(math.isinf(ball.label_cost) or ball.radius == 0.0 for ball in balls)
@@ -78,8 +80,8 @@ class DescentSearch:
         self.pairs = StepPairs()
         self.base: Solve | None = None
         self.sizes: Array | None = None
-        self.careful = True
-        self.newton = self.program.d <= SMALL or bool(problem.loss.pieces)
+        self.careful, self.width = True, 0.0
+        self.newton = self.program.d <= SMALL
 
     @property
     def gap(self) -> float:
@@ -95,6 +97,7 @@ class DescentSearch:
 
     def _iterations(self) -> Iterator[None]:
         x, loss = np.zeros(self.program.d), self._first_loss()
+        self.width = loss.width
         if loss.width and self.whole.size < ROWS * self.program.d:
             return  # soft corners of as many rows as columns bend steps too much
         stride = self._stride()
@@ -121,7 +124,8 @@ class DescentSearch:
 
     def _stride(self) -> int:
         """Every so many rows make a sample; 1: there is none."""
-        stride = self.whole.size // max(SAMPLE, PER_COLUMN * self.program.d)
+        each = PER_CORNERED if self.problem.loss.pieces else PER_COLUMN
+        stride = self.whole.size // max(SAMPLE, each * self.program.d)
         return min(stride, MOST) if stride >= MANY else 1
 
     def _learn(self, sample: Objective, x: Array) -> None:
@@ -157,6 +161,7 @@ class DescentSearch:
                 f.loss = Softened(f.loss.loss, NARROWER * f.loss.width)
                 at, gains = self._intercept(f, f.at(at.x, at.scores)), []
                 self.pairs, self.sizes = StepPairs(), None
+                self.newton |= f.loss.width <= SHARP * self.width
                 continue
             if len(gains) > SLOW and gains[-1] > 0.1 * gains[-1 - SLOW]:
                 self.newton = True
@@ -235,17 +240,10 @@ class DescentSearch:
         model = self.whole.evaluate(self.program, w, b, f.arguments(at.scores), mean)
         if model.objective < self.best.objective:
             self.best = model
-        slopes = self._balanced(f, at, ahead)
-        constant = -f.loss.loss.conjugate(slopes) * f.mass
-        minorants = RowMinorants(
-            self.program, self.whole, constant, slopes * f.mass, np.zeros(self.whole.size)
-        )
-        q = self.program.mixture.weights
-        total = aggregate(self.program.server, minorants, q)
-        self.lower = max(self.lower, pay_by_gauge(self.program.server, total))
+        self.lower = max(self.lower, self._bound(f, at, ahead))
 
-    def _balanced(self, f: Objective, at: ModelPoint, ahead: Array) -> Array:
-        """Slopes near those a step ahead that cancel b and whose sum has the norm rho."""
+    def _bound(self, f: Objective, at: ModelPoint, ahead: Array) -> float:
+        """What slopes near those a step ahead prove, that cancel b and have a sum of norm rho."""
         bent = f.loss.curvature(f.arguments(at.scores), at.slopes)
         by_score = bent * f.mass
         own = at.scores - float(at.x[-1]) if f.d > f.n else at.scores
@@ -258,8 +256,19 @@ class DescentSearch:
                 g, u = g - lean * ones, u - by_b * ones
         alpha = _onto_sphere(g[: f.n], u[: f.n], f.rho)
         moves = ahead + alpha * own - (lean + alpha * by_b)
-        slopes = at.slopes + bent * (moves * self.whole.y if self.program.margin else moves)
-        return np.asarray(np.clip(slopes, *f.loss.loss.slope_range))
+        slopes = at.slopes + bent * (moves * f.rows.y if self.program.margin else moves)
+        low, high = f.loss.loss.slope_range
+        server, q = self.program.server, self.program.mixture.weights
+        if (f.d > f.n and not bent.any()) or slopes.min() < low or slopes.max() > high:
+            slopes = np.clip(slopes, low, high)
+            constants = -f.loss.loss.conjugate(slopes) * f.mass
+            nothing = np.zeros(self.whole.size)
+            rows = RowMinorants(self.program, self.whole, constants, slopes * f.mass, nothing)
+            return pay_by_gauge(server, aggregate(server, rows, q))
+        constants = -f.loss.loss.conjugate(slopes)
+        if not self.program.margin:
+            constants -= slopes * f.rows.y
+        return pay_by_gauge(server, add_up(server, q, f.mean(constants), g + alpha * u))
 
 
 def _onto_sphere(g: Array, h: Array, radius: float) -> float:
