@@ -30,6 +30,7 @@ from drfl import datasets
 from drfl.arrays import Array
 from drfl.cli.console import Console
 from drfl.cli.main import OK
+from drfl.curves import MOST_KNOTS
 from drfl.estimators import DRFLClassifier, DRFLRegressor
 from drfl.files import write_text
 from drfl.losses import Huber, Logistic
@@ -45,7 +46,7 @@ TRAINED, MOST_ROWS, NOISE, FOLDS = 0.7, 8000, 0.3, 3
 RADII = (0.001, 0.003, 0.01, 0.03, 0.1)
 MODELS = ("linear", "additive", "boosting")
 TESTS = ("clean", "noisy, radius of clean rows", "noisy, radius of noisy rows")
-KNOTS, MANY_ROWS, MORE_KNOTS = 4, 5000, (12, 24)  # with many training rows the folds choose
+KNOTS, MANY_ROWS, MORE_KNOTS = 4, 5000, (12, 24, MOST_KNOTS)  # of many rows the folds choose
 BENDS = (0.0, 1e-4, 1e-3, 1e-2)  # prices of a bend that are tried,
 BENT_ROWS, BENT_RADII = 700, RADII[1:4]  # of so many training rows, at these radii
 
@@ -204,8 +205,9 @@ def page(found: Sequence[Score], command: str) -> list[str]:
     lines = [
         f"`{command}`. Accuracy or R², means over the splits ± standard errors. Curves have "
         f"{KNOTS} knots; with {MANY_ROWS} training rows, as in California, the folds choose among "
-        f"{KNOTS}, {MORE_KNOTS[0]} and {MORE_KNOTS[1]}. Noise is of {NOISE} standard deviations in "
-        "every column of the test rows. *Curves taken*: how often `select_curves` takes them.",
+        f"{KNOTS}, {', '.join(map(str, MORE_KNOTS[:-1]))} and {MORE_KNOTS[-1]}, the most there may "
+        f"be. Noise is of {NOISE} standard deviations in every column of the test rows. "
+        "*Curves taken*: how often `select_curves` takes them.",
         "",
     ]
     lines += [
@@ -268,9 +270,11 @@ def run(options: argparse.Namespace) -> int:
     for name in names:
         if name not in known:
             raise ValueError(f"--data has {name!r}, known are {', '.join(known)}")
-    console, found = Console(), _read(options.records)
+    console = Console()
+    kept = _read(options.records)
+    found = [s for s in kept if s.data in names and s.split < options.repeats]
     done = {(score.data, score.split, score.test) for score in found}
-    for name, split, test in product(names, range(options.repeats), ("bends", TESTS[0])):
+    for split, name, test in product(range(options.repeats), names, ("bends", TESTS[0])):
         if (name, split, test) not in done:
             study = bends if test == "bends" else scores
             with warnings.catch_warnings():

@@ -79,6 +79,11 @@ def purpose_of(name: Any) -> Purpose:
     return lookup("purpose", name.replace("-", " ") if isinstance(name, str) else name, PURPOSES)
 
 
+AT_ONCE = 2000
+"""Classes times columns of one problem: beyond, clients send no curvature, and each class is a
+problem of its own unless the user wants them together."""
+
+
 def radius_of(factor: float, n_features: int, rows: float) -> float:
     r"""The radius :math:`c\sqrt{n/N}`.
 

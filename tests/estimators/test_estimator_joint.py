@@ -127,6 +127,15 @@ def test_selection_and_validation(flowers):
         select(DRFLClassifier(), X, y, grid={"multiclass": ["ovr", "joint"]}, verbose=0)
 
 
+def test_many_columns_are_one_against_the_rest():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 700)), np.arange(60) % 3
+    X[:, 0] += 3.0 * y
+    model = DRFLClassifier(tol=1e-2, radius=0.5).fit(X, y, clients=np.arange(60) % 2)
+    assert model.problem_.classes is None
+    assert len(model.result_) == 3
+
+
 def test_erm_is_one_problem_too(flowers):
     X, y, clients = flowers
     noisy = X + np.random.default_rng(0).normal(size=X.shape)

@@ -162,7 +162,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, choices: Choices, table: ClientTable, *, named: bool) -> None:
         """Fit a model to each of the targets; ``named``: the user named the clients."""
-        several = choices.at_once(self.n_classes)
+        several = choices.at_once(self.n_classes, table.X.shape[1])
         name = solver_name(choices, named=named, joint=several is not None)
         solver = make_solver(name, choices)
         self.fit_rows_ = table

@@ -196,10 +196,10 @@ class Choices:
             multiclass=lookup("multiclass", params.get("multiclass", OVR), MULTICLASS),
         )
 
-    def at_once(self, classes: int | None) -> int | None:
+    def at_once(self, classes: int | None, columns: int) -> int | None:
         """How many classes one problem tells apart; None: every problem is of one score.
 
-        "auto" is all at once where that has a closed form and a solver.
+        "auto" is all at once where that has a closed form and a solver, and not too many columns.
         """
         if classes is None or classes == 2 or self.multiclass == OVR:
             return None
@@ -211,6 +211,7 @@ class Choices:
             and not (self.intercept == "per_client" and math.isfinite(self.ball.label_cost))
             and self.solver in ("auto", "bundle")
             and self.radius != "confidence"
+            and classes * columns <= defaults.AT_ONCE
         )
         return classes if possible or self.multiclass == AT_ONCE else None
 
@@ -236,6 +237,7 @@ class Choices:
                 "radius='confidence' is found by a fit of DRFLClassifier or DRFLRegressor alone: "
                 "give a number here"
             )
+        several = self.at_once(classes, n_features)
         n_features = n_features if curves is None else curves.n_slopes
         auto = defaults.radius_of(self.purpose.factor, n_features, float(totals.sum()))
         radii = [self.shared_radius(auto)] if self.shared_ball else self.radii(names, auto)
@@ -251,7 +253,7 @@ class Choices:
             intercept=self.intercept,
             shared_ball=self.shared_ball,
             curves=curves,
-            classes=self.at_once(classes),
+            classes=several,
         )
 
     def radii(self, names: Sequence[Any], auto: float) -> list[float]:

@@ -132,8 +132,9 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         return len(self.classes_)
 
     def model_targets(self, codes: Array) -> list[Array]:
-        several = len(self.classes_) > 2  # what is chosen for these is read only where it matters
-        if several and self.checked_parameters().at_once(len(self.classes_)) is not None:
+        K, n = len(self.classes_), self.n_features_in_
+        # What is chosen for several is read only where it matters.
+        if K > 2 and self.checked_parameters().at_once(K, n) is not None:
             return [codes]
         return [margin_target(codes, k) for k in positives(len(self.classes_))]
 

@@ -320,7 +320,8 @@ def _require_curves(problem: Problem) -> None:
     norm, support = problem.balls[0].norm, problem.balls[0].support
     if norm.name not in ("l1", "linf"):
         raise ValueError(
-            f"additive models need norm='l1' or norm='linf', not {norm.name!r}: name one of them"
+            f"additive models need norm='l1' or norm='linf', not {norm.name!r}, for which what an "
+            "adversary does to curves has no closed form: name one of them"
         )
     if not isinstance(support, WholeSpace):
         raise ValueError("additive models are on the whole space: leave out the support")

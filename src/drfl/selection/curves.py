@@ -113,7 +113,7 @@ def select_curves(
     rng, noise = check_random_state(random_state), number("noise_scale", noise_scale, least=0.0)
     table = clone(estimator).read_rows(X, y, clients, sample_weight)
     if estimator._task == "classification":
-        _require_at_once(estimator, len(np.unique(table.y)))
+        _require_at_once(estimator, len(np.unique(table.y)), table.X.shape[1])
     n = table.X.shape[1]
     tried = (
         [radius_of(f, n, float(table.totals.sum())) for f in FACTORS] if radii is None else radii
@@ -141,9 +141,9 @@ def select_curves(
     return CurveSelection(final, tally, gain, error)
 
 
-def _require_at_once(estimator: RobustModel, classes: int) -> None:
+def _require_at_once(estimator: RobustModel, classes: int, columns: int) -> None:
     """One loss of a row is compared: more than two classes have to be in one problem."""
-    if classes > 2 and estimator.checked_parameters().at_once(classes) is None:
+    if classes > 2 and estimator.checked_parameters().at_once(classes, columns) is None:
         raise ValueError(
             "lines and curves are compared for a number, two classes, or more in one problem: take "
             "norm='l1', no shapes and no multiclass='ovr'"

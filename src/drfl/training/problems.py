@@ -193,6 +193,7 @@ def at_once(settings: Settings, agreement: Agreement) -> int | None:
         and settings["solver"] == "bundle"
         and settings["radius"] != "confidence"
         and set(settings["compare"]) <= set(AT_ONCE)
+        and len(classes) * len(agreement.features) <= defaults.AT_ONCE
     )
     return len(classes) if possible or wish == "joint" else None
 
