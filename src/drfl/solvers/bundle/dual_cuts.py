@@ -33,7 +33,7 @@ LEAST_ROOM = 0.1  # of the tolerance, which it can cost at most
 SMALL = 120  # coefficients: another master costs nothing to speak of, and may prove more
 PAYS = 0.5  # a proof that leaves more of the gap than this is not enough
 MISS = 0.3  # the share of the last miss that is left as room
-CHEAP, LARGE_ROOM = 0.3, 0.1  # as much as costs this share of the decrease; of the price
+CHEAP, LARGE_ROOM = 0.06, 0.1  # as much as costs this share of the decrease; of the price
 
 
 def ask_duals(state: State, cuts: Cuts, near: Solution, H: Array) -> None:
