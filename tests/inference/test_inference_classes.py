@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import statsmodels.api as sm
+from sklearn.linear_model import LogisticRegression
 
 import drfl
 from drfl.inference import InferenceError, Inquiry, corrected
+from drfl.inference.classes import centred
 
 W = np.array([[0.0, 0.0, 0.0], [1.0, -0.7, 0.3], [-0.5, 0.8, 0.2]])
 B = np.array([0.0, 0.3, -0.4])
@@ -132,3 +134,18 @@ def test_what_has_no_estimate_says_so():
         fitted(np.column_stack([X, 5.0 * (y == 2)]), y, clients).inference()
     with pytest.raises(InferenceError, match="no second derivative"):
         fitted(X, y, clients, loss="hinge").inference()
+
+
+def test_centred_classes_are_those_of_softmax_regression():
+    X, y, clients = drawn()
+    parties = [drfl.Client(str(c), X[clients == c], y[clients == c] * 1.0) for c in range(3)]
+    problem = drfl.Problem("logistic", classes=3)
+    weights = {party.name: party.rows.total for party in parties}
+    with Inquiry(problem, parties) as inquiry:
+        found = corrected(inquiry.ask, problem.loss, np.zeros(8), weights)
+    every = [centred(found, problem, k, 3) for k in range(3)]
+    assert sum(point for point, _ in every) == pytest.approx(np.zeros(3), abs=1e-12)
+    truth = LogisticRegression(C=np.inf, tol=1e-10, max_iter=2000).fit(X, y)
+    expected = truth.coef_ - truth.coef_.mean(axis=0)
+    assert np.array([point for point, _ in every]) == pytest.approx(expected, abs=1e-5)
+    assert all(np.linalg.eigvalsh(cov).min() > 0.0 for _, cov in every)
