@@ -89,7 +89,8 @@ def test_a_site_binds_a_client_to_a_problem(intercept):
     assert (here.name, here.policy, here.rows) == ("north", policy, client.rows)
     assert (here.n_features, here.dimension) == (n, n + (intercept == "shared"))
     d = n + (intercept == "shared")
-    assert here.sizes == {"n": n, "d": d, "t": d * (d + 1) // 2, "C": 1}
+    triangle = d * (d + 1) // 2
+    assert here.sizes == {"n": n, "d": d, "t": triangle, "f": d, "u": triangle, "C": 1}
     assert here.memory == {}
     w = np.array([0.5, -1.0, 0.2])
     expected = make_oracle(client.rows, Problem("logistic").loss, ball).evaluate(w, 0.1)
