@@ -34,8 +34,7 @@ def column_ends(X: Any) -> tuple[Array, Array]:
     """The least and the largest value of every column (n,)."""
     if is_sparse(X):
         return X.min(axis=0).toarray().ravel(), X.max(axis=0).toarray().ravel()
-    parts = _long_rows(X)
-    n = X.shape[1]
+    n, parts = X.shape[1], _long_rows(X)
     low = [part.min(axis=0).reshape(-1, n).min(axis=0) for part in parts]
     high = [part.max(axis=0).reshape(-1, n).max(axis=0) for part in parts]
     return np.min(low, axis=0), np.max(high, axis=0)

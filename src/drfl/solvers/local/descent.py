@@ -43,7 +43,7 @@ SHORT = 0.5  # a shorter step was too bold: then parabolas above the losses are 
 LONGEST = 100  # steps, after which rounding must be in the way
 SHARP = 0.1  # of the first width: gradients do not see sharper corners
 WIDTH, NARROWER = 0.3, 0.2  # of soft corners, in units of the margins; and by which factor
-CENTRING = 25  # steps to the best intercept without any column
+CENTRING, FAR = 60, 50.0  # steps to the best intercept without any column, and the farthest
 ROWS = 4  # with corners: rows for each coefficient, at least
 SETTLED, DONE = 0.5, 0.2  # of what softness costs: a smaller gain ends a width; of tol: enough
 
@@ -108,7 +108,9 @@ class DescentSearch:
             for found in self._steps(sample, np.zeros(self.program.d), max(enough, self.tol)):
                 x = found
                 yield
-            self._learn(sample, x)
+            if sample.d <= MATRIX and not loss.width and x[: sample.n].any():
+                self.newton = False
+                self._learn(sample, sample.at(x, sample.scores(x)))
         whole = Objective(self.program, self.whole, loss)
         for _ in self._steps(whole, x, 0.0):
             yield
@@ -128,21 +130,18 @@ class DescentSearch:
         stride = self.whole.size // max(SAMPLE, each * self.program.d)
         return min(stride, MOST) if stride >= MANY else 1
 
-    def _learn(self, sample: Objective, x: Array) -> None:
-        """The second derivative on a sample is good for a few steps on all rows."""
-        if sample.d <= MATRIX and not sample.loss.width and x[: sample.n].any():
-            at = sample.at(x, sample.scores(x))
-            w, price = x[: sample.n], sample.rho / sample.norm(x)
-            self.newton = False
-            self.pairs, self.base = (
-                StepPairs(),
-                of_matrix(sample.hessian(at, careful=False), w, price),
-            )
+    def _learn(self, f: Objective, at: ModelPoint) -> None:
+        """A second derivative for the next steps; soft corners change theirs with every step."""
+        self.newton = f.loss.width > 0.0 or f.norm(at.x) == 0.0
+        if not self.newton:
+            price = f.rho / f.norm(at.x)
+            self.pairs = StepPairs()
+            self.base = of_matrix(f.hessian(at, self.careful), at.x[: f.n], price)
 
     # ------------------------------------------------------------------ steps
     def _steps(self, f: Objective, x: Array, enough: float) -> Iterator[Array]:
         """Steps on these rows until one gains less than ``enough``, or the proof is there."""
-        at = self._intercept(f, f.at(x, f.scores(x)))
+        at = self._start(f, x)
         gains: list[float] = []
         for _ in range(LONGEST):
             step = self._step(f, at)
@@ -159,12 +158,14 @@ class DescentSearch:
                     return
             if soft > DONE * max(self.tol, enough) * worth and gain <= SETTLED * soft:
                 f.loss = Softened(f.loss.loss, NARROWER * f.loss.width)
-                at, gains = self._intercept(f, f.at(at.x, at.scores)), []
+                at, gains = self._start(f, at.x, at.scores), []
                 self.pairs, self.sizes = StepPairs(), None
                 self.newton |= f.loss.width <= SHARP * self.width
                 continue
-            if len(gains) > SLOW and gains[-1] > 0.1 * gains[-1 - SLOW]:
-                self.newton = True
+            if len(gains) > SLOW and gains[-1] > 0.1 * gains[-1 - SLOW] and not self.newton:
+                gains = []
+                self._learn(f, at)
+                continue
             found = f.along(at, step, ahead)
             if found is not None:
                 self._observe(f, at, found[0])
@@ -182,20 +183,25 @@ class DescentSearch:
             return 0.0
         return max(at.value - f.mean(f.loss.loss.value(f.arguments(at.scores))), 0.0)
 
-    def _intercept(self, f: Objective, at: ModelPoint) -> ModelPoint:
-        """With w = 0 the best model of that kind."""
-        for _ in range(CENTRING if f.d > f.n and not at.x[: f.n].any() else 0):
-            curvature = float(f.curvature(at, careful=True).sum())
-            lean = float(at.gradient[-1])
-            step = np.zeros(f.d)
-            step[-1] = -lean / curvature if curvature > 0.0 else -math.copysign(1.0, lean)
-            if abs(lean) * abs(step[-1]) <= 1e-9 * at.value + 1e-300:
+    def _start(self, f: Objective, x: Array, scores: Array | None = None) -> ModelPoint:
+        """The point x; with w = 0 the best model of that kind, for which no row is read twice."""
+        if x[: f.n].any():
+            return f.at(x, f.scores(x) if scores is None else scores)
+        b = float(x[-1]) if f.d > f.n else 0.0
+        high = FAR * float(np.abs(f.rows.y).max())
+        low = -high
+        for _ in range(CENTRING if f.d > f.n else 0):
+            z = f.arguments(np.full(len(f.rows.y), b))
+            _, slopes = f.loss.value_and_slope(z)
+            lean = float(f.weighted(slopes).sum())
+            bent = float((f.loss.steepness(z, slopes) * f.mass).sum())
+            if lean * lean <= 1e-9 * bent * self.at_zero:
                 break
-            found = f.along(at, step, np.full(len(at.scores), step[-1]))
-            if found is None:
-                break
-            at = found[0]
-        return at
+            low, high = (low, b) if lean > 0.0 else (b, high)
+            b = b - lean / bent if bent > 0.0 else high
+            b = b if low < b < high else 0.5 * (low + high)
+        there = np.append(np.zeros(f.n), b)[: f.d]
+        return f.at(there, np.full(len(f.rows.y), b))
 
     def _step(self, f: Objective, at: ModelPoint) -> Array:
         """The step from here; none if w = 0 is the best there is."""
@@ -247,13 +253,11 @@ class DescentSearch:
         bent = f.loss.curvature(f.arguments(at.scores), at.slopes)
         by_score = bent * f.mass
         own = at.scores - float(at.x[-1]) if f.d > f.n else at.scores
-        g, u = at.gradient + f.combined(by_score * ahead), f.combined(by_score * own)
-        by_b = lean = 0.0
-        if f.d > f.n:
-            ones = f.combined(by_score)
-            if ones[-1] > 0.0:
-                by_b, lean = float(u[-1] / ones[-1]), float(g[-1] / ones[-1])
-                g, u = g - lean * ones, u - by_b * ones
+        moved, u, ones = f.combined_many(np.array([by_score * ahead, by_score * own, by_score]))
+        g, by_b, lean = at.gradient + moved, 0.0, 0.0
+        if f.d > f.n and ones[-1] > 0.0:
+            by_b, lean = float(u[-1] / ones[-1]), float(g[-1] / ones[-1])
+            g, u = g - lean * ones, u - by_b * ones
         alpha = _onto_sphere(g[: f.n], u[: f.n], f.rho)
         moves = ahead + alpha * own - (lean + alpha * by_b)
         slopes = at.slopes + bent * (moves * f.rows.y if self.program.margin else moves)

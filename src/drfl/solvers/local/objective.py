@@ -80,6 +80,10 @@ class Objective:
         g, gb = self.rows.combine(values)
         return np.append(g, gb)[: self.d]
 
+    def combined_many(self, values: Array) -> Array:
+        """The same for several factors of every row (K, N), in one pass."""
+        return self.rows.combine_many(values)[:, : self.d]
+
     def at(self, x: Array, scores: Array) -> ModelPoint:
         """Everything at a model."""
         values, slopes = self.loss.value_and_slope(self.arguments(scores))

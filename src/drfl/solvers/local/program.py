@@ -216,6 +216,11 @@ class AllRows:
         every = [sums_of(rows, v[self.part(s)]) for s, rows in enumerate(self.clients)]
         return np.asarray(sum(g for g, _ in every)), sum(total for _, total in every)
 
+    def combine_many(self, v: Array) -> Array:
+        """The same for several weights of every row (K, N), in one array (K, n + 1): one pass."""
+        every = [rows.combine_many(v[:, self.part(s)]) for s, rows in enumerate(self.clients)]
+        return np.asarray(sum(np.concatenate([g[:, 0], total], axis=1) for g, total in every))
+
     def gram(self, d: Array) -> Array:
         """Weighted squares of all rows, and of 1."""
         every = [rows.gram(d[self.part(s)]) for s, rows in enumerate(self.clients)]
