@@ -17,7 +17,7 @@ from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.curves import Curves
 from drfl.estimators.choices import Choices
-from drfl.estimators.client_table import ALL, ClientTable
+from drfl.estimators.client_table import ALL, TELLING, ClientTable
 from drfl.estimators.data_warnings import (
     warn_of_data,
     warn_of_few_rows,
@@ -181,7 +181,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
             columns = stated.coefficients(n) // (stated.classes or 1)
             warn_of_few_rows(columns, float(table.totals.sum()))
         warn_of_small_clients(table, choices.mixture)
-        table = table.canonical()
+        table = table.canonical(TELLING)
         results = [
             find_model(problem, list(table.clients(target)), choices, solver)
             for target in self.model_targets(table.y)

@@ -27,10 +27,12 @@ Index = NDArray[np.intp]
 Keys = NDArray[np.uint64]
 
 BLOCK = 400_000  # entries that are looked at together
-TELLING = 2  # columns by which rows are put in order, unless they are alike in these
+TELLING = 2  # columns by which the rows of a fit are put in order
 
 
-def canonical_order(X: Any, y: Array, weight: Array, member: Index) -> tuple[Index, Array]:
+def canonical_order(
+    X: Any, y: Array, weight: Array, member: Index, columns: int | None = None
+) -> tuple[Index, Array]:
     """Which rows to take, in which order, with which weights.
 
     Parameters
@@ -41,13 +43,15 @@ def canonical_order(X: Any, y: Array, weight: Array, member: Index) -> tuple[Ind
         Their labels or targets, and their weights.
     member : array of shape (N,)
         The number of the client of each row.
+    columns : int, optional
+        By how many columns rows are put in order, unless they are alike in these; all by default.
 
     Returns
     -------
     tuple
         Indices of one row of every set of equal ones, client after client, and their total weights.
     """
-    keys = row_keys(few_columns(X), y)
+    keys = row_keys(few_columns(X, columns), y)
     order = _sorted(keys, weight, member)
     equal = _beside(keys, order)
     if equal.any():  # rows alike in these columns are told apart by all
@@ -63,12 +67,12 @@ def canonical_order(X: Any, y: Array, weight: Array, member: Index) -> tuple[Ind
     return order[starts], np.add.reduceat(weight[order], starts)
 
 
-def few_columns(X: Any) -> Any:
-    """Some columns, which tell nearly all rows apart."""
-    if X.shape[1] <= TELLING:
+def few_columns(X: Any, columns: int | None) -> Any:
+    """So many columns, which tell nearly all rows apart."""
+    if columns is None or X.shape[1] <= columns:
         return X
-    step = X.shape[1] // TELLING
-    return X[:, : TELLING * step : step]
+    step = X.shape[1] // columns
+    return X[:, : columns * step : step]
 
 
 def _beside(values: NDArray[Any], order: Index) -> NDArray[np.bool_]:
@@ -188,9 +192,12 @@ class ClientTable:
         """The same rows with numbers for y, their weights multiplied."""
         return replace(self, y=codes, weight=self.weight * factor)
 
-    def canonical(self) -> ClientTable:
-        """Equal rows merged, in an order that depends on the rows alone; y must be numbers."""
-        rows, weight = canonical_order(self.X, self.y, self.weight, self.member)
+    def canonical(self, columns: int | None = None) -> ClientTable:
+        """Equal rows merged, in an order that depends on the rows alone; y must be numbers.
+
+        The order by a few ``columns`` is cheaper, for who needs any order and no certain one.
+        """
+        rows, weight = canonical_order(self.X, self.y, self.weight, self.member, columns)
         X = self.X[rows] if is_sparse(self.X) else np.take(self.X, rows, axis=0)  # half the time
         return ClientTable(X, self.y[rows], weight, self.member[rows], self.names)
 
