@@ -1,6 +1,7 @@
 """Descent for the l2 norm: certified optima, against cvxpy, scikit-learn and the other methods."""
 
 import math
+from itertools import product
 
 import cvxpy as cp
 import numpy as np
@@ -11,9 +12,9 @@ from sklearn.linear_model import LogisticRegression
 import drfl
 from drfl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Pinball, SmoothHinge
 from drfl.rows import Rows
-from drfl.solvers.local import descent
-from drfl.solvers.local.curvature import StepPairs, of_diagonal, of_matrix
-from drfl.solvers.local.softened import Softened
+from drfl.solvers.local.descent import search
+from drfl.solvers.local.descent.curvature import StepPairs, of_diagonal, of_matrix
+from drfl.solvers.local.descent.softened import Softened
 from drfl.worst_case import make_oracle
 
 SMOOTH = [Logistic(), SmoothHinge(), Huber(0.5)]
@@ -56,14 +57,14 @@ def test_the_optimum_is_certified(loss, radius):
 
 @pytest.mark.parametrize("loss", [*SMOOTH, *SHARP], **names)
 def test_many_rows_begin_with_a_sample(loss, monkeypatch):
-    monkeypatch.setattr(descent, "SAMPLE", 100)
+    monkeypatch.setattr(search, "SAMPLE", 100)
     X, y = data(loss, N=3000)
     check(loss, X, y, solved(loss, X, y, tol=1e-5), tol=1e-5)
 
 
 @pytest.mark.parametrize("loss", SMOOTH, **names)
 def test_gradients_with_many_columns(loss, monkeypatch):
-    monkeypatch.setattr(descent, "SMALL", 3)
+    monkeypatch.setattr(search, "SMALL", 3)
     X, y = data(loss, N=300, n=12)
     check(loss, X, y, solved(loss, X, y))
 
@@ -76,7 +77,7 @@ def test_more_columns_than_rows(loss):
 
 @pytest.mark.parametrize("loss", SMOOTH, **names)
 def test_correlated_columns_are_left_to_newton(loss, monkeypatch):
-    monkeypatch.setattr(descent, "SMALL", 3)
+    monkeypatch.setattr(search, "SMALL", 3)
     rng = np.random.default_rng(1)
     X, y = data(loss, N=300, n=12)
     X = X + 30.0 * rng.normal(size=(300, 1))
@@ -138,11 +139,8 @@ def test_it_is_logistic_regression_with_the_matching_penalty():
     assert result.intercept == pytest.approx(theirs.intercept_[0], abs=1e-5)
 
 
-@pytest.mark.parametrize("width", [0.0, 0.1, 1e-3])
-@pytest.mark.parametrize("loss", [*SMOOTH, *SHARP], **names)
+@pytest.mark.parametrize(("loss", "width"), [*product(SMOOTH, [0.0]), *product(SHARP, [0.1, 1e-3])])
 def test_softened_losses_and_their_derivatives(loss, width):
-    if bool(loss.pieces) != (width > 0.0):
-        pytest.skip("smooth losses are taken as they are")
     soft, z, h = Softened(loss, width), np.linspace(-3.0, 3.0, 1201) + 1e-4, 1e-6
     value, slope = soft.value_and_slope(z)
     ahead, slope_ahead = soft.value_and_slope(z + h)

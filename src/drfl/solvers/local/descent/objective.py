@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from drfl.arrays import Array
+from drfl.solvers.local.descent.softened import Softened
 from drfl.solvers.local.program import AllRows, Program
-from drfl.solvers.local.softened import Softened
 
 FAINT = 1e-7  # of the largest second derivative of a row: it is left out
 TRIES, ARMIJO, WOLFE = 25, 1e-4, 0.9  # of a line search

@@ -25,11 +25,11 @@ from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.solvers.base import relative_gap
 from drfl.solvers.certificate.proof import add_up, aggregate, pay_by_gauge
-from drfl.solvers.local.curvature import Solve, StepPairs, of_diagonal, of_matrix
+from drfl.solvers.local.descent.curvature import Solve, StepPairs, of_diagonal, of_matrix
+from drfl.solvers.local.descent.objective import ModelPoint, Objective
+from drfl.solvers.local.descent.softened import Softened
 from drfl.solvers.local.lower_bound import RowMinorants
-from drfl.solvers.local.objective import ModelPoint, Objective
 from drfl.solvers.local.program import AllRows, make_program
-from drfl.solvers.local.softened import Softened
 
 SMALL = 40  # up to so many coefficients every step is one of Newton's method
 SAMPLE, MOST = 1_000, 16  # rows of a sample: at least so many, and one in so many
