@@ -109,7 +109,8 @@ class DualADMM(SaddleMethod, LocalMethod):
         curvature of a client's loss, or of one over the step where that is given; four times the
         bound of the gradients for a loss with kinks.
     averaged : bool
-        Whether the average of all models is returned rather than the last one, as by default.
+        Whether the average of all models is returned rather than the last one, as by default. With
+        uncertain weights and a regression loss with kinks the last one swings: take the average.
 
     The others are those of `drfl.native.saddle.SaddleMethod` and
     `drfl.native.settings.LocalMethod`.
