@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from drfl.cli.evaluate import reading_options, sources, warn_of_unseen
+from drfl.cli.main import require_new, show
+
 if TYPE_CHECKING:  # help must not wait for SciPy
     from drfl.models import Model
 
@@ -24,9 +27,6 @@ written is the model with the calibration in it; `drfl predict --client NAME` us
 
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    from drfl.cli.evaluate import reading_options
-
-    parser.epilog = EXAMPLE
     parser.add_argument("model", metavar="MODEL", help="a model file, like RUN/model.json")
     parser.add_argument(
         "files", metavar="[NAME=]FILE", nargs="+", help="rows with the target, by client"
@@ -58,10 +58,7 @@ def new_file(options: argparse.Namespace, clients: Sequence[str]) -> Path:
     """Where the model with a calibration of these clients goes; never over a file unasked."""
     name = clients[0] if len(clients) == 1 else "all"
     out: Path = options.out or Path(options.model).with_name(f"model-{name}.json")
-    if out.exists() and not options.force:
-        raise ValueError(
-            f"{out} exists: choose another name with --out, or --force to overwrite it"
-        )
+    require_new(out, options, " with --out")
     return out
 
 
@@ -79,10 +76,8 @@ def lines(model: Model, clients: Sequence[str], rest: str, out: Path) -> list[st
     return [*told, f"the calibrated model: {out}"]
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Calibrate."""
-    from drfl.cli.evaluate import sources
-    from drfl.cli.main import OK, printable, say
     from drfl.models import read_model, write_model
     from drfl.models.calibration import Labelled, calibrated_model, from_prevalence
     from drfl.models.file_rows import read_rows
@@ -97,8 +92,7 @@ def run(options: argparse.Namespace) -> int:
     out = new_file(options, names)
     read = {who: read_rows(model, path, target=labelled, reading=how) for who, path, how in files}
     for who, file in read.items():
-        for sentence in file.unseen_sentences(model):
-            say(f"warning: {who}: {sentence}")
+        warn_of_unseen(file, model, f"{who}: ")
     if labelled:
         rows = {who: Labelled(file.X, file.y) for who, file in read.items()}
         model = calibrated_model(model, rows, kind=options.kind)
@@ -106,6 +100,4 @@ def run(options: argparse.Namespace) -> int:
         model = from_prevalence(model, names[0], read[names[0]].X, options.prevalence)
     write_model(model, out)
     count = sum(int(file.keep.sum()) for file in read.values())
-    for line in lines(model, names, f"{count} rows", out):
-        print(printable(line))
-    return OK
+    show(lines(model, names, f"{count} rows", out))

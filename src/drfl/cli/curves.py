@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from drfl.cli.main import show
+
 EXAMPLE = """\
 example:
   drfl curves RUN
@@ -20,21 +22,17 @@ WIDTH = 30
 
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.epilog = EXAMPLE
     parser.add_argument(
         "run", metavar="RUN", type=Path, help="the folder of a run, or a model file"
     )
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Print the curves."""
-    from drfl.cli.main import OK
     from drfl.models import read_model
 
     path = options.run / "model.json" if options.run.is_dir() else options.run
-    for line in lines_of(read_model(path)):
-        print(line)
-    return OK
+    show(lines_of(read_model(path)))
 
 
 def lines_of(model: Any) -> Iterator[str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from drfl.cli.main import say, show, show_json
 
 if TYPE_CHECKING:
     from drfl.tables import Reading
@@ -27,7 +28,6 @@ NO_PROBABILITIES = (
 
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.epilog = EXAMPLE
     parser.add_argument("model", metavar="MODEL", help="a model file, like RUN/model.json")
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="rows with the target")
     judging_options(parser)
@@ -52,13 +52,11 @@ def judging_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Evaluate."""
-    from drfl.cli.main import OK, say
     from drfl.models import read_model
     from drfl.models.file_rows import column_texts, read_rows
     from drfl.models.judgement import read_by
-    from drfl.problem import to_json
     from drfl.protocols.evaluation import scored
     from drfl.training.fields import probabilities
 
@@ -75,8 +73,7 @@ def run(options: argparse.Namespace) -> int:
     for name, path, reading in sources(options, {str(p): p for p in options.files}):
         rows = read_rows(model, path, target=True, reading=reading)
         here = model.at(name if name in model.calibrations else path.stem)
-        for sentence in rows.unseen_sentences(model):
-            say(f"warning: {name}: {sentence}")
+        warn_of_unseen(rows, model, f"{name}: ")
         if here.judgeable:
             texts = {c: column_texts(path, c, reading, rows) for c, _ in by}
             parts.append(_Part(name, here, rows, texts))
@@ -86,13 +83,17 @@ def run(options: argparse.Namespace) -> int:
             values = scored(here, rows, level, options.repeats, options.seed)
             found.append({"file": name, "rows": int(rows.keep.sum()), "noise": level} | values)
     if options.json:
-        for entry in found:
-            print(json.dumps(to_json(entry), allow_nan=False))
+        show_json(found)
     else:
-        print("\n".join(table(found)))
+        show(table(found))
     if parts:
         _judge(parts, dict(by), thresholds, as_json=options.json)
-    return OK
+
+
+def warn_of_unseen(rows: Any, model: Any, whose: str = "") -> None:
+    """Say that rows hold categories which were not trained."""
+    for sentence in rows.unseen_sentences(model):
+        say(f"warning: {whose}{sentence}")
 
 
 class _Part:
@@ -110,10 +111,8 @@ def _judge(
     """Print how good the probabilities are: of all files, of each, and of groups of rows."""
     import numpy as np
 
-    from drfl.cli.main import printable
     from drfl.models.judgement import grouped, judged, lines, told
     from drfl.one_vs_rest import against_the_rest
-    from drfl.problem import to_json
 
     z, y = (np.concatenate([getattr(p, name) for p in parts]) for name in ("z", "y"))
     member = np.repeat(np.arange(len(parts)), [len(p.z) for p in parts])
@@ -129,14 +128,12 @@ def _judge(
             of = name if len(classes) == 1 else against_the_rest(name, label)
             found[of] = judged(z[at][:, seat], y[at] == k, member[at], thresholds)
     if as_json:
-        for name, facts in found.items() if thresholds or by else ():
-            print(json.dumps(to_json({"rows_of": name} | facts), allow_nan=False))
+        wanted = found.items() if thresholds or by else ()
+        show_json({"rows_of": name} | facts for name, facts in wanted)
         return
-    print("\nprobabilities")
-    for line in lines(found):
-        print(printable(line))
+    show(["", "probabilities", *lines(found)])
     if small:
-        print(printable(f"fewer than 5 rows, not told: {', '.join(small)}"))
+        show([f"fewer than 5 rows, not told: {', '.join(small)}"])
 
 
 def reading_options(parser: argparse.ArgumentParser, *, several: bool = True) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from drfl._registry import listed
+from drfl.cli.evaluate import reading_options, sources, warn_of_unseen
+from drfl.cli.main import show, show_json
 
 EXAMPLE = """\
 example:
@@ -23,9 +24,6 @@ SHOWN = 8
 
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    from drfl.cli.evaluate import reading_options
-
-    parser.epilog = EXAMPLE
     parser.add_argument("model", metavar="MODEL", help="a model file, like RUN/model.json")
     parser.add_argument("files", metavar="[NAME=]FILE", nargs="+", help="the clients' files")
     reading_options(parser)
@@ -33,14 +31,11 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Explain."""
-    from drfl.cli.evaluate import sources
-    from drfl.cli.main import OK, say
     from drfl.models import read_model
     from drfl.models.adversary import changed_rows, worst_weights
     from drfl.models.file_rows import read_rows
-    from drfl.problem import to_json
     from drfl.protocols.explanation import attack, explained_facts
     from drfl.training.settings import named_files
 
@@ -49,22 +44,19 @@ def run(options: argparse.Namespace) -> int:
     _require_known(model, [name for name, _, _ in files])
     read = {name: read_rows(model, path, target=True, reading=how) for name, path, how in files}
     for name, file in read.items():
-        for sentence in file.unseen_sentences(model):
-            say(f"warning: {name}: {sentence}")
+        warn_of_unseen(file, model, f"{name}: ")
     for k in range(model.n_problems):
         found = {name: attack(model, k, name, rows) for name, rows in read.items()}
         attacks = {name: one for name, (one, _, _) in found.items()}
         facts = explained_facts(k, attacks, worst_weights(model, k, attacks))
         if options.json:
-            for entry in facts:
-                print(json.dumps(to_json(entry), allow_nan=False))
+            show_json(facts)
             continue
-        print("\n".join(table(model, k, facts)))
+        show(table(model, k, facts))
         for name, (_, rows, distribution) in found.items():
             if options.rows is not None:
                 changes = list(changed_rows(model, rows, distribution, options.rows))
-                print("\n".join(_rows(name, read[name], changes)))
-    return OK
+                show(_rows(name, read[name], changes))
 
 
 def _require_known(model: Any, names: Iterable[str]) -> None:

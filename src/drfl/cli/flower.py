@@ -25,7 +25,6 @@ ACTIONS = {
 
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.epilog = EXAMPLE
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, text in ACTIONS.items():
         action = actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
@@ -44,29 +43,20 @@ def fill(parser: argparse.ArgumentParser) -> None:
             action.add_argument("--all", action="store_true", help="every message")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Do what is asked for."""
     if find_spec("flwr") is None:
         raise ImportError("`drfl flower` needs Flower: pip install 'drfl[flower]'")
-    if options.action == "init":
-        return _init(options)
-    from drfl.cli.sites import site as sites_site
-
-    if options.action == "audit":
-        return sites_site.audit(argparse.Namespace(kit=options.folder, all=options.all))
     from drfl.cli.console import Console
+    from drfl.cli.sites.site import ask, audit
+    from drfl.sites.flower.app import write_app
     from drfl.sites.flower.door import attend
 
-    how = {"without_guard": options.without_guard}
-    attend(options.folder, options.data, Console(), sites_site.ask, **how)
-    return 0
-
-
-def _init(options: argparse.Namespace) -> int:
-    from drfl.cli.console import Console
-    from drfl.cli.main import OK
-    from drfl.sites.flower.app import write_app
-
+    if options.action == "audit":
+        return audit(argparse.Namespace(kit=options.folder, all=options.all))
+    if options.action == "site":
+        how = {"without_guard": options.without_guard}
+        return attend(options.folder, options.data, Console(), ask, **how)
     folder = options.out or options.config.with_name(f"{options.config.stem}-app")
     if (folder / "pyproject.toml").exists():
         raise ValueError(f"{folder} holds an app already: remove it, or give --out FOLDER")
@@ -75,4 +65,4 @@ def _init(options: argparse.Namespace) -> int:
         f"written: {folder / 'pyproject.toml'}; read it, then `flwr run {folder}`",
         *(f"at {site}: drfl flower site {site} --data FILE" for site in project.sites),
     )
-    return OK
+    return None

@@ -15,16 +15,14 @@ example:
 
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.epilog = EXAMPLE
     parser.add_argument("files", metavar="[NAME=]FILE", nargs="+", help="the clients' files")
     parser.add_argument("--target", help="the column that is predicted (the last)")
     parser.add_argument("--out", type=Path, default=Path("drfl.toml"), help="where to (drfl.toml)")
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Write a settings file."""
-    from drfl.cli.main import OK
     from drfl.files import write_text
     from drfl.tables import read_table
     from drfl.training.settings import named_files
@@ -42,7 +40,6 @@ def run(options: argparse.Namespace) -> int:
     write_text(options.out, _text(files, tables, target, options.out, guessed=not options.target))
     print(f"written: {options.out}")
     print(f"read it, then train with `drfl train {options.out}`")
-    return OK
 
 
 def _text(files: Any, tables: Any, target: str, out: Path, *, guessed: bool) -> str:

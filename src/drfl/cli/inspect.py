@@ -5,17 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from drfl.cli.train import add_setting
+
 ASKED = (
-    "target",
-    "client_column",
-    "rename",
-    "task",
-    "missing",
-    "missing_columns",
-    "categorical",
-    "exclude",
-    "decimal",
-    "merge_labels",
+    *("target", "client_column", "rename", "task", "missing", "missing_columns", "categorical"),
+    *("exclude", "decimal", "merge_labels"),
 )
 EXAMPLE = """\
 example:
@@ -28,18 +22,14 @@ ids, copies of the target. Nothing is trained and nothing is written.
 
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    from drfl.cli.train import add_setting
-
-    parser.epilog = EXAMPLE
     parser.add_argument("config", nargs="*", metavar="[NAME=]FILE", help="one for each client")
     for name in ASKED:
         add_setting(parser, name)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Inspect."""
     from drfl.cli.console import Console
-    from drfl.cli.main import OK
     from drfl.protocols.agreement import preflight
     from drfl.training.local_files import files_here
     from drfl.training.run_folder import RunFolder
@@ -55,4 +45,3 @@ def run(options: argparse.Namespace) -> int:
     console.say(*agreement.describe())
     for sentence in agreement.warnings:
         console.warn(sentence)
-    return OK

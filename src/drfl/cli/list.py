@@ -35,14 +35,12 @@ example:
 
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.epilog = EXAMPLE
     parser.add_argument("what", nargs="*", metavar="WHAT", help=f"some of {', '.join(WHAT)}")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """List."""
     from drfl._registry import lookup
-    from drfl.cli.main import OK
 
     tables = known()
     for what in options.what:
@@ -52,7 +50,6 @@ def run(options: argparse.Namespace) -> int:
         width = max(len(name) for name in tables[what])
         for name, text in tables[what].items():
             print(f"  {name:{width}}  {text}")
-    return OK
 
 
 def known() -> dict[str, dict[str, str]]:

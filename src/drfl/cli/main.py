@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -56,8 +58,8 @@ def run(arguments: Sequence[str]) -> int:
         if options.command is None:
             return OK
         load_extensions()
-        code: int = import_module(f"drfl.cli.{options.command}").run(options)
-        return code
+        code: int | None = import_module(f"drfl.cli.{options.command}").run(options)
+        return code or OK
 
     return exit_code(command, debug="--debug" in arguments)
 
@@ -88,7 +90,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     # Only the command that is asked for is imported: its own help may need more than this one.
     wanted = next((word for word in arguments if not word.startswith("-")), None)
     if wanted in COMMANDS:
-        import_module(f"drfl.cli.{wanted}").fill(commands[wanted])
+        module = import_module(f"drfl.cli.{wanted}")
+        commands[wanted].epilog = module.EXAMPLE
+        module.fill(commands[wanted])
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()
@@ -109,6 +113,26 @@ def printable(line: str) -> str:
     'a?[2J'
     """
     return "".join(c if c.isprintable() else "?" for c in line)
+
+
+def show(lines: Iterable[str]) -> None:
+    """Lines on the standard output."""
+    for line in lines:
+        print(printable(line))
+
+
+def show_json(entries: Iterable[Mapping[str, Any]]) -> None:
+    """One JSON object per line on the standard output."""
+    from drfl.problem import to_json
+
+    for entry in entries:
+        print(json.dumps(to_json(entry), allow_nan=False))
+
+
+def require_new(path: Path | None, options: argparse.Namespace, other: str = "") -> None:
+    """Refuse to write over a file unasked."""
+    if path is not None and path.exists() and not options.force:
+        raise ValueError(f"{path} exists: choose another name{other}, or --force to overwrite it")
 
 
 def _parsers() -> tuple[Parser, dict[str, Parser]]:

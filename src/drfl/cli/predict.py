@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from drfl.cli.evaluate import reading_options, sources, warn_of_unseen
+from drfl.cli.main import require_new, say
+
 BLOCK = 10_000
 """Rows that are written together."""
 
@@ -24,9 +27,6 @@ Rows that lack a value, or hold a category, which the model cannot use have empt
 
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    from drfl.cli.evaluate import reading_options
-
-    parser.epilog = EXAMPLE
     parser.add_argument("model", metavar="MODEL", help="a model file, like RUN/model.json")
     parser.add_argument("file", metavar="FILE", type=Path, help="rows to predict")
     parser.add_argument("--out", metavar="CSV", type=Path, help="where to (standard output)")
@@ -44,18 +44,15 @@ def fill(parser: argparse.ArgumentParser) -> None:
     reading_options(parser, several=False)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Predict."""
-    from drfl.cli.evaluate import sources
-    from drfl.cli.main import OK, say
     from drfl.files import replacing
     from drfl.models import read_model
     from drfl.models.file_rows import read_rows
     from drfl.tables.encode import strange_rows
     from drfl.tables.read import read_column
 
-    if options.out is not None and options.out.exists() and not options.force:
-        raise ValueError(f"{options.out} exists: choose another name, or --force to overwrite it")
+    require_new(options.out, options)
     model = read_model(options.model).at(options.client)
     ((_, _, reading),) = sources(options, {str(options.file): options.file})
     rows = read_rows(model, options.file, target=False, reading=reading, strange=True)
@@ -71,15 +68,13 @@ def run(options: argparse.Namespace) -> int:
             f"warning: {int(strange.sum())} rows hold a category that was not trained, in a column "
             "for which the model has no 'other', and are not predicted"
         )
-    for sentence in rows.unseen_sentences(model):
-        say(f"warning: {sentence}")
+    warn_of_unseen(rows, model)
     beside = None if options.id is None else (options.id, read_column(options.file, options.id))
     if options.out is None:
         _write(sys.stdout, model, rows.keep, scores, beside)
-        return OK
+        return
     with replacing(options.out) as file:
         _write(file, model, rows.keep, scores, beside)
-    return OK
 
 
 def _write(

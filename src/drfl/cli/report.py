@@ -19,15 +19,13 @@ report from the records alone.
 
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.epilog = EXAMPLE
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a run")
     parser.add_argument("--quick", action="store_true", help="read no rows, fit nothing again")
     parser.add_argument("--rows", type=int, nargs="?", const=10, metavar="N", help="show N rows")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Write the report."""
-    from drfl.cli.main import OK
     from drfl.report import Plan, write
 
     if options.rows is not None and (options.rows < 1 or options.quick):
@@ -38,7 +36,6 @@ def run(options: argparse.Namespace) -> int:
             "--rows needs the clients' files, and a run without a guard: run it where they lie"
         )
     print(f"written: {write(options.run, data=data, plan=Plan(rows=options.rows or 0))}")
-    return OK
 
 
 def _data(folder: Path) -> dict[str, Any]:

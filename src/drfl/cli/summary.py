@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from drfl.cli.main import require_new, say, show, show_json
 
 if TYPE_CHECKING:  # help must not wait for SciPy
     from drfl.models import Model
@@ -30,7 +31,6 @@ beside them. docs/inference.md says what each number is.
 
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.epilog = EXAMPLE
     parser.add_argument("run", metavar="RUN", help="the folder of a run that has ended")
     parser.add_argument("--level", type=float, default=0.95, help="of the intervals (0.95)")
     parser.add_argument("--kind", choices=KINDS, default="robust", help="of the errors (robust)")
@@ -42,20 +42,17 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object per coefficient")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Print the table."""
     import warnings
 
-    from drfl.cli.main import OK, printable, say
     from drfl.files import write_text
     from drfl.inference import FewClustersWarning
     from drfl.models import read_model
     from drfl.models.inferred import csv_records, inferred
-    from drfl.problem import to_json
     from drfl.report.evidence import read_records
 
-    if options.csv is not None and options.csv.exists() and not options.force:
-        raise ValueError(f"{options.csv} exists: choose another name, or --force to overwrite it")
+    require_new(options.csv, options)
     folder = Path(options.run)
     records = read_records(folder / "records.jsonl")
     model = read_model(folder / "model.json")
@@ -74,12 +71,9 @@ def run(options: argparse.Namespace) -> int:
         writer.writerows(entries)
         write_text(options.csv, table.getvalue())
     if options.json:
-        for entry in entries:
-            print(json.dumps(to_json(entry), allow_nan=False))
-        return OK
-    for line in inference_lines(model, found):
-        print(printable(line))
-    return OK
+        show_json(entries)
+    else:
+        show(inference_lines(model, found))
 
 
 def inference_lines(model: Model, found: Sequence[Any]) -> list[str]:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from drfl.cli.main import FAILED, OK, SHORT, say
 from drfl.training.settings import FIELDS, flag_of
 
 EXAMPLE = """\
@@ -23,7 +24,6 @@ UNLESS = {"validation": "do not judge the model on rows and clients it has not s
 
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.epilog = EXAMPLE
     parser.add_argument(
         "given",
         nargs="*",
@@ -90,7 +90,6 @@ def _given(arguments: list[str]) -> tuple[Path | None, list[str]]:
 
 
 def _train(settings: Any, folder: Any, console: Any, *, fresh: bool) -> int:
-    from drfl.cli.main import FAILED, OK, SHORT, say
     from drfl.cli.summary import summary
     from drfl.training.local_files import files_here
     from drfl.training.train import train

@@ -23,58 +23,30 @@ at a site:
   drfl sites audit north
 """
 
-CONFIG = Path("sites.toml")
-
 
 def fill(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.epilog = EXAMPLE
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for name, text in ACTIONS.items():
+    for name, (text, options) in ACTIONS.items():
         action = actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         action.add_argument("--debug", action="store_true", help="show the traceback of an error")
-        if name not in APART:
-            action.add_argument(
-                "--config", type=Path, default=CONFIG, help="the project's file (sites.toml)"
-            )
-        _FILL[name](action)
+        options(action)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int | None:
     """Do what is asked for."""
     if find_spec("nvflare") is None:
         raise ImportError("`drfl sites` needs NVIDIA FLARE: pip install 'drfl[sites]'")
-    module = next(name for name, actions in MODULES.items() if options.action in actions)
-    code: int = getattr(import_module(f"drfl.cli.sites.{module}"), options.action)(options)
+    module = ELSEWHERE.get(options.action, "coordinator")
+    code: int | None = getattr(import_module(f"drfl.cli.sites.{module}"), options.action)(options)
     return code
 
 
-MODULES = {
-    "coordinator": ("init", "approve", "serve", "check", "inspect", "run", "stop"),
-    "model": ("evaluate", "explain", "calibrate"),
-    "site": ("request", "join", "audit"),
+ELSEWHERE = {
+    **dict.fromkeys(("evaluate", "explain", "calibrate"), "model"),
+    **dict.fromkeys(("request", "join", "audit"), "site"),
 }
-"""Where the actions are."""
-
-
-ACTIONS = {
-    "init": "write everything that a project needs, from one file",
-    "approve": "sign the request of a site, and write its kit",
-    "serve": "run the server",
-    "check": "whether every site is there, of the same version, with the same columns",
-    "inspect": "what the columns of the sites look like, and what looks wrong in them",
-    "run": "train over the sites",
-    "evaluate": "how good a model is at the sites",
-    "explain": "what the adversary would do at the sites",
-    "calibrate": "fit an intercept, or a slope as well, to the scores of a model at the sites",
-    "stop": "end server and sites",
-    "request": "at a site: make a key, and a request for a certificate",
-    "join": "at a site: take part",
-    "audit": "at a site: what has left it",
-}
-
-APART = ("init", "request", "join", "audit")
-"""Actions that need no project that exists."""
+"""Which file an action is in, if not in that of the coordinator."""
 
 
 def _init(action: argparse.ArgumentParser) -> None:
@@ -85,10 +57,18 @@ def _init(action: argparse.ArgumentParser) -> None:
 
 
 def _approve(action: argparse.ArgumentParser) -> None:
+    _project(action)
     action.add_argument("request", type=Path, metavar="REQUEST", help="the file of the site")
 
 
+def _project(action: argparse.ArgumentParser) -> None:
+    action.add_argument(
+        "--config", type=Path, default=Path("sites.toml"), help="the project's file (sites.toml)"
+    )
+
+
 def _shown(action: argparse.ArgumentParser) -> None:
+    _project(action)
     action.add_argument("--quiet", action="store_true", help="say nothing unless it is an error")
     action.add_argument("--json", action="store_true", help="one JSON object per line")
 
@@ -146,18 +126,22 @@ def _audit(action: argparse.ArgumentParser) -> None:
     action.add_argument("--all", action="store_true", help="every message, not a summary")
 
 
-_FILL = {
-    "init": _init,
-    "approve": _approve,
-    "serve": lambda action: None,
-    "check": _shown,
-    "inspect": _shown,
-    "run": _run,
-    "evaluate": _evaluate,
-    "explain": _explain,
-    "calibrate": _calibrate,
-    "stop": lambda action: None,
-    "request": _request,
-    "join": _join,
-    "audit": _audit,
+ACTIONS = {
+    "init": ("write everything that a project needs, from one file", _init),
+    "approve": ("sign the request of a site, and write its kit", _approve),
+    "serve": ("run the server", _project),
+    "check": ("whether every site is there, of the same version, with the same columns", _shown),
+    "inspect": ("what the columns of the sites look like, and what looks wrong in them", _shown),
+    "run": ("train over the sites", _run),
+    "evaluate": ("how good a model is at the sites", _evaluate),
+    "explain": ("what the adversary would do at the sites", _explain),
+    "calibrate": (
+        "fit an intercept, or a slope as well, to the scores of a model at the sites",
+        _calibrate,
+    ),
+    "stop": ("end server and sites", _project),
+    "request": ("at a site: make a key, and a request for a certificate", _request),
+    "join": ("at a site: take part", _join),
+    "audit": ("at a site: what has left it", _audit),
 }
+"""Every action, with what fills in its options."""

@@ -12,20 +12,18 @@ from drfl.cli.console import Console
 from drfl.cli.main import FAILED, OK, say
 
 
-def find_layout(options: argparse.Namespace) -> Any:
+def find_layout(options: argparse.Namespace, *, new: bool = False) -> Any:
     """The project that the options name."""
     from drfl.sites.setup.project import read_project
     from drfl.sites.setup.provision import ProjectFolder
 
-    return ProjectFolder(read_project(options.config)).require()
-
-
-def init(options: argparse.Namespace) -> int:
-    """Write everything."""
-    from drfl.sites.setup.project import read_project
-    from drfl.sites.setup.provision import ProjectFolder
-
     layout = ProjectFolder(read_project(options.config))
+    return layout if new else layout.require()
+
+
+def init(options: argparse.Namespace) -> None:
+    """Write everything."""
+    layout = find_layout(options, new=True)
     console = Console()
     for name in layout.create(with_kits=options.kits):
         console.say(f"kit of {name}, with its key: {layout.kit(name)}")
@@ -34,10 +32,9 @@ def init(options: argparse.Namespace) -> int:
         f"written: {layout.folder}; {layout.authority.key} must never leave this machine",
         f"the server will listen on port {layout.project['port']} of {listening}",
     )
-    return OK
 
 
-def approve(options: argparse.Namespace) -> int:
+def approve(options: argparse.Namespace) -> None:
     """Sign a request."""
     from drfl.sites.setup.provision import approve_request
 
@@ -46,7 +43,6 @@ def approve(options: argparse.Namespace) -> int:
         f"fingerprint of {name}'s key: {fingerprint}",
         f"if {name} reads the same to you on the telephone, send back {kit}; it holds no key",
     )
-    return OK
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -63,7 +59,7 @@ def serve(options: argparse.Namespace) -> int:
 
 def stop(options: argparse.Namespace) -> int:
     """End everything."""
-    from drfl.sites.flare.handshake import UnreachableError, shake_hands
+    from drfl.sites.flare.handshake import answers
     from drfl.sites.flare.session import connect
     from drfl.sites.os_processes import wait_until
 
@@ -72,18 +68,8 @@ def stop(options: argparse.Namespace) -> int:
         sites = session.connected()
         session.shut_down()
 
-    def down() -> bool:
-        try:
-            shake_hands(
-                layout.coordinator / "startup", layout.project["host"], layout.project["port"]
-            )
-        except UnreachableError:
-            return True
-        except ValueError:
-            return False
-        return False
-
-    if not wait_until(down, 30.0):
+    where = layout.coordinator / "startup", layout.project["host"], layout.project["port"]
+    if not wait_until(lambda: not answers(*where), 30.0):
         say("the server was told to end, but still answers: end it by hand")
         return FAILED
     Console().say(f"ended: the server, {', '.join(sites) or 'no site'}")
@@ -94,13 +80,8 @@ def check(options: argparse.Namespace) -> int:
     """Whether everything is ready."""
     from drfl.sites.setup.certificates import days_left
     from drfl.sites.setup.provision import findings, table
-    from drfl.sites.watch import Watch
 
-    layout = find_layout(options)
-    console = Console(quiet=options.quiet, as_json=options.json)
-    watch = Watch(layout, "check", console)
-    outcome, _ = watched(watch)
-    watch.clean()
+    layout, console, outcome = _looked(options, "check")
     found = findings(layout, outcome)
     console.say(*table(found))
     for whose, path in (
@@ -121,13 +102,8 @@ def check(options: argparse.Namespace) -> int:
 def inspect(options: argparse.Namespace) -> int:
     """Table 1 of the sites."""
     from drfl.sites.progress import MISSING
-    from drfl.sites.watch import Watch
 
-    layout = find_layout(options)
-    console = Console(quiet=options.quiet, as_json=options.json)
-    watch = Watch(layout, "inspect", console)
-    outcome, _ = watched(watch)
-    watch.clean()
+    _, console, outcome = _looked(options, "inspect")
     for site, why in outcome.get("missing", {}).items():
         console.warn(f"the table is without site {site!r}: {MISSING.get(why, why)}")
     if "table" not in outcome:
@@ -139,6 +115,17 @@ def inspect(options: argparse.Namespace) -> int:
     for cell in outcome["table"]:
         console.record({"kind": "cell", **cell})
     return int(outcome["exit"])
+
+
+def _looked(options: argparse.Namespace, kind: str) -> tuple[Any, Console, dict[str, Any]]:
+    """The project, who is told, and what came of a job that only looks."""
+    from drfl.sites.watch import Watch
+
+    layout, console = find_layout(options), Console(quiet=options.quiet, as_json=options.json)
+    watch = Watch(layout, kind, console)
+    outcome, _ = watched(watch)
+    watch.clean()
+    return layout, console, outcome
 
 
 def run(options: argparse.Namespace) -> int:

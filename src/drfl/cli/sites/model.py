@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from drfl.cli.console import Console
-from drfl.cli.main import FAILED, OK, printable, say
+from drfl.cli.main import FAILED, OK, say, show, show_json
 from drfl.cli.sites.coordinator import find_layout, watched
 
 if TYPE_CHECKING:  # help must not wait for SciPy
@@ -130,11 +130,7 @@ def _answers(kind: str, options: argparse.Namespace, asked: dict[str, Any]) -> t
 
 
 def _print(found: list[dict[str, Any]], as_json: bool, table: Any) -> None:
-    from drfl.problem import to_json
-
     if as_json:
-        for entry in found:
-            print(json.dumps(to_json(entry), allow_nan=False))
+        show_json(found)
     elif found:
-        for line in table(found):
-            print(printable(line))
+        show(table(found))

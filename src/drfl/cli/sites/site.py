@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from drfl.cli.console import Console
-from drfl.cli.main import FAILED, OK, printable
+from drfl.cli.main import FAILED, OK, say, show
 
 
-def request(options: argparse.Namespace) -> int:
+def request(options: argparse.Namespace) -> None:
     """Make a key and a request."""
     from drfl.sites.setup.certificates import make_request
 
@@ -23,7 +23,6 @@ def request(options: argparse.Namespace) -> int:
         f"save the kit that comes back as {options.name}.zip, then: "
         f"drfl sites join {options.name}.zip --data FILE",
     )
-    return OK
 
 
 def join(options: argparse.Namespace) -> int:
@@ -37,34 +36,25 @@ def join(options: argparse.Namespace) -> int:
     if take_part(kit, options.data, console, ask, **how):
         console.say("the coordinator has ended it")
         return OK
-    from drfl.cli.main import say
-
     say(f"the process of FLARE has ended by itself: see {kit.flare / 'log.txt'}")
     return FAILED
 
 
 def ask(message: dict[str, Any]) -> bool:
     """Show the first message of a kind to a person."""
-    for line in [
-        "",
-        f"A message of kind {message.get('kind')!r} is about to leave, the first of this kind:",
-        *json.dumps(message, indent=1, ensure_ascii=False).splitlines(),
-    ]:
-        print(printable(line))
+    first = f"A message of kind {message.get('kind')!r} is about to leave, the first of this kind:"
+    show(["", first, *json.dumps(message, indent=1, ensure_ascii=False).splitlines()])
     if not sys.stdin.isatty():
         print("approve = true needs a terminal: it is refused")
         return False
     return input("May messages of this kind leave? [yes/no] ").strip().lower() in ("y", "yes")
 
 
-def audit(options: argparse.Namespace) -> int:
+def audit(options: argparse.Namespace) -> None:
     """Print what has left, and what was refused."""
     from drfl.sites.setup.kit import Kit
     from drfl.sites.site_log import audit_lines, refusal_lines
 
     state = Kit.find(options.kit).state
-    for line in audit_lines(state / "messages.jsonl", every=options.all):
-        print(printable(line))
-    for line in refusal_lines(state / "refused.jsonl"):
-        print(printable(line))
-    return OK
+    show(audit_lines(state / "messages.jsonl", every=options.all))
+    show(refusal_lines(state / "refused.jsonl"))

@@ -81,6 +81,17 @@ def shake_hands(startup: Path, host: str, port: int, timeout: float = 10.0) -> N
         raise UnreachableError(f"{where} cannot be reached: {error.strerror or error}") from None
 
 
+def answers(startup: Path, host: str, port: int, timeout: float = 10.0) -> bool:
+    """Whether somebody is there, be it one who refuses."""
+    try:
+        shake_hands(startup, host, port, timeout)
+    except UnreachableError:
+        return False
+    except EntryError:
+        return True
+    return True
+
+
 def _context(startup: Path) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=str(startup / "rootCA.pem"))
     context.minimum_version = ssl.TLSVersion.TLSv1_2

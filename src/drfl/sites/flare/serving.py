@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from drfl.sites.config import SITE, SiteSettings, site_settings
-from drfl.sites.flare.handshake import EntryError, UnreachableError, check_own, shake_hands
+from drfl.sites.flare.handshake import UnreachableError, answers, check_own, shake_hands
 from drfl.sites.flare.startup_files import OUTCOME_WAIT
 from drfl.sites.os_processes import Lock, Tail, end, wait_until
 from drfl.sites.setup.kit import Kit
@@ -139,7 +139,7 @@ def serve(layout: ProjectFolder, listener: Listener) -> bool:
         startup = layout.coordinator / "startup"
 
         def up() -> bool:
-            return not flare.running() or _answers(startup, project["host"], project["port"])
+            return not flare.running() or answers(startup, project["host"], project["port"], 2.0)
 
         wait_until(up, STARTING)
         if flare.running():
@@ -161,16 +161,6 @@ def _require_free(host: str, port: int) -> None:
             trial.bind(("localhost" if host == "localhost" else "", port))
         except OSError:
             raise ValueError(f"port {port} is in use: stop what uses it, or take another") from None
-
-
-def _answers(startup: Path, host: str, port: int) -> bool:
-    try:
-        shake_hands(startup, host, port, 2.0)
-    except UnreachableError:
-        return False
-    except EntryError:
-        return True
-    return True
 
 
 def join(
