@@ -34,9 +34,8 @@ from drfl.native.client import (
     needed,
     respond,
 )
-from drfl.native.exchange import weighted_mean
 from drfl.native.saddle import SaddleMethod, SaddleSession
-from drfl.native.session import NativeSession
+from drfl.native.session import NativeSession, weighted_mean
 from drfl.problem import Problem
 from drfl.supports import WholeSpace
 from drfl.wire import Message, Schema

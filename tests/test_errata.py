@@ -15,7 +15,7 @@ from drfl.datasets import load_heart, partition
 from drfl.losses import LOSSES, make_loss
 from drfl.norms import NORMS
 from drfl.solvers.admm import AdLpmm, Admm
-from drfl.solvers.admm.operators import printed_constants, tight_constants, update_t
+from drfl.solvers.admm.ad_lpmm import printed_constants, tight_constants, update_t
 from kit import brute, problems
 
 REGRESSION = [make_loss(name) for name in LOSSES if make_loss(name).task == "regression"]

@@ -7,9 +7,9 @@ site restarted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,7 +92,6 @@ FACTS = {"facts": Field("float64", (3,))}  # weight of the rows, largest eigenva
 POWER_STEPS = 20
 
 
-# ---------------------------------------------------------------------- the client's half
 def spread(site: Site) -> Array:
     """The three numbers.
 
@@ -120,35 +119,6 @@ def _largest_eigenvalue(rows: Rows, intercept: bool) -> float:
         b *= intercept
         size = float(np.sqrt(v @ v + b * b))
     return size
-
-
-# ---------------------------------------------------------------------- the server's half
-def refuse_impossible(facts: NDArray[Any]) -> None:
-    """Raise if no rows have these facts."""
-    total, largest, trace = facts
-    if not (total > 0.0 and 0.0 <= largest <= trace):
-        raise WireError("its moments are impossible")
-
-
-@dataclass(frozen=True)
-class ClientFacts:
-    """The facts of all clients.
-
-    Attributes
-    ----------
-    totals, largest, traces : arrays of shape (S,)
-        Weights of the rows; largest eigenvalues and traces of the second moments.
-    """
-
-    totals: Array
-    largest: Array
-    traces: Array
-
-    @classmethod
-    def of(cls, replies: Sequence[NDArray[Any]]) -> Self:
-        """What the clients told, in their order."""
-        totals, largest, traces = np.array(replies, dtype=np.float64).T
-        return cls(totals, largest, traces)
 
 
 Arrays = Mapping[str, NDArray[Any]]

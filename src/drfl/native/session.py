@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.losses import Loss
-from drfl.native.client import FACTS, VALUE, Arrays, ClientFacts, LocalSteps
-from drfl.native.exchange import messages, usable
+from drfl.native.client import FACTS, VALUE, Arrays, LocalSteps
 from drfl.native.settings import Native
 from drfl.problem import Problem
 from drfl.solvers.base import Session, Status, StatusKind
 from drfl.uncertainty import Mixture
-from drfl.wire import Message, reply_kind
+from drfl.wire import Message, WireError, reply_kind, validate
 
 # A network's steps where the user gives none.
 NETWORK_STEP = 0.1
@@ -38,31 +37,35 @@ class StepSizes:
         What the user set.
     loss : Loss
         That of the problem.
-    facts : ClientFacts
-        What the clients told of their rows.
+    largest, traces : arrays of shape (S,)
+        Of the second moments of the clients' rows: largest eigenvalues, and traces.
     network : bool
         Whether the loss is that of a network, of which nothing is known beforehand.
     """
 
     method: Native
     loss: Loss
-    facts: ClientFacts
-    network: bool = False
+    largest: Array
+    traces: Array
+    network: bool
 
     @property
     def smoothness(self) -> float:
         """The largest curvature of a client's loss, or of a batch of its rows; 0 with kinks."""
         if self.network:
             return 1.0 / NETWORK_STEP
-        size = self.facts.largest
+        if self.loss.kinks:
+            return 0.0
+        size = self.largest
         if self.method.batch_size:
-            size = size + self.facts.traces / self.method.batch_size
-        return curvature_bound(self.loss) * float(size.max())
+            size = size + self.traces / self.method.batch_size
+        bend = float(self.loss.curvature(np.linspace(-8.0, 8.0, 1601)).max())
+        return bend * float(size.max())
 
     @property
     def steepness(self) -> float:
         """A bound of the clients' gradients."""
-        return self.loss.lipschitz * math.sqrt(float(self.facts.traces.max()))
+        return self.loss.lipschitz * math.sqrt(float(self.traces.max()))
 
     @property
     def decay(self) -> float:
@@ -84,48 +87,6 @@ class StepSizes:
         elif size is None:
             size = 1.0 / (self.steepness * math.sqrt(steps) + extra) if self.steepness else 1.0
         return LocalSteps(steps, size * self.fading(t), method.batch_size or 0, method.seed)
-
-
-def curvature_bound(loss: Loss) -> float:
-    """A bound of the second derivative of a loss; 0 if it has kinks."""
-    return 0.0 if loss.kinks else float(loss.curvature(np.linspace(-8.0, 8.0, 1601)).max())
-
-
-def used_up(method: str, *, worse: bool, network: bool) -> Status:
-    """All rounds were made; ``worse``: and the zero model was better."""
-    advice = "allow more rounds" + ("" if network else ", or compare with solver='bundle'")
-    told = f"how far the optimum is, {method} cannot tell: {advice}"
-    if worse:
-        told = "the model is worse than the zero model: take shorter steps"
-    return Status(StatusKind.MAX_ROUNDS, f"all rounds were made; {told}")
-
-
-def settled(method: str, change: float, rounds: int) -> Status:
-    """The objective hardly changes any more."""
-    return Status(
-        StatusKind.STOPPED,
-        f"the objective changed by less than {change:.1e} (relative) in {rounds} rounds; how far "
-        f"the optimum is, {method} cannot tell",
-    )
-
-
-def diverged(factor: float) -> Status:
-    """The model became ever worse."""
-    return Status.failed(
-        f"the objective is {factor:.1e} times that of the zero model: take shorter steps"
-    )
-
-
-def unintroduced(missing: Sequence[str], rejected: Mapping[str, str]) -> Status:
-    """Some clients gave no usable first answer."""
-    reasons = [f"{name}: {rejected.get(name, 'no answer')}" for name in missing]
-    return Status.failed(f"no usable first answer from {'; '.join(reasons)}")
-
-
-def silent(rounds: int, rejected: Mapping[str, str]) -> Status:
-    """Nobody gives a usable answer any more."""
-    reasons = "".join(f"; {name}: {reason}" for name, reason in rejected.items())
-    return Status.failed(f"no usable answer in {rounds} rounds{reasons}")
 
 
 PATIENCE = 3  # so many times first answers are asked for
@@ -234,15 +195,14 @@ class NativeSession(Session, Generic[M]):
         wanted = first or self._due  # the losses at the model that would be returned
         self._candidate = self.x if first else self.model
         self._sent = {s: step if s in requests else 0 for s in asked}
-        arrays = {}
-        for s in asked:
+        made = {}
+        for s, wished in self._sent.items():
             own = {**requests.get(s, {}), **self.constants}
             if wanted and not ("x" in own and np.array_equal(own["x"], self._candidate)):
                 own["point"] = self._candidate
-            arrays[self.names[s]] = own
-        steps = {self.names[s]: step for s, step in self._sent.items()}
-        kind = self.method.name
-        return messages(arrays, steps, kind, self.round, facts=first, value=wanted)
+            own["plan"] = np.array([first, wanted, wished], dtype=np.uint8)
+            made[self.names[s]] = Message(self.method.name, self.round, own)
+        return made
 
     def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
         answers = self._read(replies)
@@ -260,11 +220,10 @@ class NativeSession(Session, Generic[M]):
 
     def _begin(self) -> None:
         everyone = [self.known[s] for s in range(len(self.names))]
-        facts = ClientFacts.of([arrays["facts"] for arrays in everyone])
-        self.mixture = self.problem.mixture.resolve(facts.totals)
-        self.steps = StepSizes(
-            self.method, self.problem.loss, facts, network=self.problem.network is not None
-        )
+        totals, largest, traces = np.array([arrays["facts"] for arrays in everyone]).T
+        self.mixture = self.problem.mixture.resolve(totals)
+        network = self.problem.network is not None
+        self.steps = StepSizes(self.method, self.problem.loss, largest, traces, network)
         self.losses = np.array([float(arrays["value"]) for arrays in everyone])
         self._objective = self.at_zero = self.value(self.losses)
         self._before = (self.round, self._objective)
@@ -278,9 +237,16 @@ class NativeSession(Session, Generic[M]):
         if rounds >= self.method.evaluate_every:
             self._before = (self.round, self._objective)
             if abs(before - self._objective) < self.method.stop_change * abs(before):
-                self._status = settled(self.method.name, self.method.stop_change, rounds)
+                self._status = Status(
+                    StatusKind.STOPPED,
+                    f"the objective changed by less than {self.method.stop_change:.1e} (relative) "
+                    f"in {rounds} rounds; how far the optimum is, {self.method.name} cannot tell",
+                )
         if self._objective > HOPELESS * self.at_zero > 0.0:
-            self._status = diverged(self._objective / self.at_zero)
+            factor = self._objective / self.at_zero
+            self._status = Status.failed(
+                f"the objective is {factor:.1e} times that of the zero model: take shorter steps"
+            )
 
     def _end(self) -> None:
         """Say why the run ends, if it does."""
@@ -288,25 +254,37 @@ class NativeSession(Session, Generic[M]):
             return
         if self.mixture is None and self.round >= PATIENCE:
             missing = [name for s, name in enumerate(self.names) if s not in self.known]
-            self._status = unintroduced(missing, self._rejected)
+            reasons = [f"{name}: {self._rejected.get(name, 'no answer')}" for name in missing]
+            self._status = Status.failed(f"no usable first answer from {'; '.join(reasons)}")
         elif self._silent >= SILENCE:
-            self._status = silent(self._silent, self._rejected)
+            told = "".join(f"; {name}: {reason}" for name, reason in self._rejected.items())
+            self._status = Status.failed(f"no usable answer in {self._silent} rounds{told}")
         elif self.round >= self.max_rounds:
-            worse = self._objective > self.at_zero
-            network = self.problem.network is not None
-            self._status = used_up(self.method.name, worse=worse, network=network)
+            advice = "allow more rounds"
+            advice += (
+                "" if self.problem.network is not None else ", or compare with solver='bundle'"
+            )
+            told = f"how far the optimum is, {self.method.name} cannot tell: {advice}"
+            if self._objective > self.at_zero:
+                told = "the model is worse than the zero model: take shorter steps"
+            self._status = Status(StatusKind.MAX_ROUNDS, f"all rounds were made; {told}")
 
     def _read(self, replies: Mapping[str, Message]) -> dict[int, Arrays]:
         """The usable answers; a bad one counts as missing, with its reason."""
         first = self.mixture is None
         common = {**(FACTS if first else {}), **(VALUE if first or self._due else {})}
-        schemas = {
-            self.names[s]: {**common, **(self.method.replies[step] if step else {})}
-            for s, step in self._sent.items()
-        }
-        kind = reply_kind(self.method.name)
-        good, self._rejected = usable(replies, schemas, kind, self.round, self.d)
-        return {s: good[self.names[s]] for s in self._sent if self.names[s] in good}
+        kind, good = reply_kind(self.method.name), dict[int, Arrays]()
+        self._rejected = {}
+        for s, step in self._sent.items():
+            name, schema = self.names[s], {**common, **(self.method.replies[step] if step else {})}
+            if name in replies:
+                try:
+                    validate(replies[name], kind, self.round, schema, {"d": self.d})
+                    _refuse_impossible(replies[name].arrays)
+                    good[s] = replies[name].arrays
+                except WireError as error:
+                    self._rejected[name] = str(error)
+        return good
 
     # ------------------------------------------------------------------ what everyone reads
     @property
@@ -361,3 +339,21 @@ class NativeSession(Session, Generic[M]):
     def info(self) -> Mapping[str, Any]:
         known = self.mixture is not None
         return {"worst_loss": float(self.losses.max())} if known else {}
+
+
+def _refuse_impossible(arrays: Arrays) -> None:
+    """Raise if no rows have such losses and moments."""
+    if any(arrays[name] < 0.0 for name in ("value", "loss") if name in arrays):
+        raise WireError("its loss is negative, which no mean loss is")
+    if "facts" in arrays:
+        total, largest, trace = arrays["facts"]
+        if not (total > 0.0 and 0.0 <= largest <= trace):
+            raise WireError("its moments are impossible")
+
+
+def weighted_mean(vectors: Mapping[int, Array], weights: Array) -> Array:
+    """Mean of the vectors of some clients, with their shares of the given weights (S,)."""
+    chosen = list(vectors)
+    share = weights[chosen]
+    share = share / share.sum() if share.any() else np.full(len(chosen), 1.0 / len(chosen))
+    return np.asarray(share @ np.array([vectors[s] for s in chosen]))

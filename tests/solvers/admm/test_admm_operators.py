@@ -6,7 +6,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from drfl.solvers.admm.operators import (
+from drfl.solvers.admm.ad_lpmm import (
     printed_constants,
     tight_constants,
     update_eta,

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from drfl.differentiable import ClientLoss
 from drfl.native.client import MODEL, NUMBER, Arrays, LocalSteps, Step, gradients, needed
-from drfl.native.exchange import weighted_mean
 from drfl.native.saddle import SaddleMethod, SaddleSession
-from drfl.native.session import NativeSession
+from drfl.native.session import NativeSession, weighted_mean
 from drfl.wire import Message, Schema
 
 REPLIES: dict[int, Schema] = {1: {"loss": NUMBER, "gradient": MODEL}}

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from drfl.differentiable import ClientLoss
 from drfl.native.client import MODEL, NUMBER, Arrays, LocalSteps, Step, gradients, needed, walk
-from drfl.native.exchange import weighted_mean
 from drfl.native.saddle import SaddleMethod, SaddleSession
-from drfl.native.session import NativeSession
+from drfl.native.session import NativeSession, weighted_mean
 from drfl.native.settings import LocalMethod
 from drfl.wire import Field, Message, Schema, WireError
 

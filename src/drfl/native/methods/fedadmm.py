@@ -31,9 +31,8 @@ from drfl.native.client import (
     needed,
     optional,
 )
-from drfl.native.exchange import weighted_mean
 from drfl.native.methods.fedavg import REPLIES
-from drfl.native.session import NativeSession
+from drfl.native.session import NativeSession, weighted_mean
 from drfl.native.settings import LocalMethod
 from drfl.wire import Message, Schema
 

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from drfl.differentiable import ClientLoss
 from drfl.native.client import MODEL, Arrays, LocalSteps, Step, end, gradients, needed
-from drfl.native.exchange import weighted_mean
-from drfl.native.session import NativeSession
+from drfl.native.session import NativeSession, weighted_mean
 from drfl.native.settings import LocalMethod
 from drfl.wire import Message, Schema
 

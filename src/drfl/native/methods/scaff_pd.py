@@ -32,13 +32,12 @@ from numpy.typing import NDArray
 from drfl import checks
 from drfl.arrays import Array
 from drfl.native.client import MODEL, Arrays, LocalSteps, Step, optional
-from drfl.native.exchange import weighted_mean
 from drfl.native.methods.afl import REPLIES as LOSS_AND_GRADIENT
 from drfl.native.methods.afl import step as loss_and_gradient
 from drfl.native.methods.fedavg import REPLIES as END
 from drfl.native.methods.scaffold import corrected
 from drfl.native.saddle import SaddleMethod, SaddleSession
-from drfl.native.session import NativeSession
+from drfl.native.session import NativeSession, weighted_mean
 from drfl.wire import Schema
 
 TELL, WALK = 1, 2

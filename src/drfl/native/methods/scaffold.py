@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from drfl import checks
 from drfl.differentiable import ClientLoss
 from drfl.native.client import MODEL, Arrays, LocalSteps, Step, end, gradients, needed, optional
-from drfl.native.exchange import weighted_mean
 from drfl.native.methods.fedavg import REPLIES
-from drfl.native.session import NativeSession
+from drfl.native.session import NativeSession, weighted_mean
 from drfl.native.settings import LocalMethod
 from drfl.wire import Message, Schema
 

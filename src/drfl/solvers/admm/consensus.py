@@ -26,9 +26,9 @@ import numpy as np
 
 from drfl import checks
 from drfl.arrays import Array
+from drfl.solvers.admm.ad_lpmm import update_w
 from drfl.solvers.admm.multipliers import Penalties
-from drfl.solvers.admm.operators import update_w
-from drfl.solvers.admm.session import AdmmSession, AdmmSolver, Rounds
+from drfl.solvers.admm.session import AdmmSession, AdmmSolver
 
 IMBALANCE = 3.0  # of the residuals, at which a penalty changes
 FACTOR, FADE = 2.0, 30.0  # by which it changes at first, and the rounds in which that fades
@@ -123,10 +123,6 @@ class Admm(AdmmSolver):
         checks.number("penalty", self.penalty, above=0.0)
         checks.flag("adaptive", self.adaptive)
         checks.whole("certify_every", self.certify_every, least=1)
-
-    @property
-    def rounds(self) -> Rounds:
-        return Rounds(self.certify_every)
 
 
 def _norm(array: Array) -> float:

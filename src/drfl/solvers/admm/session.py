@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,15 +27,6 @@ from drfl.solvers.bundle.messages import CutReply
 from drfl.wire import Message, WireError, reply_kind, validate
 
 PATIENCE = 10  # rounds to wait for a first answer
-
-
-@dataclass(frozen=True)
-class Rounds:
-    """How rounds are made: every how many cuts are asked for, rows per step (0: all), seed."""
-
-    certify_every: int
-    batch_size: int = 0
-    seed: int = 0
 
 
 class AdmmSession(Session):
@@ -72,10 +62,10 @@ class AdmmSession(Session):
         self._rejected: dict[str, str] = {}
         self._status: Status | None = None
         self._info: dict[str, float] = {}
-        self.settings, self.rounds = settings, settings.rounds
+        self.settings = settings
         S, d = len(self.names), self.certifier.dimension
         self.w, self.z = np.zeros(d), np.zeros(S)
-        self.multipliers = Multipliers(S, d, self.rounds.batch_size, self.rounds.seed)
+        self.multipliers = Multipliers(S, d, settings.batch_size or 0, settings.seed)
         self.average, self.total = np.zeros(d), 0.0
         self.prepare()
 
@@ -152,8 +142,8 @@ class AdmmSession(Session):
             self._average()
             self.move()
         self.round += 1
-        if self.certifier.begun and self.round % self.rounds.certify_every == 0:
-            averaged = [self.average] if self.rounds.batch_size else []
+        if self.certifier.begun and self.round % self.settings.certify_every == 0:
+            averaged = [self.average] if self.settings.batch_size else []
             self.certifier.open([self.w, *averaged])
         self._judge()
 
@@ -284,11 +274,9 @@ class AdmmSolver(Solver):
     handlers: ClassVar[Mapping[str, Handler]] = HANDLERS
     shared_ball: ClassVar[bool] = True
     session: ClassVar[type[AdmmSession]]
-
-    @property
-    @abstractmethod
-    def rounds(self) -> Rounds:
-        """How rounds are made."""
+    certify_every: int  # rounds
+    batch_size: int | None = None  # rows of a step; None: all
+    seed: int = 0
 
     def start(
         self,
