@@ -99,6 +99,34 @@ def optional(check: Callable[..., Any], name: str, value: Any, **bounds: Any) ->
         raise type(error)(str(error).replace(" must be ", " must be None or ", 1)) from None
 
 
+def fits(value: Any, form: Any) -> bool:
+    """Whether what came as JSON is of a form.
+
+    A form is a type, which must be met exactly; a list of one form, that of all entries; a tuple
+    of forms, one for each entry; a dict of forms by name, all of them and no others, or under the
+    key ``str`` that of all entries, whatever their names; or anything that says yes or no.
+
+    Examples
+    --------
+    >>> fits({"rows": 3, "ends": [0.0, 1.0]}, {"rows": int, "ends": (float, float)})
+    True
+    >>> fits({"rows": True}, {"rows": int})
+    False
+    """
+    if isinstance(form, type):
+        return type(value) is form
+    if isinstance(form, list):
+        return isinstance(value, list) and all(fits(entry, form[0]) for entry in value)
+    if isinstance(form, tuple):
+        same = isinstance(value, list) and len(value) == len(form)
+        return same and all(map(fits, value, form))
+    if isinstance(form, dict):
+        if not isinstance(value, dict) or (str not in form and value.keys() != form.keys()):
+            return False
+        return all(fits(entry, form.get(key, form.get(str))) for key, entry in value.items())
+    return bool(form(value))
+
+
 def _described(least: float, above: float, most: float, below: float, infinite: bool) -> str:
     bounds = [
         f"{sign} {bound:g}"

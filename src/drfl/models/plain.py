@@ -39,10 +39,28 @@ def keys(what: str, data: Any, keys: Sequence[str]) -> None:
             raise ModelError(f"{what} has an unknown field {key[:40]!r}")
 
 
+def fields_of(what: str, data: Any, **readers: Callable[[str, Any], Any]) -> dict[str, Any]:
+    """An object with exactly these fields, each as its reader wants it."""
+    keys(what, data, list(readers))
+    return {name: read(name, data[name]) for name, read in readers.items()}
+
+
 def list_of(name: str, value: Any) -> list[Any]:
     """A list."""
     if not isinstance(value, list):
         raise ModelError(f"{name!r} must be a list")
+    return value
+
+
+def each(read: Callable[[str, Any], Any]) -> Callable[[str, Any], tuple[Any, ...]]:
+    """A list whose entries are as a reader wants them."""
+    return lambda name, value: tuple(read(name, entry) for entry in list_of(name, value))
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise ModelError(f"{name!r} must be true or false")
     return value
 
 
@@ -85,11 +103,15 @@ def _checked(check: Callable[..., Any], name: str, value: Any, **bounds: Any) ->
         raise ModelError(str(error).partition(", got ")[0]) from None
 
 
-def one_of(name: str, value: Any, known: Sequence[str]) -> str:
+def one_of(*known: str) -> Callable[[str, Any], str]:
     """One of these texts."""
-    if value not in known:
-        raise ModelError(f"{name!r} must be one of {', '.join(known)}")
-    return str(value)
+
+    def read(name: str, value: Any) -> str:
+        if value not in known:
+            raise ModelError(f"{name!r} must be one of {', '.join(known)}")
+        return str(value)
+
+    return read
 
 
 def distinct(name: str, values: Sequence[str]) -> None:
@@ -102,16 +124,7 @@ Json = dict[str, Any]
 
 FORMAT, SCHEMA = "drfl-model", 1
 FORM = ("target", "columns", "scale", "missing")
-FIELDS = (
-    "format",
-    "schema",
-    "drfl",
-    *FORM,
-    "coefficients",
-    "problem",
-    "certificate",
-    "clients",
-)
+FIELDS = ("format", "schema", "drfl", *FORM, "coefficients", "problem", "certificate", "clients")
 
 
 def to_plain(model: Model) -> Json:
@@ -126,33 +139,9 @@ def to_plain(model: Model) -> Json:
             for coef, intercept in zip(model.coef, model.intercept, strict=True)
         ],
         "problem": model.problem.to_dict(),
-        "certificate": [
-            {
-                "objective": to_json(c.objective),
-                "lower_bound": to_json(c.lower_bound),
-                "gap": to_json(c.gap),
-                "status": {"kind": str(c.status.kind), "message": c.status.message},
-                "rounds": c.rounds,
-            }
-            for c in model.certificates
-        ],
-        "clients": [
-            {
-                "name": part.name,
-                "rows": part.rows,
-                "weights": to_json(part.weights),
-                "losses": to_json(part.losses),
-            }
-            for part in model.clients
-        ],
-        **({"calibrations": _calibrations_to_plain(model)} if model.calibrations else {}),
-    }
-
-
-def _calibrations_to_plain(model: Model) -> Json:
-    return {
-        name: {"kind": c.kind, "slope": list(c.slope), "intercept": list(c.intercept)}
-        for name, c in model.calibrations.items()
+        "certificate": to_json(model.certificates),
+        "clients": to_json(model.clients),
+        **({"calibrations": to_json(model.calibrations)} if model.calibrations else {}),
     }
 
 
@@ -212,7 +201,14 @@ def encoding_to_plain(encoding: Encoding) -> Json:
     """Write down how files become rows."""
     return {
         "target": _target_to_plain(encoding.target),
-        "columns": [_column_to_plain(column) for column in encoding.columns],
+        "columns": [
+            {
+                "name": c.name,
+                "kind": "number" if isinstance(c, Number) else "category",
+                **to_json(c),
+            }
+            for c in encoding.columns
+        ],
         "scale": encoding.scale,
         "missing": encoding.missing,
     }
@@ -228,8 +224,8 @@ def encoding_from_plain(data: Any) -> Encoding:
     return Encoding(
         _target(data["target"]),
         columns,
-        one_of("scale", data["scale"], SCALES),
-        one_of("missing", data["missing"], MISSING),
+        one_of(*SCALES)("scale", data["scale"]),
+        one_of(*MISSING)("missing", data["missing"]),
     )
 
 
@@ -250,18 +246,7 @@ def _target(data: Any) -> Target:
         if len({type(c) is str for c in classes}) > 1 or len(set(classes)) < len(classes):
             raise ModelError("'classes' must be different, and all text or all numbers")
         return Target(text("name", data["name"]), tuple(classes))
-    keys("target", data, ("name", "shift", "scale"))
-    scale = positive("scale", data["scale"])
-    return Target(text("name", data["name"]), None, finite("shift", data["shift"]), scale)
-
-
-def _column_to_plain(column: Column) -> Json:
-    if isinstance(column, Number):
-        numbers = {"shift": column.shift, "scale": column.scale, "fill": column.fill}
-        return {"name": column.name, "kind": "number", **numbers, "indicator": column.indicator}
-    levels = {"reference": column.reference, "levels": list(column.levels), "other": column.other}
-    shares = {"shares": list(column.shares)}
-    return {"name": column.name, "kind": "category", **levels, **shares}
+    return Target(**fields_of("target", data, name=text, shift=finite, scale=positive))
 
 
 def _column(k: int, data: Any) -> Column:
@@ -269,27 +254,31 @@ def _column(k: int, data: Any) -> Column:
     kind = data.get("kind") if isinstance(data, dict) else None
     if kind == "number":
         data = {"indicator": False, **data}  # models of before gaps could be marked
-        keys(what, data, ("name", "kind", "shift", "scale", "fill", "indicator"))
-        fill = None if data["fill"] is None else finite("fill", data["fill"])
-        shift, scale = finite("shift", data["shift"]), positive("scale", data["scale"])
-        if not isinstance(data["indicator"], bool) or (data["indicator"] and fill is None):
-            raise ModelError(f"'indicator' of {what} must be true or false, and needs a 'fill'")
-        return Number(text("name", data["name"]), shift, scale, fill, data["indicator"])
+        units = {"shift": finite, "scale": positive, "fill": _fill}
+        found = fields_of(what, data, name=text, kind=text, **units, indicator=flag)
+        del found["kind"]
+        if found["indicator"] and found["fill"] is None:
+            raise ModelError(f"'indicator' of {what} needs a 'fill'")
+        return Number(**found)
     if kind != "category":
         raise ModelError(f"the kind of {what} must be 'number' or 'category'")
     data = {"shares": [], **data}  # models of before an unknown value had a meaning
-    keys(what, data, ("name", "kind", "reference", "levels", "other", "shares"))
-    levels = [text("a level", level) for level in list_of("levels", data["levels"])]
-    reference, other = text("reference", data["reference"]), data["other"]
-    distinct("levels", [reference, *levels])
-    if not isinstance(other, bool) or not levels or other != (levels[-1] == OTHER):
+    named = {"name": text, "kind": text, "reference": text, "levels": each(text)}
+    found = fields_of(what, data, **named, other=flag, shares=each(finite))
+    del found["kind"]
+    levels, other, shares = found["levels"], found["other"], found["shares"]
+    distinct("levels", [found["reference"], *levels])
+    if not levels or other != (levels[-1] == OTHER):
         raise ModelError(f"'other' of {what} must say whether its last level is {OTHER!r}")
-    shares = tuple(finite("shares", share) for share in list_of("shares", data["shares"]))
     if shares and (other or len(shares) != len(levels)):
         raise ModelError(f"'shares' of {what} must be one for each level, and none with 'other'")
     if min(shares, default=0.0) < 0.0 or sum(shares) > 1.0 + 1e-9:
         raise ModelError(f"'shares' of {what} must be at least 0, and at most 1 together")
-    return Category(text("name", data["name"]), reference, tuple(levels), other, shares)
+    return Category(**found)
+
+
+def _fill(name: str, value: Any) -> float | None:
+    return None if value is None else finite(name, value)
 
 
 def _linear(data: Any, expected: int, width: int) -> tuple[Any, Any]:
@@ -298,14 +287,12 @@ def _linear(data: Any, expected: int, width: int) -> tuple[Any, Any]:
         raise ModelError(f"'coefficients' must have {expected} entries, got {len(models)}")
     if width == 0:
         raise ModelError("'columns' must name at least one column")
-    coef = []
-    for k, entry in enumerate(models):
-        keys(f"coefficients[{k}]", entry, ("coef", "intercept"))
-        row = [finite("coef", value) for value in list_of("coef", entry["coef"])]
-        if len(row) != width:
-            raise ModelError(f"'coef' must have {width} numbers, got {len(row)}")
-        coef.append(row)
-    return np.array(coef), np.array([finite("intercept", entry["intercept"]) for entry in models])
+    form: Any = {"coef": each(finite), "intercept": finite}
+    read = [fields_of(f"coefficients[{k}]", entry, **form) for k, entry in enumerate(models)]
+    for entry in read:
+        if len(entry["coef"]) != width:
+            raise ModelError(f"'coef' must have {width} numbers, got {len(entry['coef'])}")
+    return np.array([e["coef"] for e in read]), np.array([e["intercept"] for e in read])
 
 
 def _calibrations(data: Any, models: int) -> dict[str, Calibration]:
@@ -313,35 +300,30 @@ def _calibrations(data: Any, models: int) -> dict[str, Calibration]:
         raise ModelError("'calibrations' must be an object")
     found = {}
     for name, entry in data.items():
-        keys("a calibration", entry, ("kind", "slope", "intercept"))
-        slope, intercept = (
-            tuple(finite(key, value) for value in list_of(key, entry[key]))
-            for key in ("slope", "intercept")
-        )
-        if not len(slope) == len(intercept) == models:
+        form: Any = {
+            "kind": one_of(*CALIBRATIONS),
+            "slope": each(finite),
+            "intercept": each(finite),
+        }
+        made = Calibration(**fields_of("a calibration", entry, **form))
+        if not len(made.slope) == len(made.intercept) == models:
             raise ModelError("a calibration must have a slope and an intercept for each model")
-        kind = one_of("kind", entry["kind"], CALIBRATIONS)
-        found[text("client", name)] = Calibration(kind, slope, intercept)
+        found[text("client", name)] = made
     return found
 
 
 def _certificate(data: Any) -> ProofRecord:
-    keys("certificate", data, ("objective", "lower_bound", "gap", "status", "rounds"))
-    keys("status", data["status"], ("kind", "message"))
-    kind = one_of("kind", data["status"]["kind"], [str(k) for k in StatusKind])
-    status = Status(StatusKind(kind), text("message", data["status"]["message"]))
-    names = ("objective", "lower_bound", "gap")
-    objective, lower_bound, gap = (number(name, data[name]) for name in names)
-    return ProofRecord(objective, lower_bound, gap, status, whole("rounds", data["rounds"]))
+    proved = {"objective": number, "lower_bound": number, "gap": number}
+    return ProofRecord(**fields_of("certificate", data, **proved, status=_status, rounds=whole))
+
+
+def _status(name: str, data: Any) -> Status:
+    return Status(**fields_of(name, data, kind=one_of(*StatusKind), message=text))
 
 
 def _client(data: Any, models: int) -> ClientPart:
-    keys("a client", data, ("name", "rows", "weights", "losses"))
-    rows = whole("rows", data["rows"])
-    weights, losses = (
-        tuple(number(name, value) for value in list_of(name, data[name]))
-        for name in ("weights", "losses")
-    )
-    if not len(weights) == len(losses) == models:
+    told = {"weights": each(number), "losses": each(number)}
+    part = ClientPart(**fields_of("a client", data, name=text, rows=whole, **told))
+    if not len(part.weights) == len(part.losses) == models:
         raise ModelError("'weights' and 'losses' of a client must have a number for each model")
-    return ClientPart(text("name", data["name"]), rows, weights, losses)
+    return part

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -28,9 +28,14 @@ SUPPORTS: dict[str, tuple[type[Support], tuple[str, ...]]] = {
 
 
 def to_json(value: Any) -> Any:
-    """Turn arrays and tuples into lists, and numbers that JSON lacks into "inf", "-inf", "nan"."""
+    """Turn what JSON lacks into what it has.
+
+    Arrays and tuples become lists, dataclasses objects, and other numbers "inf", "-inf", "nan".
+    """
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
+    if is_dataclass(value):
+        value = {f.name: getattr(value, f.name) for f in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): to_json(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -80,9 +85,9 @@ def ball_to_dict(ball: Ball) -> Json:
 
 
 def _support_to_dict(support: Support) -> Json:
-    for name, (kind, fields) in SUPPORTS.items():
+    for name, (kind, parts) in SUPPORTS.items():
         if type(support) is kind:
-            return {"name": name} | {field: to_json(getattr(support, field)) for field in fields}
+            return {"name": name} | {part: to_json(getattr(support, part)) for part in parts}
     raise ValueError(f"the support {support.name!r} cannot be written down")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -184,94 +185,10 @@ class DataReply:
             facts = array_text(arrays["facts"])
         except (ValueError, RecursionError):
             raise WireError("the facts of a preflight are no JSON") from None
-        if not _sound(facts) or len(facts["numbers"]) != sizes["k"]:
+        agreed = checks.fits(facts, FACTS) and len(facts["numbers"]) == sizes["k"]
+        if not agreed or sorted([*facts["numbers"], *facts["texts"]]) != sorted(facts["columns"]):
             raise WireError("the facts of a preflight are not of the agreed form")
         return cls(facts, Moments(arrays["count"], arrays["sum"], arrays["squares"]))
-
-
-def _sound(facts: Any) -> bool:
-    if not isinstance(facts, dict) or set(facts) != FACTS:
-        return False
-    texts, names = facts["texts"], facts["columns"]
-    return (
-        _whole(facts["rows"])
-        and _whole(facts["dropped"])
-        and _whole(facts["guard"])
-        and isinstance(facts["sparse"], bool)
-        and all(_names(facts[key]) for key in ("columns", "numbers"))
-        and isinstance(texts, dict)
-        and all(_levels(told) for told in texts.values())
-        and sorted([*facts["numbers"], *texts]) == sorted(names)
-        and _target(facts["target"])
-        and _names(facts["unknown"])
-        and _hints(facts["hints"])
-    )
-
-
-FACTS = {
-    "rows",
-    "dropped",
-    "sparse",
-    "columns",
-    "numbers",
-    "texts",
-    "target",
-    "guard",
-    "unknown",
-    "hints",
-}
-
-
-def _levels(told: Any) -> bool:
-    return (
-        isinstance(told, dict)
-        and set(told) == {"values", "other"}
-        and isinstance(told["other"], bool)
-        and isinstance(told["values"], dict)
-        and all(_whole(count) for count in told["values"].values())
-    )
-
-
-def _target(told: Any) -> bool:
-    kind = told.get("kind") if isinstance(told, dict) else None
-    if kind == "text":
-        return set(told) == {"kind", "values"} and _pairs(told["values"], str)
-    if kind != "number" or set(told) != {"kind", "values", "moments"}:
-        return False
-    sums = told["moments"]
-    few = told["values"] is None or _pairs(told["values"], float)
-    return few and isinstance(sums, list) and len(sums) == 3 and all(map(_number, sums))
-
-
-def _hints(told: Any) -> bool:
-    return (
-        isinstance(told, dict)
-        and set(told) == {"codes", "far", "ids", "perfect", "scale"}
-        and isinstance(told["codes"], dict)
-        and all(
-            isinstance(codes, list)
-            and all(isinstance(p, list) and len(p) == 2 and _number(p[0]) for p in codes)
-            and all(_whole(p[1]) for p in codes)
-            for codes in told["codes"].values()
-        )
-        and isinstance(told["far"], dict)
-        and all(_whole(power) for power in told["far"].values())
-        and _names(told["ids"])
-        and _names(told["perfect"])
-        and _whole(told["scale"])
-    )
-
-
-def _pairs(values: Any, kind: type) -> bool:
-    return isinstance(values, list) and all(
-        isinstance(pair, list) and len(pair) == 2 and type(pair[0]) is kind and _whole(pair[1])
-        for pair in values
-    )
-
-
-def _names(values: Any) -> bool:
-    texts = isinstance(values, list) and all(isinstance(value, str) for value in values)
-    return texts and len(set(values)) == len(values)
 
 
 def _whole(value: Any) -> bool:
@@ -279,4 +196,40 @@ def _whole(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    return type(value) is float and abs(value) < float("inf")
+    return type(value) is float and math.isfinite(value)
+
+
+def _names(value: Any) -> bool:
+    return checks.fits(value, [str]) and len(set(value)) == len(value)
+
+
+NUMBERS: dict[str, Any] = {
+    "kind": lambda kind: kind == "number",
+    "moments": (_number, _number, _number),
+}
+TARGETS: tuple[dict[str, Any], ...] = (
+    {"kind": lambda kind: kind == "text", "values": [(str, _whole)]},
+    {**NUMBERS, "values": [(float, _whole)]},
+    {**NUMBERS, "values": lambda told: told is None},
+)
+"""What may be told of the target: texts, few numbers, or many."""
+
+FACTS = {
+    "rows": _whole,
+    "dropped": _whole,
+    "guard": _whole,
+    "sparse": bool,
+    "columns": _names,
+    "numbers": _names,
+    "texts": {str: {"values": {str: _whole}, "other": bool}},
+    "target": lambda told: any(checks.fits(told, form) for form in TARGETS),
+    "unknown": _names,
+    "hints": {
+        "codes": {str: [(_number, _whole)]},
+        "far": {str: _whole},
+        "ids": _names,
+        "perfect": _names,
+        "scale": _whole,
+    },
+}
+"""The form of the facts; see `checks.fits`."""

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -152,11 +152,7 @@ class Result:
 
     def to_json(self) -> str:
         """Write everything down as JSON; what JSON lacks becomes "inf", "-inf" or "nan"."""
-        data = _fields(self)
-        data["status"] = {"kind": str(self.status.kind), "message": self.status.message}
-        data["history"] = [_fields(record) for record in self.history]
-        data["sent"] = [asdict(sent) for sent in self.sent]
-        return json.dumps(to_json(data), allow_nan=False)
+        return json.dumps(to_json(self), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Result:
@@ -214,10 +210,6 @@ class Result:
         )
 
 
-def _fields(record: Record | Result) -> dict[str, Any]:
-    return {f.name: getattr(record, f.name) for f in fields(record)}
-
-
 def _read(data: dict[str, Any]) -> dict[str, Any]:
     """Numbers from JSON; names and reasons stay the strings they are."""
     text = ("worst_client", "failures", "sent")
@@ -229,7 +221,7 @@ def _read_sent(data: dict[str, Any]) -> Sent:
 
 
 def _row(record: Record) -> dict[str, Any]:
-    row = _fields(record)
+    row = {f.name: getattr(record, f.name) for f in fields(record)}
     row["bytes_up"] = sum(record.bytes_up.values())
     row["bytes_down"] = sum(record.bytes_down.values())
     row["missing"] = len(row.pop("failures"))

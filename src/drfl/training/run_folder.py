@@ -221,18 +221,7 @@ def preflight_facts(agreement: Agreement) -> dict[str, Any]:
 
 def round_facts(record: Record) -> dict[str, Any]:
     """A round, for the records."""
-    return {
-        "round": record.round,
-        "objective": record.objective,
-        "lower_bound": record.lower_bound,
-        "gap": record.gap,
-        "worst_client": record.worst_client,
-        "bytes_up": record.bytes_up,
-        "bytes_down": record.bytes_down,
-        "seconds_clients": record.seconds_clients,
-        "seconds_server": record.seconds_server,
-        "failures": record.failures,
-    }
+    return {name: value for name, value in to_json(record).items() if name != "info"}
 
 
 def result_facts(model: Model, results: Sequence[Result]) -> dict[str, Any]:
@@ -248,7 +237,7 @@ def result_facts(model: Model, results: Sequence[Result]) -> dict[str, Any]:
                 "objective": result.objective,
                 "lower_bound": result.lower_bound,
                 "gap": result.gap,
-                "status": {"kind": str(result.status.kind), "message": result.status.message},
+                "status": result.status,
                 "weights": result.weights,
                 "losses": result.client_losses,
                 "multipliers": result.client_multipliers,
