@@ -12,13 +12,13 @@ from drfl.tables import (
     Number,
     Reading,
     TableError,
+    delimited,
     encoded,
     read_table,
 )
-from drfl.tables import encode as encode_module
+from drfl.tables import encoding as encode_module
 from drfl.tables import table as table_module
-from drfl.tables.encode import Withheld, missing_rows
-from drfl.tables.formats import delimited
+from drfl.tables.encoding import Withheld, missing_rows
 
 words = st.sampled_from(["north", "so,uth", 'qu"ote', "two\nlines", " spaced ", "ümlaut", "", "NA"])
 numbers = st.floats(-1e100, 1e100)

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
     from drfl.files import replacing
     from drfl.models import read_model
     from drfl.models.file_rows import read_rows
-    from drfl.tables.encode import strange_rows
+    from drfl.tables.encoding import strange_rows
     from drfl.tables.read import read_column
 
     require_new(options.out, options)

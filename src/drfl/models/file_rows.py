@@ -15,15 +15,15 @@ from drfl.arrays import Array
 from drfl.estimators.data_warnings import DataWarning
 from drfl.models.document import Model
 from drfl.tables import Number, Reading, Table, TableError, encoded, read_table
-from drfl.tables.encode import (
+from drfl.tables.encoding import (
     missing_rows,
     refuse_missing,
     require_columns,
     strange_rows,
+    target_values,
     unseen,
     unseen_sentences,
 )
-from drfl.tables.encoding import target_values
 from drfl.tables.read import read_column
 from drfl.tables.reading import shown
 from drfl.tables.table import table_of

@@ -20,8 +20,15 @@ from drfl.privacy.columns import deviations, require_many, ruled
 from drfl.privacy.refusals import require_columns, require_counts, require_two
 from drfl.protocols.data_request import NAMING, DataRequest
 from drfl.tables import OTHER, Category, Number, Reading, TableError, encoded, read_table
-from drfl.tables.encode import Withheld, refuse_missing
-from drfl.tables.encoding import FILLED, Encoding, Target, few_values, target_values
+from drfl.tables.encoding import (
+    FILLED,
+    Encoding,
+    Target,
+    Withheld,
+    few_values,
+    refuse_missing,
+    target_values,
+)
 from drfl.tables.moments import Moments, moments_of
 from drfl.tables.reading import LEVELS, shown
 

@@ -33,8 +33,7 @@ from drfl.one_vs_rest import against_the_rest
 from drfl.privacy import SpentError, meaning_of, release_metric
 from drfl.protocols.data_request import array_text, text_array
 from drfl.protocols.federation import Federation
-from drfl.tables.encode import FEW, unseen_sentences
-from drfl.tables.encoding import Category, units_of
+from drfl.tables.encoding import FEW, Category, units_of, unseen_sentences
 from drfl.wire import Field, Message, Schema, WireError, reply_kind, validate
 
 EVALUATE = "evaluate"

@@ -1,7 +1,6 @@
 """Tables in files: columns of numbers and of text, read in blocks, and their encoding as rows."""
 
-from drfl.tables.encode import encoded
-from drfl.tables.encoding import OTHER, Category, Column, Number, feature_names
+from drfl.tables.encoding import OTHER, Category, Column, Number, encoded, feature_names
 from drfl.tables.read import Reading, read_table
 from drfl.tables.reading import TableError
 from drfl.tables.table import Table

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from drfl._registry import listed, nearest
-from drfl.tables.formats.convert import CONVERTERS, converted, read_converted
-from drfl.tables.formats.delimited import cells_of, read_delimited, read_head
-from drfl.tables.formats.libsvm import read_libsvm
-from drfl.tables.formats.parquet import parquet_texts, read_parquet
+from drfl.tables.convert import CONVERTERS, converted, read_converted
+from drfl.tables.delimited import cells_of, read_delimited, read_head
+from drfl.tables.libsvm import read_libsvm
+from drfl.tables.parquet import parquet_texts, read_parquet
 from drfl.tables.reading import Reading, TableError
 from drfl.tables.table import Table
 

@@ -4,9 +4,8 @@ The same bytes serve processes, a network, checkpoints and audits. ``docs/messag
 them byte by byte.
 """
 
-from drfl.wire.message import Failure, Message, WireError, decode, encode, reply_kind
+from drfl.wire.message import Failure, Message, Sent, Tally, WireError, decode, encode, reply_kind
 from drfl.wire.schema import Field, Schema, validate, validate_arrays
-from drfl.wire.tally import Sent, Tally
 
 __all__ = [
     "Failure",

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from drfl.tables.formats.delimited import read_delimited
+from drfl.tables.delimited import read_delimited
 from drfl.tables.reading import Reading, TableError
 from drfl.tables.table import Table
 

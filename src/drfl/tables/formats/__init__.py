@@ -1,1 +1,0 @@
-"""The formats of files that are read, one module for each."""
