@@ -16,11 +16,6 @@ class Console:
     """Speaks to a reader, to a script (``--json``), or hardly at all (``--quiet``).
 
     Results go to the standard output; the live line, warnings and errors to the standard error.
-
-    Parameters
-    ----------
-    quiet, as_json : bool
-        The two options.
     """
 
     def __init__(self, *, quiet: bool = False, as_json: bool = False) -> None:

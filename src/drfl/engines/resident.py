@@ -58,24 +58,11 @@ News = Started | Answered | WorkerEnded
 
 
 class Resident:
-    """Starts a worker process.
+    """Starts a worker process, and tells in ``news`` everything that happens.
 
-    A thread does the talking: a worker that has stopped reading keeps the thread waiting and
-    nobody else, until it is killed.
-
-    Parameters
-    ----------
-    frames : sequence of bytes
-        What it gets at its start: the packed clients, problem and handlers.
-    news : SimpleQueue
-        Where everything that happens is told.
-    opening : callable
-        What it makes of the frames; at module level.
-
-    Attributes
-    ----------
-    ready : bool
-        Whether it has placed its clients.
+    A thread does the talking: a worker that has stopped reading keeps the thread waiting and nobody
+    else, until it is killed. The worker gets frames at its start, of which ``opening``, at module
+    level, makes who answers.
     """
 
     def __init__(

@@ -44,16 +44,9 @@ def suspects(X: Array, y: Array, first: Array, ends: Array) -> NDArray[np.bool_]
     """In which columns (n,) `look`, `is_id` or `is_numbering` can find anything.
 
     What they find shows in the ends of a column, or in any few of its rows: such columns are few,
-    and a look at each of thousands would take longer than the fit.
-
-    Parameters
-    ----------
-    X, y : arrays of shape (N, n) and (N,)
-        Numbers, and the target beside.
-    first : array of shape (N_s, n)
-        The rows of one client, whose numbers could be a numbering.
-    ends : array of shape (2, n)
-        The least and the largest values of all rows, of which X may be a sample.
+    and a look at each of thousands would take longer than the fit. ``first`` are the rows of one
+    client, whose numbers could be a numbering; ``ends`` (2, n) are of all rows, of which X may be a
+    sample.
     """
     X = X if 2 * X.shape[1] > LONG else np.ascontiguousarray(X)
     few, target = _spread(X), y[:: _stride(X)]
@@ -140,13 +133,6 @@ def worth_a_look(csr: Any, y: Array) -> list[int]:
 
     These are the columns that many rows store, that may tell the target, or whose largest or least
     entry is a code or far from the geometric mean of the entries' sizes.
-
-    Parameters
-    ----------
-    csr : CSR array of shape (N, n)
-        The rows.
-    y : array of shape (N,)
-        Codes of classes, or targets.
     """
     stored = csr.data != 0.0
     column, entry = csr.indices[stored], csr.data[stored].astype(np.float64)

@@ -59,16 +59,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class TableOne:
-    """What the clients' columns look like.
+    """What the clients' columns look like: by column, then by client, the target last.
 
-    Attributes
-    ----------
-    cells : tuple of Cell
-        By column, then by client; the target last.
-    warnings : tuple of str
-        What looks wrong, each with what to do.
-    left_out : frozenset of str
-        Columns that no model has, by a rule; nothing is filled in them.
+    Warnings say what looks wrong, and what to do. ``left_out`` are columns that no model has, by a
+    rule; nothing is filled in them.
     """
 
     cells: tuple[Cell, ...]
@@ -142,12 +136,7 @@ MOST = 50
 class Words:
     """What to do, in the language of the program or of Python.
 
-    Attributes
-    ----------
-    exclude : str
-        How ``{name}`` is left out.
-    gap : str
-        What a value that means "missing" should be.
+    How ``{name}`` is left out, and what a value that means "missing" should be.
     """
 
     exclude: str

@@ -83,15 +83,7 @@ def calibrated_model(
 ) -> Model:
     """The model with a calibration on these rows: of the client, or of all for everyone.
 
-    Parameters
-    ----------
-    model : Model
-        Of a training.
-    clients : mapping of str to Labelled
-        The rows by client. One client gets a calibration of its own; several fit one together,
-        for everyone who has none.
-    kind : {"intercept", "slope"}
-        What is fitted.
+    One client gets a calibration of its own; several fit one together, for everyone who has none.
     """
     require_calibratable(model, kind)
     if model.joint:
@@ -217,16 +209,8 @@ def _no_fit(error: InferenceError) -> ValueError:
 def from_prevalence(model: Model, name: str, X: Any, prevalence: float) -> Model:
     """The model with an intercept under which the mean probability of rows is a known share.
 
-    Parameters
-    ----------
-    model : Model
-        Of two classes, with the logistic loss.
-    name : str
-        The client's.
-    X : array of shape (N, n)
-        Its rows, in the units of their file; classes are not needed.
-    prevalence : float
-        The share of the second class.
+    The model is of two classes, with the logistic loss; X are a client's rows (N, n) in the units
+    of their file, whose classes are not needed; the share is that of the second class.
     """
     classes = model.target.classes
     if classes is None or len(classes) != 2 or model.problem.loss.name != "logistic":

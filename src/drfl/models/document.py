@@ -70,12 +70,7 @@ CALIBRATIONS = ("training", "intercept", "slope", "prevalence")
 class Calibration:
     r"""What the scores of a client become: :math:`a\,z+c`, for each of the K linear models.
 
-    Attributes
-    ----------
-    kind : str
-        One of `CALIBRATIONS`.
-    slope, intercept : tuples of K floats
-        a and c.
+    ``kind`` is one of `CALIBRATIONS`, ``slope`` and ``intercept`` are the K values of a and c.
     """
 
     kind: str

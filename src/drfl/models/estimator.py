@@ -246,12 +246,7 @@ KNOWN = "StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, SimpleImputer
 def columns_of(steps: Sequence[Any], names: Sequence[str]) -> tuple[Column, ...]:
     """The columns of a model, in the order of the features that fitted transformers make.
 
-    Parameters
-    ----------
-    steps : sequence of transformers
-        What stands before the estimator, in order.
-    names : sequence of str
-        What goes into the first of them.
+    The steps stand before the estimator, in order; the names are of what goes into the first.
     """
     columns: tuple[Column, ...] = tuple(Number(name) for name in names)
     for step in steps:

@@ -31,18 +31,10 @@ from drfl.tables.table import table_of
 
 @dataclass(frozen=True, eq=False)
 class FileRows:
-    """The rows of a file.
+    """The rows of a file: those that can be used, which these are (N,), and their targets.
 
-    Attributes
-    ----------
-    table : Table
-        As it was read.
-    X : array or CSR array of shape (M, n)
-        Features in the units of the file, of the rows that can be used.
-    keep : array of shape (N,)
-        Which rows these are.
-    y : array of shape (M,) or None
-        Positions of classes or scaled targets.
+    X (M, n), an array or CSR array, is in the units of the file; y (M,) are positions of classes or
+    scaled targets.
     """
 
     table: Table

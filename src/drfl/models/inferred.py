@@ -17,16 +17,10 @@ from drfl.models.document import Model
 
 @dataclass(frozen=True)
 class Inferred:
-    """One linear model, looked at in two ways.
+    """One linear model, looked at per unit of the files and per standard deviation of a column.
 
-    Attributes
-    ----------
-    label : str
-        Which class it is for, where there are several models; what others are against, in one.
-    units : Inference or None
-        Of columns in the units of the files; None where every client scaled by itself.
-    scaled : Inference
-        Per standard deviation of a column.
+    There are no units where every client scaled by itself. The label is the class it is for, where
+    there are several models; what others are against, in one.
     """
 
     label: str
@@ -44,16 +38,8 @@ def inferred(
 ) -> list[Inferred]:
     """From the records of a run; InferenceError with a sentence where there is nothing.
 
-    Parameters
-    ----------
-    model : Model
-        Of the run.
-    records : sequence of dict
-        All of the run.
-    kind, level
-        As of `drfl.inference.Inference`.
-    against : str, optional
-        Of several classes in one problem, the one that all others are compared with: the first.
+    Of several classes in one problem all others are compared with ``against``, by default the
+    first.
     """
     told = [record for record in records if record.get("kind") == "inference"]
     refused = [str(record["refused"]) for record in told if "refused" in record]

@@ -31,15 +31,10 @@ def judged(
 ) -> dict[str, Any]:
     """What is told of some rows, with the numbers it rests on and the majority beside it.
 
-    Parameters
-    ----------
-    z, positive : arrays of shape (N,)
-        Log-odds of the second class, and who is in it.
-    member : array of shape (N,)
-        Whose row each is; the areas under the ROC curves of clients are combined, since scores of
-        rows of different clients need not be comparable.
-    thresholds : sequence of float
-        Of the probability, where decisions are counted.
+    z (N,) are log-odds of the second class, ``positive`` says who is in it, and ``member`` whose
+    row each is: the areas under the ROC curves of clients are combined, since scores of rows of
+    different clients need not be comparable. Decisions are counted at thresholds of the
+    probability.
     """
     share = float(positive.mean())
     facts: dict[str, Any] = {"rows": len(z), "positive": int(positive.sum())}

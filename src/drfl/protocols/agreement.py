@@ -21,26 +21,11 @@ from drfl.wire import Message
 
 @dataclass(frozen=True)
 class Agreement(Encoding):
-    """The outcome of the preflight.
+    """The outcome of the preflight: an encoding, and what the clients told, by client.
 
-    Attributes
-    ----------
-    target, columns, scale, missing
-        The encoding.
-    rows, dropped : dict of str to int
-        Used and dropped rows, by client.
-    class_counts : dict of str to list of int
-        Rows of every class, by client; empty for a numeric target, or if nobody tells.
-    guards : dict of str to int
-        k of the guard of every client; 0: it has none.
-    warnings : tuple of str
-        Sentences that a user should read before the training.
-    table : TableOne
-        What the clients' columns look like.
-    column_sizes : dict of str to tuple of float
-        Bounds of the root mean square of every feature, by client.
-    bytes_up, bytes_down : dict of str to int
-        What the round has cost.
+    ``class_counts`` is empty for a numeric target, or if nobody tells; ``guards`` is k of the
+    guard, 0 for none; ``column_sizes`` bounds the root mean square of every feature; ``bytes_up``
+    and ``bytes_down`` are what the round has cost.
     """
 
     rows: dict[str, int]
@@ -121,17 +106,7 @@ Channel = Callable[[Mapping[str, Message]], Mapping[str, Message]]
 
 
 def preflight(request: DataRequest, names: Sequence[str], channel: Channel) -> Agreement:
-    """One round: ask every client about its columns, and agree.
-
-    Parameters
-    ----------
-    request : DataRequest
-        What is to be learned.
-    names : sequence of str
-        The clients, in order.
-    channel : callable
-        How messages reach them.
-    """
+    """One round: ask every client about its columns, by way of a channel, and agree."""
     message = Message("preflight", 0, {"request": request.to_bytes()})
     replies = channel(dict.fromkeys(names, message))
     answers = {name: DataReply.read(replies[name]) for name in names}

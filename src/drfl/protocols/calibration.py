@@ -25,16 +25,9 @@ COLUMN = ("score",)
 
 
 def calibrate(sites: Remote, model: Model, kind: str) -> Model:
-    """The model with a calibration that these sites have fitted: of the one, or for everyone.
+    """The model with an intercept or a slope that these sites have fitted.
 
-    Parameters
-    ----------
-    sites : Remote
-        Whose rows are taken; one site gets a calibration of its own.
-    model : Model
-        Of a training.
-    kind : {"intercept", "slope"}
-        What is fitted.
+    One site gets a calibration of its own; several fit one for everyone.
     """
     require_calibratable(model, kind)
     classes = model.target.classes

@@ -419,18 +419,8 @@ def _without(moments: Moments, names: list[str], withheld: Withheld, n_rows: int
 def require_sizes(path: Path, facts: Mapping[str, Any], moments: Moments, k: int) -> None:
     """Refuse a file with too few rows, of a class or for its columns, or with many classes.
 
-    What is the same in all rows may not become a parameter, so it does not count yet.
-
-    Parameters
-    ----------
-    path : Path
-        Of the file, for the sentence.
-    facts : mapping
-        What the client is about to answer.
-    moments : Moments
-        Of its columns of numbers.
-    k : int
-        Of the guard.
+    ``facts`` and moments are what the client is about to answer. What is the same in all rows may
+    not become a parameter, so it does not count yet.
     """
     classes = [count for _, count in facts["target"]["values"] or ()]
     levels = [len(text["values"]) + text["other"] for text in facts["texts"].values()]

@@ -49,17 +49,7 @@ def asked_pieces(message: Message) -> tuple[Encoding, Curves]:
 
 
 def told_pieces(rows: Rows, curves: Curves, k: int) -> dict[str, NDArray[Any]]:
-    """The client's answer.
-
-    Parameters
-    ----------
-    rows : Rows
-        Its columns.
-    curves : Curves
-        Their knots.
-    k : int
-        Of its guard; 0: it has none.
-    """
+    """The client's answer about knots of its columns; k of its guard is 0 if it has none."""
     counts, values = np.zeros(curves.n_slopes, dtype=np.int64), [_Values() for _ in curves.knots]
     for _, X in rows.dense_blocks():
         for j, seen in enumerate(values):

@@ -117,16 +117,8 @@ def answer(
 ) -> Mapping[str, NDArray[Any]]:
     """The client's half.
 
-    Parameters
-    ----------
-    name, message, model
-        Whose, what was asked, of which model.
-    rows : FileRows
-        The client's.
-    client : Client or None
-        With a guard, if it has one.
-    texts : callable
-        The texts of a column that divides the rows.
+    ``client`` has a guard, if the client has one; ``texts`` gives those of a column that divides
+    the rows.
     """
     levels, repeats = message.arrays["noise"].tolist(), int(message.arrays["repeats"])
     if repeats < 1 or not all(level >= 0.0 for level in levels):
@@ -296,17 +288,9 @@ def probabilities(
 ) -> dict[str, dict[str, Any]]:
     """What a model's probabilities are worth at all clients, at each, and in groups of their rows.
 
-    See `facts_of`. Empty for models without probabilities, and of clients whose guard lets nothing
-    of it out.
-
-    Parameters
-    ----------
-    federation, model
-        Who is asked, and of what.
-    thresholds : sequence of float
-        Of the probability, where decisions are counted.
-    by : sequence of (str, sequence of float)
-        Columns that divide the rows into groups, with cuts for those of numbers.
+    See `facts_of`. Decisions are counted at thresholds of the probability; ``by`` are columns that
+    divide the rows into groups, with cuts for those of numbers. Empty for models without
+    probabilities, and of clients whose guard lets nothing of it out.
     """
     message = evaluate_message(model, thresholds=thresholds, by=by)
     replies = federation.ask(dict.fromkeys(federation.names, message), partial=True)
@@ -363,15 +347,6 @@ def guarded_metrics(model: Model, client: Client, rows: FileRows) -> dict[str, f
     Nothing is computed then, not even an intercept of the client's own, which never left it. Of a
     numeric target nothing is told at such an intercept that is a single row's residual, as that of
     a quantile is: errors of all rows would tell of that one.
-
-    Parameters
-    ----------
-    model : Model
-        What has been learned.
-    client : Client
-        With a guard.
-    rows : FileRows
-        Its rows, with positions of classes or scaled targets.
     """
     guard, ledger, y = client.guard, client.ledger, rows.y
     assert guard is not None

@@ -32,22 +32,12 @@ REQUEST = {
 
 @dataclass(frozen=True)
 class Binding:
-    """What a client is bound to.
+    """What a client is bound to: how its file becomes rows, and what the rounds are about.
 
-    Attributes
-    ----------
-    encoding : Encoding
-        How its file becomes rows.
-    problem : Problem
-        What the rounds are about.
-    positive : int or None
-        The class that is +1, all others being -1; None for a numeric target, and for a problem
-        that knows the classes by their numbers.
-    folds : bool
-        Whether a selection will divide the rows.
-    scores_of : Model or None
-        A model whose scores are the columns of the rows, as for a calibration: that of one class,
-        or of all where they are in one problem.
+    ``positive`` is the class that is +1, all others being -1; None for a numeric target, and for a
+    problem that knows the classes by their numbers. ``folds``: a selection will divide the rows.
+    ``scores_of`` is a model whose scores are the columns of the rows, as for a calibration: that of
+    one class, or of all where they are in one problem.
     """
 
     encoding: Encoding
@@ -102,15 +92,7 @@ def bind_message(client: RemoteClient, problem: Problem) -> Message:
 
 
 class Federation(ABC):
-    """The clients of a training.
-
-    Attributes
-    ----------
-    names : tuple of str
-        In the order of all sums and results.
-    engine : str or Engine
-        What carries the rounds of a method.
-    """
+    """The clients of a training, in the order of all sums, and what carries the rounds."""
 
     names: tuple[str, ...]
     engine: str | Engine
@@ -133,17 +115,9 @@ class Federation(ABC):
     ) -> Sequence[Party]:
         """The clients of one linear model, for a solver.
 
-        Parameters
-        ----------
-        encoding : Encoding
-            How their files become rows.
-        positive : int or None
-            The class that is +1, all others being -1; None for a numeric target.
-        folds : bool
-            Whether a selection will divide their rows.
-        copy : int, optional
-            Where several models are trained in turns, which of them the clients are for; they are
-            called after it.
+        ``positive`` is the class that is +1, all others being -1; None for a numeric target. With
+        ``folds`` a selection will divide the rows. Where several models are trained in turns,
+        ``copy`` says which of them the clients are for; they are called after it.
         """
 
     def check(self, encoding: Encoding, positive: int | None) -> None:
@@ -154,14 +128,8 @@ class Federation(ABC):
 class Remote(Federation):
     """Clients that an engine reaches; its ``map`` works before its ``start``.
 
-    Parameters
-    ----------
-    engine : Engine
-        Whose clients are `RemoteClient`.
-    names : sequence of str
-        The sites, each the client of the same name.
-    deadline : float, optional
-        Seconds that a site has for an answer.
+    The names are those of sites, each the client of the same name, with ``deadline`` seconds for an
+    answer.
     """
 
     def __init__(self, engine: Engine, names: Sequence[str], deadline: float | None = None) -> None:

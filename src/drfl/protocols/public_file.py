@@ -22,13 +22,8 @@ from drfl.tables.moments import Moments
 class PublicFile(ClientFile):
     """A file whose columns and labels the request names, with ranges that everybody knows.
 
-    The middle of a range stands for the mean and half of it for the deviation, so that all agree
-    on units that do not come from rows. Gaps become the middle. The number of rows is public.
-
-    Parameters
-    ----------
-    path, request, names, allowed, where
-        As for `ClientFile`; the columns are those of ``request.ranges``.
+    The middle of a range stands for the mean and half of it for the deviation, so that all agree on
+    units that do not come from rows. Gaps become the middle. The number of rows is public.
     """
 
     def __init__(

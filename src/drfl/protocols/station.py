@@ -203,14 +203,7 @@ class Station:
     def client(self, encoding: Encoding, positive: int | None, *, folds: bool = False) -> Client:
         """The client with its rows as agreed upon, or as a selection divides them.
 
-        Parameters
-        ----------
-        encoding : Encoding
-            What all have agreed upon.
-        positive : int or None
-            The class that is +1, all others being -1; None for a numeric target.
-        folds : bool
-            Whether a selection will divide the rows.
+        ``positive`` is the class that is +1, all others being -1; None for a numeric target.
         """
         file = self._looked()
         self._encoding = encoding

@@ -19,17 +19,7 @@ SLACK = 1e-6  # relative: sums were rounded
 
 
 def column_sizes(columns: Sequence[Column], scale: str, answer: DataReply) -> tuple[float, ...]:
-    """Bounds from above of the root mean square of every feature of one client.
-
-    Parameters
-    ----------
-    columns : sequence of Column
-        As agreed upon.
-    scale : {"federated", "per-client", "none"}
-        How numbers are scaled.
-    answer : DataReply
-        What the client told.
-    """
+    """Bounds from above of the root mean square of every agreed feature of one client."""
     place = {name: k for k, name in enumerate(answer.facts["numbers"])}
     sizes: list[float] = []
     for column in columns:

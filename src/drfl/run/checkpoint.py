@@ -41,14 +41,9 @@ class Round(NamedTuple):
 
 
 class Checkpoint:
-    """The log of one run.
+    """The log of one run; if the file exists, the run it holds goes on.
 
-    Parameters
-    ----------
-    path : path
-        The file; if it exists, the run it holds goes on.
-    identity : mapping
-        What the run is, as JSON: a file that says otherwise is refused.
+    ``identity`` is what the run is, as JSON: a file that says otherwise is refused.
     """
 
     def __init__(self, path: str | os.PathLike[str], identity: Mapping[str, Any]) -> None:

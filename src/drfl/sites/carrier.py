@@ -28,14 +28,9 @@ class CallError(Exception):
 
 @dataclass(frozen=True)
 class Question:
-    """What a site is asked: an encoded message, and which of its clients it is for.
+    """What a site is asked: an encoded message, and which of its clients (seats) it is for.
 
-    Attributes
-    ----------
-    seat : int
-        Where several models are trained in turns a site has a client for each of them.
-    message : bytes
-        By `drfl.wire.encode`.
+    Where several models are trained in turns a site has a client for each of them.
     """
 
     seat: int
@@ -44,17 +39,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a question.
-
-    Attributes
-    ----------
-    answer : bytes or None
-        None: there was none in time.
-    dead : bool
-        Whether there was no sign of life either.
-    seconds : float
-        From the question to the outcome.
-    """
+    """The answer after some seconds, None if none came in time; dead: no sign of life either."""
 
     answer: bytes | None
     dead: bool
@@ -109,18 +94,8 @@ class PollingCarrier(Carrier):
     ) -> bytes:
         """Call a site once, from any thread: bring what `drfl.sites.gate.Gate.answer` says there.
 
-        Parameters
-        ----------
-        site : str
-            Its name.
-        number : int
-            Of the question.
-        question : Question
-            What is asked.
-        seconds : float
-            That the site has for the answer.
-        timeout : float
-            Seconds after which the call is given up: `CallError`, as for everything that fails.
+        The site has ``seconds`` for the answer to the question of this number. After ``timeout``
+        seconds the call is given up: `CallError`, as for everything that fails.
         """
 
     def carry(self, questions: Mapping[str, Question], deadline: float) -> dict[str, Outcome]:

@@ -48,18 +48,8 @@ def drive(
 ) -> None:
     """Carry an order out, and write down what came of it.
 
-    Parameters
-    ----------
-    text : str
-        The order.
-    present : iterable of str
-        The sites that take part in the job.
-    carrier : callable
-        Makes the carrier from the seconds of silence and of patience.
-    results : Path
-        The folder that the coordinator fetches.
-    publish : callable
-        Makes a function an application command.
+    ``carrier`` makes the carrier from the seconds of silence and of patience, ``results`` is the
+    folder that the coordinator fetches, and ``publish`` makes a function an application command.
     """
     log, missing, run = ProgressLog(), dict[str, str](), results / "RUN"
     publish(PROGRESS, log.since)
@@ -108,20 +98,10 @@ OK, SHORT, FAILED = 0, 4, 5
 
 @dataclass
 class Work:
-    """What is needed to carry out an order.
+    """What is done for an order.
 
-    Attributes
-    ----------
-    order : Order
-        What is to be done.
-    engine : SitesEngine
-        Who is there.
-    log : ProgressLog
-        Where it is told.
-    run : Path
-        The folder that the coordinator gets.
-    state : Path
-        The server's folder of the run: it outlives the job.
+    ``run`` is the folder that the coordinator gets; ``state`` is the server's folder of the run,
+    which outlives the job.
     """
 
     order: Order

@@ -37,17 +37,7 @@ NOTHING = Question(0, b"")
 class Gate:
     """Answers numbered questions; see `drfl.sites.carrier.PollingCarrier`.
 
-    Parameters
-    ----------
-    settings : SiteSettings
-        The site's own.
-    child : Child
-        Who computes.
-
-    Attributes
-    ----------
-    ledger : MessageLedger
-        Of what leaves; whoever knows the job tells it.
+    The child computes; the ledger is of what leaves, and whoever knows the job tells it.
     """
 
     def __init__(self, settings: SiteSettings, child: Child) -> None:
@@ -58,16 +48,9 @@ class Gate:
         self._lock, self._task = Lock(), _Task(self, 0, NOTHING, 0.0)
 
     def answer(self, number: int, question: Question, seconds: float) -> bytes:
-        """The answer to a question, or a sign that there will be one.
+        """The answer, or a sign of life; a repeated number is the same question.
 
-        Parameters
-        ----------
-        number : int
-            Of the question; a repeated one is the same question.
-        question : Question
-            What is asked.
-        seconds : float
-            After which the answer is of no use any more.
+        After so many seconds the answer is of no use any more.
         """
         with self._lock:
             if number < self._task.number:
@@ -151,10 +134,7 @@ def about(settings: SiteSettings) -> dict[str, str | int]:
 def open_gate(path: Path) -> Gate:
     """What a carrier calls at a site: its gate, with a child behind it that computes.
 
-    Parameters
-    ----------
-    path : Path
-        Of the site's own settings; ValueError if they cannot be used.
+    The path is that of the site's own settings; ValueError if they cannot be used.
     """
     settings = read_site_settings(path)
     keep_troubles(settings.state)
@@ -172,13 +152,7 @@ class Verdict(Enum):
 
 
 class Approvals:
-    """Asks once for every kind of message.
-
-    Parameters
-    ----------
-    folder : Path or None
-        Of questions and answers; None: everything is approved.
-    """
+    """Asks once for every kind of message, by files in a folder; None: all are approved."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder

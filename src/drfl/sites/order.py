@@ -23,26 +23,13 @@ _RUN = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True)
 class Order:
-    """An order to the driver of a job.
+    """An order to the driver of a job, one of `KINDS`.
 
-    Attributes
-    ----------
-    kind : str
-        One of `KINDS`.
-    run : str
-        32 hexadecimal digits: the same for every attempt at one run.
-    attempt : int
-        How many went before.
-    sites : tuple of str
-        Who is to take part, in the order of all results.
-    quorum : int
-        With fewer sites it stops at once.
-    deadline, silence, patience : float
-        Seconds for an answer, without a sign of life, and for a person's approval.
-    settings : dict
-        Of the training.
-    model, options : dict
-        Of an evaluation, an explanation or a calibration.
+    ``run`` is 32 hexadecimal digits, the same for every attempt at one run. ``sites`` are in the
+    order of all results; with fewer than the quorum it stops at once. ``deadline``, ``silence`` and
+    ``patience`` are seconds for an answer, without a sign of life, and for a person's approval.
+    ``settings`` are those of the training, ``model`` and ``options`` those of an evaluation, an
+    explanation or a calibration.
     """
 
     kind: str
@@ -95,21 +82,7 @@ def _check(data: dict[str, Any]) -> None:
 
 
 def make_order(project: Project, kind: str, run: str, attempt: int = 0, **more: Any) -> str:
-    """What the driver is asked to do, as JSON text.
-
-    Parameters
-    ----------
-    project : Project
-        The coordinator's.
-    kind : str
-        One of `KINDS`.
-    run : str
-        32 hexadecimal digits, the same for every attempt at one run.
-    attempt : int
-        How many went before.
-    **more
-        Further entries: ``model`` and ``options`` of an evaluation.
-    """
+    """What the driver is asked to do, as JSON text; see `Order`."""
     order = {
         "schema": SCHEMA,
         "version": version("drfl"),

@@ -13,14 +13,9 @@ GRACE = 6.0
 
 
 class Lock:
-    """One instance at a time, also across a crash of the one who started it.
+    """One instance of something at a time, also across a crash of the one who started it.
 
-    Parameters
-    ----------
-    path : Path
-        The file; it names the process that holds it.
-    what : str
-        For the sentence.
+    The file names the process that holds it.
     """
 
     def __init__(self, path: Path, what: str) -> None:
@@ -58,13 +53,7 @@ def _locked(file: IO[bytes]) -> bool:
 
 
 class Tail:
-    """What others append to a file from now on.
-
-    Parameters
-    ----------
-    path : Path
-        The file; it may not exist yet.
-    """
+    """What others append to a file from now on; it may not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -24,10 +24,7 @@ ENDS = ("done", "failed")
 class ProgressLog:
     """A `drfl.training.progress.Listener` that somebody far away listens to, now and then.
 
-    Attributes
-    ----------
-    phase : str
-        "starting", "working", "done" or "failed".
+    Its phase is "starting", "working", "done" or "failed".
     """
 
     live = True

@@ -23,18 +23,7 @@ SHOWN = 32
 
 
 class MessageLedger:
-    """Writes down every message that leaves a site.
-
-    Parameters
-    ----------
-    path : Path
-        The file; it grows.
-
-    Attributes
-    ----------
-    job : str
-        The job that the messages belong to.
-    """
+    """Writes down every message that leaves a site, and the job that it belongs to."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.job = path, ""
@@ -84,10 +73,7 @@ SENDERS, LONGEST = 1000, 100
 class Refusals:
     """Writes down what others have asked in vain: the first time, the tenth, the hundredth ...
 
-    Parameters
-    ----------
-    path : Path
-        The file; it grows, but not at the will of whoever asks a million times.
+    The file grows, but not at the will of whoever asks a million times.
     """
 
     def __init__(self, path: Path) -> None:
@@ -122,15 +108,7 @@ def _append(path: Path, entry: dict[str, Any]) -> None:
 
 
 def audit_lines(path: Path, *, every: bool) -> Iterator[str]:
-    """The ledger for a reader.
-
-    Parameters
-    ----------
-    path : Path
-        Of the ledger.
-    every : bool
-        Every message, or a summary of each job.
-    """
+    """The ledger for a reader: every message, or a summary of each job."""
     entries = list(read_ledger(path))
     if every:
         yield from (_line(entry) for entry in entries)

@@ -23,35 +23,16 @@ from drfl.training.progress import Listener
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended.
-
-    Attributes
-    ----------
-    outcome : dict
-        What the driver says of it; ``docs/sites.md``.
-    folder : Path
-        What it wrote.
-    """
+    """How a job ended: what the driver says of it (``docs/sites.md``), and where it wrote."""
 
     outcome: dict[str, Any]
     folder: Path
 
 
 class Watch:
-    """One run, in as many attempts as it needs.
+    """One run, in as many attempts as it needs; by default a new one.
 
-    Parameters
-    ----------
-    layout : ProjectFolder
-        Of the project.
-    kind : str
-        Of the order.
-    listener : Listener
-        Who hears of it.
-    run : str, optional
-        The run that is continued; by default a new one.
-    **more
-        Further entries of the order.
+    ``more`` are further entries of the order.
     """
 
     def __init__(

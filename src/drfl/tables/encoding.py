@@ -162,17 +162,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How every file becomes rows.
-
-    Attributes
-    ----------
-    target : Target
-        What is predicted.
-    columns : tuple of Column
-        What the features are made of.
-    scale, missing : str
-        As wished.
-    """
+    """How every file becomes rows: the target, the columns, and how scales and gaps are treated."""
 
     target: Target
     columns: tuple[Column, ...]
@@ -275,16 +265,7 @@ def encoded(
 ) -> Any:
     """The features of the rows, (N, n): an array, memory-mapped if it is large, or CSR.
 
-    Parameters
-    ----------
-    table : Table
-        What was read; it may have other columns besides.
-    columns : sequence of Column
-        What the features are made of.
-    keep : array of bool of shape (N,), optional
-        The rows that are wanted.
-    withheld : Withheld
-        What counts as something else.
+    The table may have other columns besides; ``keep`` (N,) are the rows that are wanted.
     """
     require_columns(table, columns)
     if table.sparse:

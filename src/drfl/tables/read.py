@@ -53,15 +53,7 @@ def read_column(path: str | Path, name: str) -> list[str]:
 
 
 def read_table(path: str | Path, reading: Reading = Reading()) -> Table:  # noqa: B008  (frozen)
-    """Read a file in blocks.
-
-    Parameters
-    ----------
-    path : path
-        A file with one of the endings in `FORMATS`.
-    reading : Reading
-        What is known of its columns.
-    """
+    """Read a file with one of the endings in `FORMATS`, in blocks."""
     path = Path(path)
     _require_known(path)
     try:

@@ -23,15 +23,7 @@ IN_MEMORY = 64_000_000
 
 
 class Growing:
-    """An array (N, width), or (N,) if the width is None, whose N becomes known at its end.
-
-    Parameters
-    ----------
-    dtype : dtype
-        Of the entries.
-    width : int or None
-        The length of a row.
-    """
+    """An array (N, width), or (N,) if the width is None, whose N becomes known at its end."""
 
     def __init__(self, dtype: DTypeLike, width: int | None = None) -> None:
         self.dtype, self.width = np.dtype(dtype), width

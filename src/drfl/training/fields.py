@@ -15,16 +15,10 @@ Read = Callable[[str, Any], Any]
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting.
+    """One setting: what it is by default, how it is read, and what it means, in a line.
 
-    Attributes
-    ----------
-    default : object
-        None: it may be left out.
-    read : callable
-        From its name and a value out of a TOML file, or the text of a flag, to the setting.
-    help : str
-        What it means, in a line.
+    It is read from its name and a value out of a TOML file, or the text of a flag. Without a
+    default, None, it may be left out.
     """
 
     default: Any

@@ -21,17 +21,7 @@ FEWEST = 3
 
 
 def without(problem: Problem, rows: Mapping[str, int], name: str) -> Problem:
-    """The problem of all clients but one.
-
-    Parameters
-    ----------
-    problem : Problem
-        Of all.
-    rows : mapping of str to int
-        How many rows the clients have, in their order.
-    name : str
-        Who is left out.
-    """
+    """The problem of all clients but one; ``rows`` says how many each has, in their order."""
     kept = [s for s, other in enumerate(rows) if other != name]
     mixture, ball = problem.mixture.among(kept, list(rows.values())), problem.ball
     if not isinstance(ball, Ball):

@@ -23,15 +23,7 @@ from drfl.wire import Message, decode, encode
 
 
 class Files(Federation):
-    """Clients whose files are here.
-
-    Parameters
-    ----------
-    stations : sequence of Station
-        One for each.
-    engine : str or Engine
-        What carries the rounds.
-    """
+    """Clients whose files are here, one station for each; an engine carries the rounds."""
 
     def __init__(self, stations: Sequence[Station], engine: str | Engine = "serial") -> None:
         self.stations = {station.name: station for station in stations}
@@ -134,12 +126,8 @@ def _ledger(name: str, folder: RunFolder) -> Path:
 def guards_line(found: Mapping[str, int], settings: Settings, folder: RunFolder) -> str:
     """Which guards the clients have, in one line for the records.
 
-    Parameters
-    ----------
-    found : mapping of str to int
-        k by client, as the clients say; 0: none.
-    settings, folder
-        Of the run; for clients here the folder stands for their ledgers.
+    ``found`` is k by client, as the clients say, 0 for none; for clients here the folder of the run
+    stands for their ledgers.
     """
     if settings["guard"] == "dp":
         return replace(privacy_of(settings), ledger=folder.ledgers).line

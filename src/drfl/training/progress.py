@@ -11,13 +11,7 @@ from drfl.run import Record
 
 
 class Listener(Protocol):
-    """A terminal, a script, or a coordinator far away.
-
-    Attributes
-    ----------
-    live : bool
-        Whether somebody watches while it works.
-    """
+    """A terminal, a script, or a coordinator far away; ``live``: somebody watches."""
 
     live: bool
 

@@ -25,12 +25,7 @@ FOLDER = 0o700
 class RunFolder:
     """Where a run keeps what it knows; only its owner reads it.
 
-    Parameters
-    ----------
-    path : Path
-        The folder.
-    checkpoint : Path, optional
-        Where what a resumed run needs is kept; by default within the folder.
+    What a resumed run needs is kept in ``checkpoint``, by default within the folder.
     """
 
     def __init__(self, path: Path, checkpoint: Path | None = None) -> None:

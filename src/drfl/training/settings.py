@@ -212,14 +212,8 @@ class Settings:
 def read_settings(config: Path | None, flags: Mapping[str, Any], clients: list[str]) -> Settings:
     """Settings of a file, overridden by those of the command line.
 
-    Parameters
-    ----------
-    config : Path or None
-        A TOML file; paths in it are relative to its folder.
-    flags : mapping of str to str
-        Texts by name; None where a flag was not given.
-    clients : list of str
-        Files, or NAME=FILE.
+    Paths in the TOML file are relative to its folder; flags are texts, None where one was not
+    given; clients are files, or NAME=FILE.
     """
     data = {} if config is None else read_toml(config, "write one with `drfl init`")
     files = data.pop("clients", {})

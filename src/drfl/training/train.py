@@ -70,17 +70,7 @@ MADE = (StatusKind.MAX_ROUNDS, StatusKind.STOPPED)
 
 @dataclass(frozen=True)
 class Trained:
-    """What came out.
-
-    Attributes
-    ----------
-    model : Model or None
-        None if a run failed; the reason is in its status.
-    results : sequence of Result
-        Of every linear model.
-    records : Records
-        What happened.
-    """
+    """What came out: the model, None if a run failed; the results of all problems; the records."""
 
     model: Model | None
     results: Sequence[Result]
@@ -114,18 +104,8 @@ def train(
 ) -> Trained:
     """Train, and write everything down as it happens.
 
-    Parameters
-    ----------
-    settings : Settings
-        All of them.
-    folder : RunFolder
-        Where to; before the preflight has succeeded only what guards remember is written.
-    federation : Federation
-        The clients.
-    listener : Listener
-        Whom to speak to.
-    fresh : bool
-        Whether this is no resumed run.
+    Before the preflight has succeeded only what guards remember is written; ``fresh`` says that
+    this is no resumed run.
     """
     fresh = fresh or not folder.begun
     if not fresh:
@@ -171,21 +151,7 @@ def train(
 
 @dataclass
 class Training:
-    """What a training works with.
-
-    Attributes
-    ----------
-    settings : Settings
-        All of them.
-    folder : RunFolder
-        Where it writes to.
-    listener : Listener
-        Whom it speaks to.
-    records : Records
-        What happened.
-    federation : Federation
-        The clients.
-    """
+    """What a training works with: where it writes to, whom it speaks to, who the clients are."""
 
     settings: Settings
     folder: RunFolder

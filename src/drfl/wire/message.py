@@ -292,16 +292,9 @@ def _read(header: bytes) -> tuple[str, int, list[tuple[str, np.dtype[Any], tuple
 # ---------------------------------------------------------------------- how much was sent
 @dataclass(frozen=True)
 class Sent:
-    """The messages of one kind that a client has sent.
+    """The messages of one kind that a client has sent: how many, and their size in all.
 
-    Attributes
-    ----------
-    client, message : str
-        Who, and the kind.
-    count, bytes : int
-        How many, and their size in all.
-    arrays : dict of str to tuple of int
-        What they hold: the largest shape of every array.
+    ``arrays`` are what they hold: the largest shape of every array.
     """
 
     client: str

@@ -72,13 +72,7 @@ class SiteApp:
 
 
 class ServerApp:
-    """The object at the server.
-
-    Parameters
-    ----------
-    order : str
-        What is to be done, as JSON.
-    """
+    """The object at the server; the order is JSON that says what is to be done."""
 
     def __init__(self, order: str) -> None:
         # Here, where there is time, and not above: sites have no use for it.
@@ -101,15 +95,7 @@ class ServerApp:
 
 
 class FlareCarrier(PollingCarrier):
-    """Calls of FLARE's, of the method `SiteApp.answer`.
-
-    Parameters
-    ----------
-    sites : mapping of str to object
-        FLARE's clients of the job, by name.
-    silence, patience : float
-        As of every such carrier.
-    """
+    """Calls of FLARE's, of the method `SiteApp.answer`, to its clients of the job by name."""
 
     def __init__(self, sites: Mapping[str, Any], silence: float, patience: float) -> None:
         super().__init__(silence, patience)

@@ -185,12 +185,7 @@ def _job(cell: str, parent: str) -> str:
 def request_refused(topic: Any, job: Any, origin: str) -> bool:
     """Whether a site refuses a request of the server's, or the news of its process for a job.
 
-    Parameters
-    ----------
-    topic, job : object
-        As the request has them: FLARE makes paths and a command line of the latter.
-    origin : str
-        Who sent it; the doors have seen to it that this is true.
+    FLARE makes paths and a command line of the job. That the origin is true the doors have seen to.
     """
     named = isinstance(job, str) and _JOB.fullmatch(job) is not None
     if origin != SERVER:
@@ -202,14 +197,9 @@ def request_refused(topic: Any, job: Any, origin: str) -> bool:
 
 # ---------------------------------------------------------------------- in FLARE's classes
 def keep_doors(rule: Rule, refuse: Callable[[str, str], None]) -> None:
-    """Let the cells of this process judge every message by a rule.
+    """Let the cells of this process judge every message by `at_site`, `at_job` or `at_server`.
 
-    Parameters
-    ----------
-    rule : callable
-        Of the process: `at_site`, `at_job` or `at_server`.
-    refuse : callable
-        Told who sent what was dropped, and what it was.
+    ``refuse`` is told who sent what was dropped, and what it was.
     """
     from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 

@@ -22,13 +22,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)
 
 
 def check_own(startup: Path) -> float:
-    """Refuse a certificate that is missing or has expired; how many days it lasts.
-
-    Parameters
-    ----------
-    startup : Path
-        The folder with the key and the certificates of this participant.
-    """
+    """How many days the own certificate lasts; refuse one that is missing or has expired."""
     for name in ("rootCA.pem", "client.crt", "client.key"):
         if not (startup / name).exists():
             raise ValueError(f"{startup / name} is missing: ask the coordinator for a kit")
@@ -41,14 +35,7 @@ def check_own(startup: Path) -> float:
 def shake_hands(startup: Path, host: str, port: int, timeout: float = 10.0) -> None:
     """Greet the server as FLARE would; `EntryError` says why it does not work.
 
-    Parameters
-    ----------
-    startup : Path
-        The folder with the key and the certificates of this participant.
-    host, port
-        Of the server.
-    timeout : float
-        Seconds to wait.
+    ``startup`` is the folder with the key and the certificates of this participant.
     """
     where = f"{host}:{port}"
     context = _context(startup)

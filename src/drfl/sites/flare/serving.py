@@ -27,18 +27,8 @@ from drfl.training.settings import read_toml, toml_value
 class FlareProcess:
     """A server or a site of FLARE, with the processes of its jobs.
 
-    Parameters
-    ----------
-    kind : str
-        "server" or "site".
-    folder : Path
-        That FLARE works in.
-    name : str
-        Of the participant.
-    environment : mapping of str to str
-        What the processes of its jobs need to know.
-    lock : Lock
-        That no other instance can hold.
+    ``kind`` is "server" or "site"; FLARE works in the folder; ``environment`` is what the processes
+    of its jobs need to know, and ``lock`` is held by no other instance.
     """
 
     def __init__(
@@ -174,20 +164,9 @@ def join(
 ) -> bool:
     """Take part until told to end; whether it ended because it was told to.
 
-    Parameters
-    ----------
-    kit : Kit
-        Of the site.
-    data : Path or None
-        The file with the rows; None: as in the site's settings.
-    listener : Listener
-        Who hears of it.
-    ask : callable
-        Shows a message to a person, who says whether such messages may leave.
-    wait : float
-        Seconds to wait for the server.
-    without_guard : bool
-        That nothing controls what is disclosed must be said here too, not in the settings alone.
+    Without ``data`` the file is that of the site's settings. ``ask`` shows a message to a person,
+    who says whether such messages may leave. The server has ``wait`` seconds to answer. That
+    nothing controls what is disclosed must be said here too, not in the settings alone.
     """
     settings, path = own_settings(kit, data)
     require_meant(settings, kit.settings, without_guard)

@@ -27,13 +27,7 @@ class LostError(UnreachableError):
 
 
 class FlareSession:
-    """A connection that is open; use `connect`.
-
-    Parameters
-    ----------
-    flare : object
-        FLARE's own session.
-    """
+    """A connection that is open, around FLARE's own session; use `connect`."""
 
     def __init__(self, flare: Any) -> None:
         self._flare = flare

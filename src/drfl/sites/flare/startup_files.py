@@ -158,15 +158,7 @@ VALIDATOR = {"path": "drfl.sites.flare.validator.OnlyDrfl", "args": {}}
 
 
 def write_site(folder: Path, name: str, project: str, host: str, port: int) -> None:
-    """Those of a site.
-
-    Parameters
-    ----------
-    folder : Path
-        That its process works in.
-    name, project, host, port
-        Of the site, of what it takes part in, and of the server.
-    """
+    """Those of a site, in the folder that its process works in."""
     write_json(folder / "startup" / "fed_client.json", _site(name, project, host, port))
     _write_rules(folder / "local", site_resources())
 

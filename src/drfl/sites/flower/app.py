@@ -40,15 +40,7 @@ project = '''
 
 
 def read_app_project(text: str, path: Path) -> Project:
-    """Read the settings in an app; they are kept at the path.
-
-    Parameters
-    ----------
-    text : str
-        What `drfl sites` calls a project, and sites that Flower connects.
-    path : Path
-        Where to write it down.
-    """
+    """Read the settings in an app, what `drfl sites` calls a project; they are kept at the path."""
     write_text(path, text)
     project = read_project(path)
     if project["silence"] < LEAST:
@@ -60,15 +52,7 @@ def read_app_project(text: str, path: Path) -> Project:
 
 
 def write_app(config: Path, folder: Path) -> Project:
-    """Write the app of a project; ValueError says what is wrong with the project.
-
-    Parameters
-    ----------
-    config : Path
-        The project's file.
-    folder : Path
-        Of the app.
-    """
+    """Write the app of a project's file; ValueError says what is wrong with the project."""
     given = read_toml(config, "write one, see docs/flower.md")
     text = config.read_text(encoding="utf-8")
     if "'''" in text:

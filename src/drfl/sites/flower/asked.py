@@ -22,20 +22,10 @@ LOST = b"lost"
 
 @dataclass(frozen=True)
 class AddressedQuestion:
-    """One question on its way.
+    """One question on its way to a site; empty where which site it is, is the question.
 
-    Attributes
-    ----------
-    attempt : int
-        Which attempt at the run it belongs to: another one is another job.
-    number : int
-        Of the question; a repeated one is the same question.
-    question : Question
-        What is asked.
-    seconds : float
-        That the site has.
-    site : str
-        Whom it is for; empty where that is the question.
+    Another attempt at the run is another job; a repeated number is the same question; the site has
+    so many seconds.
     """
 
     attempt: int

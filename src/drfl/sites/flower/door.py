@@ -39,17 +39,7 @@ LARGEST = 2**30 + 2**20  # bytes of a question
 
 
 class Door:
-    """Answers questions of one job at a time; the newest one counts.
-
-    Parameters
-    ----------
-    name : str
-        Of the site.
-    open_gate : callable
-        Makes a gate for a job.
-    refusals : Refusals
-        Where it is written down what was asked in vain.
-    """
+    """Answers questions of one job at a time, by a gate for each; the newest job counts."""
 
     def __init__(self, name: str, open_gate: Callable[[], Gate], refusals: Refusals) -> None:
         self.name, self._open, self.refusals = name, open_gate, refusals
@@ -105,15 +95,9 @@ def _held(gate: Gate, asked: AddressedQuestion) -> bytes:
 
 
 class Doorway:
-    """Where a door can be knocked at: a port of this machine, and a key.
+    """Where a door can be knocked at: a port of this machine, and a key, both told in a file.
 
-    Parameters
-    ----------
-    door : Door
-        Who answers.
-    file : Path
-        What a client has to know: the port, and the key. A file that is there keeps its mode and
-        its group, so that a site can let its SuperNode read it.
+    A file that is there keeps its mode and its group, so that a site can let its SuperNode read it.
     """
 
     def __init__(self, door: Door, file: Path) -> None:

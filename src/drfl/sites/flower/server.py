@@ -65,14 +65,7 @@ def main(grid: Grid, context: Any) -> None:
 class Job:
     """One run of the app, in as many attempts as it needs.
 
-    Parameters
-    ----------
-    grid : Grid
-        Flower's.
-    number : int
-        Flower's number of the run.
-    config : mapping
-        The table ``[tool.flwr.app.config]`` of the app.
+    ``number`` is Flower's of the run, ``config`` the table ``[tool.flwr.app.config]`` of the app.
     """
 
     def __init__(self, grid: Grid, number: int, config: Mapping[str, Any]) -> None:
@@ -194,13 +187,7 @@ class Voice:
 
 
 class Post:
-    """Sends bytes to SuperNodes from any thread, and looks for all replies at once.
-
-    Parameters
-    ----------
-    grid : Grid
-        Flower's.
-    """
+    """Sends bytes to SuperNodes from any thread, and looks for all replies at once."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid, self._there = grid, Condition()
@@ -251,21 +238,7 @@ class Roll:
 
     With node authentication on, the coordinator gave every SuperNode a name when registering its
     key, and only that name counts; without it, each says who it is, and two that say the same are
-    refused.
-
-    Parameters
-    ----------
-    grid, post
-        Flower's, and how to ask.
-    project : Project
-        Whose sites are wanted.
-    voice : Voice
-        Who is told of a stranger.
-
-    Attributes
-    ----------
-    asking : set of int
-        The SuperNodes that have not said yet who they are.
+    refused. ``asking`` are the SuperNodes that have not said yet who they are.
     """
 
     def __init__(self, grid: Grid, post: Post, project: Project, voice: Voice) -> None:
@@ -353,17 +326,7 @@ class Roll:
 
 
 class FlowerCarrier(PollingCarrier):
-    """Messages of Flower's, each answered by one process of the client's half.
-
-    Parameters
-    ----------
-    post, roll
-        How to send, and to whom.
-    attempt : int
-        At the run.
-    silence, patience : float
-        As of every such carrier.
-    """
+    """Messages of Flower's, each answered by one process of the client's half."""
 
     def __init__(
         self, post: Post, roll: Roll, attempt: int, silence: float, patience: float

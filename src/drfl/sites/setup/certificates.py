@@ -22,13 +22,7 @@ AUTHORITY_DAYS, DAYS = 1080, 360
 
 @dataclass(frozen=True)
 class Authority:
-    """Who signs.
-
-    Attributes
-    ----------
-    folder : Path
-        With ``rootCA.pem`` and ``rootCA.key``; the latter must be seen by nobody else.
-    """
+    """Who signs: a folder with ``rootCA.pem``, and ``rootCA.key``, which nobody else may see."""
 
     folder: Path
 
@@ -188,10 +182,7 @@ def fingerprint(public: Any) -> str:
 def make_request(name: str, folder: Path) -> tuple[Path, str]:
     """Make a key in ``folder/NAME``, and the request ``folder/NAME.request``, which holds no key.
 
-    Returns
-    -------
-    path, fingerprint
-        Of the request and of the key.
+    The path of the request and the fingerprint of the key are returned.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256

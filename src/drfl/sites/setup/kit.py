@@ -21,15 +21,7 @@ from drfl.sites.setup.project import HOST, NAME
 
 @dataclass(frozen=True)
 class Kit:
-    """A kit that has been unpacked.
-
-    Attributes
-    ----------
-    folder : Path
-        Where.
-    name, project, host, port
-        Of the site, of what it takes part in, and of the server.
-    """
+    """A kit that has been unpacked: whose it is, what the site takes part in, and the server."""
 
     folder: Path
     name: str
@@ -115,19 +107,7 @@ LARGEST = 100_000
 
 
 def pack(path: Path, project: Mapping[str, Any], name: str, files: Mapping[str, bytes]) -> None:
-    """Write the ZIP file of a kit.
-
-    Parameters
-    ----------
-    path : Path
-        Where to.
-    project : mapping
-        With the entries ``project``, ``host`` and ``port``.
-    name : str
-        Of the site.
-    files : mapping of str to bytes
-        The two certificates, and the key if it was made here.
-    """
+    """Write the ZIP file of a site's kit: two certificates, and the key if it was made here."""
     described = {name: project[name] for name in ("project", "host", "port")}
     text = json.dumps({"schema": SCHEMA, "name": name, **described}, indent=1)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -40,16 +40,9 @@ PROJECT: dict[str, Setting] = {
 
 @dataclass(frozen=True)
 class Project:
-    """What a coordinator has decided.
+    """What a coordinator has decided: values by the names of `PROJECT`, and the training.
 
-    Attributes
-    ----------
-    folder : Path
-        Where all of it is kept.
-    values : dict
-        By the names of `PROJECT`.
-    settings : Settings
-        Of the training; its clients are the sites, without files.
+    The clients of its settings are the sites, without files.
     """
 
     folder: Path

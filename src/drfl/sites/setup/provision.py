@@ -26,13 +26,7 @@ from drfl.sites.setup.project import Project
 
 
 class ProjectFolder:
-    """The folder of a project.
-
-    Parameters
-    ----------
-    project : Project
-        The coordinator's.
-    """
+    """The folder of a coordinator's project."""
 
     def __init__(self, project: Project) -> None:
         self.project, self.folder = project, project.folder
@@ -60,15 +54,7 @@ class ProjectFolder:
     def create(self, *, with_kits: bool) -> list[str]:
         """Write everything; what exists is kept, so that kits stay valid.
 
-        Parameters
-        ----------
-        with_kits : bool
-            Whether kits with keys are made for the sites, to try it out.
-
-        Returns
-        -------
-        list of str
-            The sites that got a kit.
+        To try it out kits with keys can be made for the sites; those that got one are returned.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self.authority.key.exists():
@@ -121,13 +107,7 @@ def _lasts(path: Path, name: str) -> bool:
 
 
 def approve_request(layout: ProjectFolder, path: Path) -> tuple[str, Path, str]:
-    """Sign a request.
-
-    Returns
-    -------
-    name, path, fingerprint
-        Of the site, of its kit, and of its key.
-    """
+    """Sign a request; the names of the site and of its kit, and the fingerprint of its key."""
     request = read_request(path)
     name = common_name(request)
     if name not in layout.project.sites:
@@ -142,24 +122,10 @@ SOON = 30
 
 @dataclass(frozen=True)
 class Finding:
-    """What is known of one site.
+    """What is known of one site: whether it answers, what it told, and what stands in the way.
 
-    Attributes
-    ----------
-    name : str
-        Of the site.
-    there : bool
-        Whether it answers.
-    version : str
-        Of its drfl.
-    rows : int or None
-        How many it has, if it told.
-    guard : int or None
-        k of its guard, 0 for none, if it told.
-    days : float or None
-        How long its certificate lasts; None if none was signed here.
-    troubles : tuple of str
-        What stands in the way.
+    ``days`` is how long its certificate lasts, None if none was signed here; ``guard`` is 0 for
+    none.
     """
 
     name: str
