@@ -36,18 +36,11 @@ TRUST_WEIGHTS: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class NamedProblem:
-    """A problem with a name.
+    """A problem with a name."""
 
-    Attributes
-    ----------
-    text : str
-        What it is, for a list.
-    fixed : mapping of str to object
-        The parameters of `drfl.DRFLClassifier` that it does not leave open; and whether the clients
-        share a ball.
-    """
-
-    text: str
+    text: str  # what it is, for a list
+    # The parameters of `drfl.DRFLClassifier` that it does not leave open; and whether the
+    # clients share a ball
     fixed: Mapping[str, Any]
 
 

@@ -42,23 +42,12 @@ NUMBERS = (
 
 @dataclass(frozen=True, eq=False)
 class Told:
-    """What one client tells of some rows.
+    """What one client tells of some rows."""
 
-    Attributes
-    ----------
-    bins : array of shape (E + 1, 3)
-        Between edges: other rows, positive rows, sum of probabilities.
-    known : array of shape (E,)
-        At which edges the sums of bins on either side are exact.
-    numbers : array of shape (7,)
-        `NUMBERS`, NaN where there is none.
-    thresholds : tuple of float
-        Those that the user names; with `LEVELS` they are the E edges.
-    """
-
-    bins: Array
-    known: NDArray[np.bool_]
-    numbers: Array
+    bins: Array  # (E + 1, 3), between edges: other rows, positive rows, sum of probabilities
+    known: NDArray[np.bool_]  # (E,), at which edges the sums of bins on either side are exact
+    numbers: Array  # (7,), `NUMBERS`, NaN where there is none
+    # Those that the user names; with `LEVELS` they are the E edges
     thresholds: tuple[float, ...] = ()
 
     @property

@@ -109,17 +109,10 @@ def combined_auc(areas: Array, variances: Array, pairs: Array) -> tuple[float, f
 
 @dataclass(frozen=True)
 class Decisions:
-    """What happens if rows with a probability above a threshold are called positive.
+    """What happens if rows with a probability above a threshold are called positive."""
 
-    Attributes
-    ----------
-    threshold : float
-        Of the probability.
-    true_positive, false_positive, true_negative, false_negative : int
-        Counts.
-    """
-
-    threshold: float
+    threshold: float  # of the probability
+    # true_positive, false_positive, true_negative, false_negative: counts
     true_positive: int
     false_positive: int
     true_negative: int

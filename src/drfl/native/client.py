@@ -183,23 +183,12 @@ def needed(message: Message, name: str) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class LocalSteps:
-    """How a client walks: how many steps, how long they are, and on which rows.
+    """How a client walks: how many steps, how long they are, and on which rows."""
 
-    Attributes
-    ----------
-    steps : int
-        E.
-    step : float
-        Their size.
-    batch : int
-        Rows of a step, drawn anew for every one; 0: all rows.
-    seed : int
-        Of the draws; they differ by round and by client, and are the same on every engine.
-    """
-
-    steps: int
-    step: float
-    batch: int = 0
+    steps: int  # E
+    step: float  # their size
+    batch: int = 0  # rows of a step, drawn anew for every one; 0: all rows
+    # Of the draws; they differ by round and by client, and are the same on every engine
     seed: int = 0
 
     def arrays(self) -> dict[str, NDArray[Any]]:

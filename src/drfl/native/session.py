@@ -29,25 +29,13 @@ NETWORK_STEP = 0.1
 
 @dataclass(frozen=True)
 class StepSizes:
-    """The steps of a method on these clients.
+    """The steps of a method on these clients."""
 
-    Attributes
-    ----------
-    method : Native
-        What the user set.
-    loss : Loss
-        That of the problem.
-    largest, traces : arrays of shape (S,)
-        Of the second moments of the clients' rows: largest eigenvalues, and traces.
-    network : bool
-        Whether the loss is that of a network, of which nothing is known beforehand.
-    """
-
-    method: Native
-    loss: Loss
-    largest: Array
-    traces: Array
-    network: bool
+    method: Native  # what the user set
+    loss: Loss  # that of the problem
+    largest: Array  # (S,), the largest eigenvalues of the second moments of the clients' rows
+    traces: Array  # (S,), their traces
+    network: bool  # whether the loss is that of a network, of which nothing is known beforehand
 
     @property
     def smoothness(self) -> float:

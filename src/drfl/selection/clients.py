@@ -17,39 +17,18 @@ from drfl.selection.client_half.folds import copy_name
 
 @dataclass(frozen=True)
 class SelectionClients:
-    """The clients of a selection, wherever their rows are.
+    """The clients of a selection, wherever their rows are."""
 
-    Attributes
-    ----------
-    names : sequence
-        As the user gave them.
-    rows : sequence of int
-        How many different rows each client divides into folds.
-    totals : array of shape (S,)
-        N_s: the total weight of every client's rows.
-    n_features : int
-        How many columns the rows have.
-    groups : sequence of sequences of Party
-        The clients of each of the K models, in the order of the names.
-    named : bool
-        Whether the user named the clients.
-    curves : Curves or None
-        Of the columns, where the models are additive.
-    classes : int or None
-        How many there are.
-    class_names : sequence of str
-        What they are called; their numbers, if nothing is said.
-    """
-
-    names: Sequence[Any]
-    rows: Sequence[int]
-    totals: Array
-    n_features: int
+    names: Sequence[Any]  # as the user gave them
+    rows: Sequence[int]  # how many different rows each client divides into folds
+    totals: Array  # (S,), N_s: the total weight of every client's rows
+    n_features: int  # how many columns the rows have
+    # The clients of each of the K models, in the order of the names
     groups: Sequence[Sequence[Party]]
-    named: bool = True
-    curves: Curves | None = None
-    classes: int | None = None
-    class_names: Sequence[str] = ()
+    named: bool = True  # whether the user named the clients
+    curves: Curves | None = None  # of the columns, where the models are additive
+    classes: int | None = None  # how many there are
+    class_names: Sequence[str] = ()  # what they are called; their numbers, if nothing is said
 
     @property
     def labels(self) -> list[str]:

@@ -90,19 +90,12 @@ class ProgressLine:
 
 @dataclass(frozen=True)
 class Split:
-    """Train on some clients, score on some.
+    """Train on some clients, score on some."""
 
-    Attributes
-    ----------
-    trained, scored : tuple of int
-        The numbers of the clients.
-    parts : tuple of Part
-        How each client divides its rows.
-    """
-
+    # trained, scored: the numbers of the clients
     trained: tuple[int, ...]
     scored: tuple[int, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...]  # how each client divides its rows
 
 
 def folds_of_everyone(n_clients: int, folds: int, seed: int) -> list[Split]:
@@ -126,24 +119,12 @@ def _seeds(n_clients: int, seed: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Stage:
-    """Clients placed once for candidates that differ in radii, label costs and weights alone.
+    """Clients placed once for candidates that differ in radii, label costs and weights alone."""
 
-    Attributes
-    ----------
-    clients : SelectionClients
-        Who takes part.
-    candidates : dict of int to Candidate
-        By number, in the order of the path.
-    noise : float
-        The standard deviation of the noise on held-out rows.
-    score : str
-        What the clients tell of held-out rows.
-    """
-
-    clients: SelectionClients
-    candidates: Mapping[int, Candidate]
-    noise: float
-    score: str
+    clients: SelectionClients  # who takes part
+    candidates: Mapping[int, Candidate]  # by number, in the order of the path
+    noise: float  # the standard deviation of the noise on held-out rows
+    score: str  # what the clients tell of held-out rows
 
     def run(
         self, splits: Sequence[Split], progress: ProgressLine

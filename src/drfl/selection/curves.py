@@ -152,19 +152,13 @@ def _require_at_once(estimator: RobustModel, classes: int, columns: int) -> None
 
 @dataclass(frozen=True)
 class LinesOrCurves:
-    """What a rule chooses of lines and of curves, on the same folds of every client.
+    """What a rule chooses of lines and of curves, on the same folds of every client."""
 
-    Attributes
-    ----------
-    lines, curves : Choice
-        Among the radii of each.
-    gain, error : float
-        By how much the curves' score is better, and the standard error of the differences in the
-        folds.
-    """
-
+    # lines, curves: among the radii of each
     lines: Choice
     curves: Choice
+    # gain, error: by how much the curves' score is better, and the standard error of the
+    # differences in the folds
     gain: float
     error: float
 

@@ -13,26 +13,13 @@ from drfl.selection.choice import GridPoint
 
 @dataclass(frozen=True)
 class GridEvidence:
-    """What a rule looks at.
+    """What a rule looks at."""
 
-    Attributes
-    ----------
-    points : sequence of GridPoint
-        The table.
-    radii : sequence of float
-        How cautious each point is: the mean radius of the clients.
-    noise : float
-        The scale of the noise on held-out rows.
-    erm : int
-        The number of the point that is plain ERM; -1: there is none.
-    anchor : int
-        The number of the point that is kept unless another is clearly better; -1: there is none.
-    """
-
-    points: Sequence[GridPoint]
-    radii: Sequence[float]
-    noise: float = 0.0
-    erm: int = -1
+    points: Sequence[GridPoint]  # the table
+    radii: Sequence[float]  # how cautious each point is: the mean radius of the clients
+    noise: float = 0.0  # the scale of the noise on held-out rows
+    erm: int = -1  # the number of the point that is plain ERM; -1: there is none
+    # The number of the point that is kept unless another is clearly better; -1: there is none
     anchor: int = -1
 
     def best(self, value: Callable[[GridPoint], Any], among: Sequence[int] | None = None) -> int:

@@ -38,18 +38,11 @@ SHARPER = 0.2  # from one tau to the next
 
 @dataclass(frozen=True)
 class JointBalance:
-    """The best intercepts of a client.
+    """The best intercepts of a client."""
 
-    Attributes
-    ----------
-    b : array of shape (K,)
-        They add up to 0.
-    shares : array of shape (K, N)
-        In the simplex for every row, with the means of the classes: slopes plus own class of a cut
-        that does not speak of b.
-    """
-
-    b: Array
+    b: Array  # (K,), adding up to 0
+    # (K, N), in the simplex for every row, with the means of the classes: slopes plus own class
+    # of a cut that does not speak of b
     shares: Array
 
 

@@ -41,17 +41,10 @@ Curve = Callable[[float], tuple[float, float, float]]
 
 @dataclass(frozen=True)
 class Balance:
-    """Where a convex function of b is least.
+    """Where a convex function of b is least."""
 
-    Attributes
-    ----------
-    b : float
-        A minimiser.
-    around : tuple of float
-        Where tangents are to be taken: one intercept where the slope is 0, or one on either side.
-    """
-
-    b: float
+    b: float  # a minimiser
+    # Where tangents are to be taken: one intercept where the slope is 0, or one on either side
     around: tuple[float, ...]
 
 

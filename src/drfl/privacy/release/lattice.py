@@ -41,26 +41,13 @@ def bits_of(n_rows: int) -> int:
 
 @dataclass(frozen=True)
 class Lattice:
-    """The grid of a client's slopes.
+    """The grid of a client's slopes."""
 
-    Attributes
-    ----------
-    A : (N, d)
-        A column of ones, if the model has an intercept or not, and the rows.
-    sizes : (d,)
-        Root mean squares of the columns.
-    steps : (d,)
-        Of the grid, powers of 2; 0 where a column is a sum of those before it.
-    rest : (d,)
-        The same, but where it would be 0 what rounding may leave of a slope.
-    calm : (N,)
-        How little rows are moved that are far from the others: they would stand out.
-    """
-
-    A: Array
-    sizes: Array
-    steps: Array
-    rest: Array
+    A: Array  # (N, d), a column of ones, if the model has an intercept or not, and the rows
+    sizes: Array  # (d,), root mean squares of the columns
+    steps: Array  # (d,), of the grid, powers of 2; 0 where a column is a sum of those before it
+    rest: Array  # (d,), the same, but where it would be 0 what rounding may leave of a slope
+    # (N,), how little rows are moved that are far from the others: they would stand out
     calm: Array
 
     @classmethod

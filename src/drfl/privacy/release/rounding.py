@@ -67,24 +67,12 @@ FARTHEST = 1e3
 
 @dataclass(frozen=True)
 class Units:
-    """Of the numbers that a client tells.
+    """Of the numbers that a client tells."""
 
-    Attributes
-    ----------
-    sizes : (n,)
-        Of the columns.
-    target : float
-        Of the targets; 1 for margins.
-    lipschitz : float
-        Of the loss.
-    nothing : float
-        What the loss is without a model, or a bound of it.
-    """
-
-    sizes: Array
-    target: float
-    lipschitz: float
-    nothing: float
+    sizes: Array  # (n,), of the columns
+    target: float  # of the targets; 1 for margins
+    lipschitz: float  # of the loss
+    nothing: float  # what the loss is without a model, or a bound of it
 
     @classmethod
     def of(cls, rows: Rows, loss: Loss) -> Units:

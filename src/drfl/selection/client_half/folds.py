@@ -31,19 +31,13 @@ REQUEST = {
 
 @dataclass(frozen=True)
 class Part:
-    """One of the ways to divide a client's rows in two.
+    """One of the ways to divide a client's rows in two."""
 
-    Attributes
-    ----------
-    fold, folds : int
-        The rows of this fold are held out, of so many; with one fold all rows are on both sides.
-    seed : int
-        Which rows are in which fold.
-    """
-
+    # fold, folds: the rows of this fold are held out, of so many; with one fold all rows are on
+    # both sides
     fold: int
     folds: int
-    seed: int
+    seed: int  # which rows are in which fold
 
     @property
     def array(self) -> NDArray[np.int64]:

@@ -37,17 +37,10 @@ MOST_GROUPS = 100
 
 @dataclass(frozen=True)
 class Group:
-    """Rows whose features are within bounds.
+    """Rows whose features are within bounds."""
 
-    Attributes
-    ----------
-    label : str
-        What they are called.
-    bounds : tuple of (int, float, float)
-        Feature, least value, and the value that is too large, in the units of the file.
-    """
-
-    label: str
+    label: str  # what they are called
+    # Feature, least value, and the value that is too large, in the units of the file
     bounds: tuple[tuple[int, float, float], ...]
 
 

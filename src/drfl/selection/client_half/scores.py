@@ -195,27 +195,13 @@ def _scores(measures: Sequence[Measure], W: Array, b: Array, noise: float) -> li
 
 @dataclass(frozen=True)
 class Measure:
-    """A score on some rows.
-
-    Attributes
-    ----------
-    name : str
-        Which.
-    loss : Loss
-        That of the problem.
-    rows : Rows
-        Whose.
-    own : int
-        The class that +1 means here, if there are several models.
-    joint : JointLoss or None
-        That of several classes at once, whose numbers y are.
-    """
+    """A score on some rows."""
 
     name: str
-    loss: Loss
+    loss: Loss  # that of the problem
     rows: Rows
-    own: int
-    joint: JointLoss | None = None
+    own: int  # the class that +1 means here, if there are several models
+    joint: JointLoss | None = None  # that of several classes at once, whose numbers y are
 
     def of(self, z: Array) -> float:
         """At scores (K, N)."""

@@ -27,20 +27,11 @@ ROUNDING = 1e-14  # ratios that differ by less are the same
 
 @dataclass(frozen=True)
 class Prices:
-    """What of a problem may differ between grid points that share a model.
+    """What of a problem may differ between grid points that share a model."""
 
-    Attributes
-    ----------
-    kind : hashable
-        All that must not differ.
-    moves : bool
-        Whether labels move.
-    radius, label_cost, ratio : tuples of float
-        Of every client; the ratio is the mass that may flip.
-    """
-
-    kind: Hashable
-    moves: bool
+    kind: Hashable  # all that must not differ
+    moves: bool  # whether labels move
+    # radius, label_cost, ratio: of every client; the ratio is the mass that may flip
     radius: tuple[float, ...]
     label_cost: tuple[float, ...]
     ratio: tuple[float, ...]
@@ -162,24 +153,12 @@ SAME_PROBLEM = "they state the same problem"
 
 @dataclass(frozen=True)
 class Fit:
-    """The model of a grid point on a part of the rows.
+    """The model of a grid point on a part of the rows."""
 
-    Attributes
-    ----------
-    result : Result
-        The model and its proof.
-    rounds : int
-        What it cost; 0 if it was known already.
-    source : int
-        The grid point that it was computed for.
-    reason : str
-        Why the source's model is this one's, if it is another grid point.
-    """
-
-    result: Result
-    rounds: int
-    source: int
-    reason: str = ""
+    result: Result  # the model and its proof
+    rounds: int  # what it cost; 0 if it was known already
+    source: int  # the grid point that it was computed for
+    reason: str = ""  # why the source's model is this one's, if it is another grid point
 
     @property
     def short(self) -> bool:

@@ -46,25 +46,16 @@ RANGE, TINY = 10.0, 1e-9  # lengths for which the units are good; below TINY (a,
 
 @dataclass(frozen=True)
 class Projection:
-    """The nearest point of the epigraph.
+    """The nearest point of the epigraph."""
 
-    Attributes
-    ----------
-    v, value : array of shape (d,), float
-        The point: a model and the value p >= F(v) beside it.
-    passes : int
-        Passes over the rows.
-    multipliers : array
-        Of the exact rows and the cuts in the last QP; empty if (a, e) is in the epigraph.
-    gap : float
-        How far the objective may be from the optimum, in units of the squared distance of (a, e)
-        from the epigraph, about.
-    """
-
+    # v, value: the point, a model (d,) and the value p >= F(v) beside it
     v: Array
     value: float
-    passes: int
+    passes: int  # passes over the rows
+    # How far the objective may be from the optimum, in units of the squared distance of (a, e)
+    # from the epigraph, about
     gap: float
+    # Of the exact rows and the cuts in the last QP; empty if (a, e) is in the epigraph
     multipliers: Array
 
 

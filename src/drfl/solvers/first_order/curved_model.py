@@ -25,21 +25,13 @@ from drfl.arrays import Array
 
 @dataclass(frozen=True)
 class Quadratic:
-    r""":math:`\tfrac12v^\top Bv` of some coordinates, B = D - W M^-1 W'.
+    r""":math:`\tfrac12v^\top Bv` of some coordinates, B = D - W M^-1 W'."""
 
-    Attributes
-    ----------
-    diagonal : (k,)
-        That of D, positive.
-    W, M : (k, 2m), (2m, 2m)
-        The pairs; m may be 0.
-    matrix : (j, j) or None
-        D of the first coordinates, j of them; of the others it has a diagonal only.
-    """
-
-    diagonal: Array
+    diagonal: Array  # (k,), that of D, positive
+    # W, M: the pairs, (k, 2m) and (2m, 2m); m may be 0
     W: Array
     M: Array
+    # (j, j), D of the first coordinates, j of them; of the others it has a diagonal only
     matrix: Array | None = None
 
     @cached_property
@@ -85,33 +77,21 @@ class Quadratic:
 
 @dataclass
 class CurvedModel:
-    """What is known of the second derivative.
+    """What is known of the second derivative."""
 
-    Attributes
-    ----------
-    first, diagonal : (d,)
-        Of the second derivative at the first point, with a floor under it, and as it is now.
-    memory : int
-        How many pairs are kept.
-    steps, changes : lists of (d,)
-        Pairs of steps and changes of the gradient, the newest last.
-    columns, matrix : (j,), (j, j) or None
-        Coordinates, and the second derivative of these at the centre.
-    whole : bool
-        Whether no others are at work, so that pairs have nothing to add.
-    damping : float
-        By how much it is multiplied: more after steps that did not pay.
-    """
-
+    # first, diagonal: of the second derivative (d,), at the first point with a floor under it, and
+    # as it is now
     first: Array
-    memory: int
+    memory: int  # how many pairs are kept
     diagonal: Array
+    # steps, changes: pairs of steps and changes of the gradient, (d,) each, the newest last
     steps: list[Array] = field(default_factory=list)
     changes: list[Array] = field(default_factory=list)
+    # columns, matrix: coordinates (j,), and the second derivative of these at the centre (j, j)
     columns: NDArray[np.int64] | None = None
     matrix: Array | None = None
-    whole: bool = False
-    damping: float = 1.0
+    whole: bool = False  # whether no others are at work, so that pairs have nothing to add
+    damping: float = 1.0  # by how much it is multiplied: more after steps that did not pay
 
     @classmethod
     def of(cls, diagonal: Array, memory: int) -> CurvedModel:

@@ -38,24 +38,15 @@ REPLY = {
 
 @dataclass(frozen=True)
 class GradientRequest:
-    """A point to evaluate.
+    """A point to evaluate."""
 
-    Attributes
-    ----------
-    x : (d,)
-        The point.
-    columns : (k,) or None
-        The columns whose second derivatives are wanted.
-    whole : bool
-        Whether these are all columns at work: the server's own note, which does not travel.
-    introduction : bool
-        Whether the client is to tell the weight of its rows, the diagonal of the second
-        derivative, and the two halves of its slope.
-    """
-
-    x: Array
+    x: Array  # (d,), the point
+    # (k,), the columns whose second derivatives are wanted
     columns: NDArray[np.int64] | None = None
+    # Whether the client is to tell the weight of its rows, the diagonal of the second
+    # derivative, and the two halves of its slope
     introduction: bool = False
+    # Whether these are all columns at work: the server's own note, which does not travel
     whole: bool = False
 
     def message(self, round: int) -> Message:

@@ -52,69 +52,36 @@ class FirstOrderTask:
 
 @dataclass
 class Known:
-    """What the clients' introductions made known.
+    """What the clients' introductions made known."""
 
-    Attributes
-    ----------
-    server : ServerProblem
-        The problem with the clients' weights.
-    certificate : Certificate
-        What turns slopes into bounds.
-    penalty : Penalty
-        The price of the norm.
-    model : CurvedModel
-        The second derivative.
-    leaning : list of Aggregate
-        Minorants of f that lean to one side and to the other in b: the halves of the first slope.
-    newest : dict of bool to Aggregate
-        The newest minorants of f that lean down and up.
-    centre : Evaluated
-        The best point so far.
-    q : (S,)
-        The weights of the last step.
-    """
-
-    server: ServerProblem
-    certificate: Certificate
-    penalty: Penalty
-    model: CurvedModel
+    server: ServerProblem  # the problem with the clients' weights
+    certificate: Certificate  # what turns slopes into bounds
+    penalty: Penalty  # the price of the norm
+    model: CurvedModel  # the second derivative
+    # Minorants of f that lean to one side and to the other in b: the halves of the first slope
     leaning: list[Aggregate]
-    centre: Evaluated
-    q: Array
+    centre: Evaluated  # the best point so far
+    q: Array  # (S,), the weights of the last step
+    # The newest minorants of f that lean down and up
     newest: dict[bool, Aggregate] = field(default_factory=dict)
 
 
 @dataclass
 class Progress:
-    """The state of a run.
+    """The state of a run."""
 
-    Attributes
-    ----------
-    asked : GradientRequest
-        The point of this round.
-    heard : dict of int to GradientReply
-        Who has evaluated it.
-    misses : (S,)
-        Misses in a row.
-    limits : list of Limits
-        What the clients' answers cannot exceed.
-    upper, lower, at_zero : float
-        The bounds, and the objective at w = 0.
-    better : int
-        The round in which a bound got better last.
-    """
-
-    asked: GradientRequest
-    misses: NDArray[np.int_]
-    limits: list[Limits]
-    heard: dict[int, GradientReply] = field(default_factory=dict)
+    asked: GradientRequest  # the point of this round
+    misses: NDArray[np.int_]  # (S,), misses in a row
+    limits: list[Limits]  # what the clients' answers cannot exceed
+    heard: dict[int, GradientReply] = field(default_factory=dict)  # who has evaluated it
     rejected: dict[str, str] = field(default_factory=dict)
     known: Known | None = None
     round: int = 0
+    # upper, lower, at_zero: the bounds, and the objective at w = 0
     upper: float = math.inf
     lower: float = -math.inf
     at_zero: float = math.inf
-    better: int = 0
+    better: int = 0  # the round in which a bound got better last
     stuck: bool = False
     status: Status | None = None
 

@@ -24,17 +24,10 @@ TRIES, CLOSE = 60, 1e-8  # weights that are tried, and what they may still gain,
 
 @dataclass
 class Evaluated:
-    """A point with what all clients say of it.
+    """A point with what all clients say of it."""
 
-    Attributes
-    ----------
-    x : (d,)
-        The point.
-    losses, slopes : (S,), (S, d)
-        Mean losses, the norm's price aside, and their gradients.
-    """
-
-    x: Array
+    x: Array  # (d,), the point
+    # losses, slopes: mean losses (S,), the norm's price aside, and their gradients (S, d)
     losses: Array
     slopes: Array
 

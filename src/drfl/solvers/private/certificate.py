@@ -35,18 +35,10 @@ SPARE = 1.3
 
 @dataclass(frozen=True)
 class Ellipsoid:
-    r"""All models x + v with :math:`v^TWv\le1`.
+    r"""All models x + v with :math:`v^TWv\le1`."""
 
-    Attributes
-    ----------
-    inverse : (d, d)
-        The inverse of W.
-    price : (d, d)
-        D: what is subtracted from the noisy curvature.
-    """
-
-    inverse: Array
-    price: Array
+    inverse: Array  # (d, d), the inverse of W
+    price: Array  # (d, d), D: what is subtracted from the noisy curvature
 
     @property
     def matrix(self) -> Array:
@@ -144,19 +136,12 @@ def tolerated(M: Array, W: Array) -> float:
 
 @dataclass(frozen=True)
 class Proof:
-    """What is proved of a model, with probability 99 %.
+    """What is proved of a model, with probability 99 %."""
 
-    Attributes
-    ----------
-    excess : float
-        The objective is at most so much above the least, everywhere or within ``radius``; inf if
-        nothing is proved.
-    radius : float
-        inf, or how far models may differ.
-    """
-
+    # The objective is at most so much above the least, everywhere or within ``radius``; inf if
+    # nothing is proved
     excess: float
-    radius: float = math.inf
+    radius: float = math.inf  # inf, or how far models may differ
 
 
 def prove(told: Array, sigma: float, M: Array, W: Array, slack: float) -> Proof:

@@ -20,17 +20,10 @@ PATH = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True)
 class Surrogate:
-    """Rows as a normal distribution.
+    """Rows as a normal distribution."""
 
-    Parameters
-    ----------
-    loss : Loss
-        L.
-    mean, covariance : arrays of shape (d,), (d, d)
-        Of zeta; 0 is taken for the mean where there is no intercept.
-    """
-
-    loss: Loss
+    loss: Loss  # L
+    # mean, covariance: of zeta, (d,) and (d, d); 0 is taken for the mean where there is no intercept
     mean: Array
     covariance: Array
 
