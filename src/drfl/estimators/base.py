@@ -33,7 +33,7 @@ from drfl.inference.classes import base_of, class_table, parameter_names
 from drfl.losses import Logistic, Task
 from drfl.problem import Problem
 from drfl.rows import Rows
-from drfl.rows.intake import require_finite
+from drfl.rows.intake import require_finite, surely_usable
 from drfl.run import Result
 from drfl.run.result import intercepts_at
 from drfl.worst_case import WorstCase
@@ -99,6 +99,12 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         return Choices.read({**self._fixed, **self.get_params(deep=False)}, self._task)
 
     def _validated(self, X: Any, y: Any, **options: Any) -> tuple[Any, NDArray[Any]]:
+        if options.get("reset", True) and surely_usable(X, y):
+            # What scikit-learn's look at any kind of data would do with these.
+            self.n_features_in_ = X.shape[1]
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            return X, y
         pair: tuple[Any, NDArray[Any]] = validate_data(
             self, X, y, accept_sparse="csr", dtype=DTYPES, **options
         )

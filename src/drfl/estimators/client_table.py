@@ -52,18 +52,27 @@ def canonical_order(
         Indices of one row of every set of equal ones, client after client, and their total weights.
     """
     keys = row_keys(few_columns(X, columns), y)
-    order = _sorted(keys, weight, member)
-    equal = _beside(keys, order)
-    if equal.any():  # rows alike in these columns are told apart by all
-        alike = order[np.append(equal, False) | np.append(False, equal)]
-        others = np.zeros_like(keys)
-        others[alike] = row_keys(X[alike], y[alike])
-        order = np.lexsort((weight, others, keys, member))
-        equal = _beside(keys, order) & _beside(member, order) & _beside(others, order)
-        # Equal keys are almost surely equal rows; that is checked before anything is merged.
-        at = np.flatnonzero(equal)
-        equal[at] = _equal_rows(X, y, order[at], order[at + 1])
-    starts = np.flatnonzero(np.concatenate([[True], ~equal]))
+    top = (keys >> np.uint64(32)).astype(np.uint32)
+    order = _by_halves(top, member)
+    equal = _beside(top, order)
+    equal = equal & _beside(member, order) if equal.any() else equal
+    firsts = np.flatnonzero(equal)
+    if not len(firsts):
+        return order, weight[order]
+    # The rest of the key tells these apart, then all columns; equal rows are ordered by weight.
+    at = np.union1d(firsts, firsts + 1)
+    alike = order[at]
+    others = row_keys(X[alike], y[alike])
+    within = np.lexsort((weight[alike], others, keys[alike], member[alike]))
+    order[at], others = alike[within], others[within]
+    # Equal keys are almost surely equal rows; that is checked before anything is merged.
+    one, other, place = order[firsts], order[firsts + 1], np.searchsorted(at, firsts)
+    same = (keys[one] == keys[other]) & (others[place] == others[place + 1])
+    same[same] = _equal_rows(X, y, one[same], other[same])
+    if not same.any():
+        return order, weight[order]
+    equal[firsts] = same
+    starts = np.flatnonzero(np.append(True, ~equal))
     return order[starts], np.add.reduceat(weight[order], starts)
 
 
@@ -81,11 +90,13 @@ def _beside(values: NDArray[Any], order: Index) -> NDArray[np.bool_]:
     return np.asarray(ordered[:-1] == ordered[1:])
 
 
-def _sorted(keys: Keys, weight: Array, member: Index) -> Index:
-    """The order of rows by client and key, with equal ones by weight."""
-    if (member == member[0]).all() and (weight == weight[0]).all():
-        return np.argsort(keys)
-    return np.lexsort((weight, keys, member))
+def _by_halves(top: NDArray[np.uint32], member: Index) -> Index:
+    """The order by client and a number of 32 bits: numbers of 16 bits are sorted in two passes."""
+    order = np.argsort(top.astype(np.uint16), kind="stable")
+    order = order[np.argsort((top >> np.uint32(16)).astype(np.uint16)[order], kind="stable")]
+    if not member.any():
+        return order
+    return np.asarray(order[np.argsort(member[order], kind="stable")])
 
 
 def row_keys(X: Any, y: Array) -> Keys:
@@ -102,6 +113,10 @@ def row_keys(X: Any, y: Array) -> Keys:
         sums = np.zeros(X.nnz + 1, dtype=np.uint64)
         np.cumsum(_bits(X.data) * constants[X.indices], out=sums[1:])
         return np.asarray(keys + sums[X.indptr[1:]] - sums[X.indptr[:-1]])
+    if X.shape[1] <= TELLING:  # a product of whole numbers takes its time
+        for j in range(X.shape[1]):
+            keys += _bits(X[:, j]) * constants[j]
+        return np.asarray(keys)
     step = max(1, BLOCK // X.shape[1])
     for start in range(0, len(X), step):
         block = slice(start, start + step)
@@ -252,6 +267,8 @@ def _is_missing(name: Any) -> bool:
 
 
 def _weights(sample_weight: Any, X: Any) -> Array:
+    if sample_weight is None:
+        return np.ones(X.shape[0])
     weight: Array = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if (weight < 0.0).any():
         raise ValueError(f"sample_weight must not be negative, got {weight.min():g}")

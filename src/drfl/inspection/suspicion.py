@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,8 @@ from drfl.tables import Table
 
 SCREENED, LEAST, MOST = 40_000, 200, 1_000
 """Entries that decide which columns are looked at; rows, at least and at most."""
+CLOSE = 6.0
+"""So many roots of their number: among so many rows two are closer than all are in a numbering."""
 LONG = 600  # entries that are compared at once
 
 
@@ -51,7 +54,8 @@ def suspects(X: Array, y: Array, first: Array, ends: Array) -> NDArray[np.bool_]
     X = X if 2 * X.shape[1] > LONG else np.ascontiguousarray(X)
     few, target = _spread(X), y[:: _stride(X)]
     ordered = _sorted_columns(few)
-    levels = 1 + (np.diff(ordered, axis=1) > 0.0).sum(axis=1)
+    gaps = ordered[:, 1:] - ordered[:, :-1]
+    levels = 1 + np.count_nonzero(gaps, axis=1)
     own_ends = column_ends(X)
     held = [_often(X, end) for end in own_ends]
     usual = [[abs(v) in CODED or v in (0.0, -1.0) for v in end.tolist()] for end in own_ends]
@@ -59,8 +63,10 @@ def suspects(X: Array, y: Array, first: Array, ends: Array) -> NDArray[np.bool_]
     k = len(few)
     inner = ordered[:, -(-3 * k // 5) - 1] - ordered[:, 2 * k // 5]
     far = ends[1] - ends[0] >= 0.1 * FAR * inner
-    own = ordered if len(first) == len(X) else _sorted_columns(_spread(first))
-    numbered = _may_number(own, len(first))
+    if len(first) < len(X):
+        ordered = _sorted_columns(_spread(first))
+        gaps = ordered[:, 1:] - ordered[:, :-1]
+    numbered = _may_number(ordered, gaps, len(first))
     tell = (levels < DISTINCT) | _may_tell(few, target)
     return np.asarray(np.any([*held, *usual, far, numbered, tell], axis=0))
 
@@ -92,7 +98,9 @@ def _spread(X: Array) -> Array:
 
 
 def _stride(X: Array) -> int:
-    return max(1, len(X) // int(np.clip(SCREENED // X.shape[1], LEAST, MOST)))
+    most = min(MOST, int(CLOSE * math.sqrt(len(X))))
+    rows: int = max(LEAST, min(SCREENED // X.shape[1], most))
+    return max(1, len(X) // rows)
 
 
 def _sorted_columns(X: Array) -> Array:
@@ -100,11 +108,11 @@ def _sorted_columns(X: Array) -> Array:
     return np.sort(np.ascontiguousarray(X.T), axis=1)
 
 
-def _may_number(ordered: Array, rows: int) -> NDArray[np.bool_]:
+def _may_number(ordered: Array, gaps: Array, rows: int) -> NDArray[np.bool_]:
     """Whether some rows of so many, every column (n, k) sorted, may be of an id or a numbering."""
     if rows < ENOUGH:
         return np.zeros(len(ordered), np.bool_)
-    least = np.diff(ordered, axis=1).min(axis=1)
+    least = gaps.min(axis=1)
     dense = ordered[:, -1] - ordered[:, 0] <= 1.01 * DENSE * rows * least
     whole = (ordered == np.round(ordered)).all(axis=1)
     return np.asarray((least > 0.0) & (dense | whole))

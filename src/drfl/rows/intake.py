@@ -98,6 +98,23 @@ def require_finite(parts: Iterable[Any], starts: list[int], names: tuple[str, ..
         raise ValueError(f"X has {what} in {where}: {advice}")
 
 
+def surely_usable(X: Any, y: Any) -> bool:
+    """Whether these are arrays of rows and targets in which nothing can be wrong: a quick look.
+
+    Where it says no, a careful one may find that all is well, or what is not.
+    """
+    return (
+        type(X) is type(y) is np.ndarray
+        and X.dtype in (np.float64, np.float32)
+        and y.dtype.kind in "biuf"
+        and (X.ndim, y.ndim) == (2, 1)
+        and len(X) == len(y)
+        and X.size > 0
+        and _sum_of_squares(X) <= LARGEST
+        and (y.dtype.kind != "f" or _sum_of_squares(y) <= LARGEST)
+    )
+
+
 def require_finite_target(y: Array) -> None:
     """The same of y."""
     bad = np.flatnonzero(~(np.abs(y) <= LARGEST))

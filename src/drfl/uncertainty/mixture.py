@@ -154,6 +154,8 @@ class Mixture:
         """
         z = _checked_vector("z", z)
         center = self._weights_of(len(z))
+        if len(z) == 1:
+            return center
         if self.is_capped:
             p, radius = self._capped_ball(center)
             return WORST_CAPPED[p](z, center, radius, self.max_weight)
@@ -272,7 +274,8 @@ def _checked_vector(name: str, values: Vector) -> Array:
         raise TypeError(f"{name} must be a vector of numbers, one per client") from None
     if vector.ndim != 1 or vector.size == 0:
         raise ValueError(f"{name} must hold one number per client, but has shape {vector.shape}")
-    bad = np.flatnonzero(~np.isfinite(vector))
-    if bad.size:
-        raise ValueError(f"{name} must be finite, but entry {bad[0]} is {vector[bad[0]]}")
+    finite = np.isfinite(vector)
+    if not finite.all():
+        first = int(np.flatnonzero(~finite)[0])
+        raise ValueError(f"{name} must be finite, but entry {first} is {vector[first]}")
     return vector

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 import drfl
 from drfl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Pinball, SmoothHinge
 from drfl.rows import Rows
-from drfl.solvers.local.descent import search
+from drfl.solvers.local.descent import active_rows, search
 from drfl.solvers.local.descent.curvature import StepPairs, of_diagonal, of_matrix
 from drfl.solvers.local.descent.softened import Softened
 from drfl.worst_case import make_oracle
@@ -73,6 +73,77 @@ def test_gradients_with_many_columns(loss, monkeypatch):
 def test_more_columns_than_rows(loss):
     X, y = data(loss, N=30, n=70)
     check(loss, X, y, solved(loss, X, y))
+
+
+CORNER = [Hinge(), Pinball(0.3)]
+
+
+@pytest.mark.parametrize("shape", [(40, 60), (60, 40), (90, 60)], ids=str)
+@pytest.mark.parametrize("loss", CORNER, **names)
+def test_few_rows_per_column_in_or_beside_the_corner(loss, shape):
+    X, y = data(loss, *shape)
+    check(loss, X, y, solved(loss, X, y, 0.1), 0.1)
+
+
+@pytest.mark.parametrize("form", ["sparse", "weights", "equal", "float32"])
+@pytest.mark.parametrize("loss", CORNER, **names)
+def test_few_rows_of_every_form(loss, form):
+    X, y = data(loss, N=40, n=50)
+    X = np.where(np.abs(X) < 1.0, 0.0, X) if form == "sparse" else X
+    if form == "equal":  # columns that are the same, rows that are the same, and one of zeros
+        X[:, 1], X[3], y[3], X[5] = X[:, 0], X[2], y[2], 0.0
+    weight = 1 + np.arange(len(y)) % 4 if form == "weights" else None
+    forms = {"sparse": sparse.csr_array, "float32": np.float32}
+    given, tol = forms.get(form, np.asarray)(X), 1e-4 if form == "float32" else 1e-6
+    result = solved(loss, given, y, 0.2, tol=tol, sample_weight=weight)
+    check(loss, given, y, result, 0.2, tol=tol, weights=weight)
+
+
+@pytest.mark.parametrize("loss", CORNER, **names)
+def test_few_rows_without_an_intercept_have_the_optimum_of_cvxpy(loss):
+    X, y = data(loss, N=40, n=50)
+    result = solved(loss, X, y, 0.2, tol=1e-8, intercept="none")
+    assert result.history[-1].info["method"] == "descent"
+    w = cp.Variable(50)
+    z = cp.multiply(y, X @ w) if loss.task == "classification" else X @ w - y
+    lines = cp.maximum(*(line.slope * z + line.constant for line in loss.pieces))
+    price = 0.2 * loss.lipschitz
+    optimum = cp.Problem(cp.Minimize(cp.sum(lines) / 40 + price * cp.norm(w, 2))).solve()
+    assert result.lower_bound <= optimum * (1.0 + 1e-7)
+    assert result.objective == pytest.approx(optimum, rel=1e-7)
+
+
+def test_few_rows_of_several_clients():
+    parts = [data(Hinge(), N=20, n=50, seed=seed) for seed in range(3)]
+    clients = [drfl.Client(f"c{s}", *part) for s, part in enumerate(parts)]
+    problem = drfl.Problem("hinge", drfl.Ball(0.2, "l2"), drfl.Mixture("uniform", radius=0.0))
+    mine, other = drfl.solve(problem, clients, solver="local"), drfl.solve(problem, clients)
+    assert mine.history[-1].info["method"] == "descent"
+    assert mine.lower_bound <= other.objective
+    assert other.lower_bound <= mine.objective
+
+
+def test_interior_points_take_over_where_the_corner_is_not_settled(monkeypatch):
+    monkeypatch.setattr(active_rows, "STEPS", 2)
+    X, y = data(Hinge(), N=60, n=40)
+    result = solved(Hinge(), X, y, 0.1)
+    assert result.status.kind == "certified"
+    assert result.history[-1].info["method"] == "interior point"
+
+
+@pytest.mark.parametrize("loss", CORNER, **names)
+def test_any_step_of_few_rows_proves_something_true(loss):
+    X, y = data(loss, N=60, n=40, seed=3)
+    ball, rows = drfl.Ball(0.1, "l2"), Rows(X, y)
+    optimum = solved(loss, X, y, 0.1, tol=1e-8)
+    run = search.DescentSearch(drfl.Problem(loss, ball), ["a"], [rows], 1e-12)
+    bounds = []
+    for w, b, z, v in active_rows.ActiveRows(run.program, run.whole).models():
+        exact = make_oracle(rows, loss, ball).evaluate(w, b).value
+        assert run.whole.evaluate(run.program, w, b, z).objective == pytest.approx(exact, rel=1e-9)
+        bounds.append(run._bound_of(v))
+    assert max(bounds) <= optimum.objective * (1.0 + 1e-12)
+    assert max(bounds) == pytest.approx(optimum.objective, rel=1e-6)
 
 
 @pytest.mark.parametrize("loss", SMOOTH, **names)

@@ -45,7 +45,7 @@ class Local(Solver):
     to refuse.
 
     With the l2 norm, labels that never move and certain weights of the clients descent comes first,
-    for losses with corners if there are four rows per coefficient. With the linf norm it is the
+    for losses with two corners if there are four rows per coefficient. With the linf norm it is the
     first-order method, in this process, where it knows the problem, ``tol`` is at least 1e-7 and
     there are 10 columns or more, for the logistic loss 80 columns and 500,000 entries.
 

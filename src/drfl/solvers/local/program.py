@@ -226,6 +226,11 @@ class AllRows:
         every = [rows.gram(d[self.part(s)]) for s, rows in enumerate(self.clients)]
         return every[0] if len(every) == 1 else np.asarray(sum(every))
 
+    def products(self) -> Array:
+        """Of all rows with all rows, (N, N)."""
+        X = np.concatenate([rows.take(slice(None)) for rows in self.clients])
+        return np.asarray(X @ X.T)
+
     def mean_squares(self) -> Array:
         """Of every column, from a few rows of every client."""
         parts = [rows.take(slice(None, None, 1 + rows.n_rows // FEW_ROWS)) for rows in self.clients]

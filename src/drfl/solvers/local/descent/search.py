@@ -25,6 +25,7 @@ from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.solvers.base import relative_gap
 from drfl.solvers.certificate.proof import add_up, aggregate, pay_by_gauge
+from drfl.solvers.local.descent.active_rows import MOST_ROWS, ActiveRows, has_one_corner
 from drfl.solvers.local.descent.curvature import Solve, StepPairs, of_diagonal, of_matrix
 from drfl.solvers.local.descent.objective import ModelPoint, Objective
 from drfl.solvers.local.descent.softened import Softened
@@ -99,7 +100,8 @@ class DescentSearch:
         x, loss = np.zeros(self.program.d), self._first_loss()
         self.width = loss.width
         if loss.width and self.whole.size < ROWS * self.program.d:
-            return  # soft corners of as many rows as columns bend steps too much
+            yield from self._active_rows()  # soft corners of so few rows bend steps too much
+            return
         stride = self._stride()
         if stride > 1:
             rows = AllRows(self.problem, self.names, [r.every(stride) for r in self.clients])
@@ -113,6 +115,18 @@ class DescentSearch:
                 self._learn(sample, sample.at(x, sample.scores(x)))
         whole = Objective(self.program, self.whole, loss)
         for _ in self._steps(whole, x, 0.0):
+            yield
+
+    def _active_rows(self) -> Iterator[None]:
+        """Steps from one set of rows in corners to the next."""
+        if self.whole.size > MOST_ROWS or not has_one_corner(self.problem.loss):
+            return
+        for w, b, z, v in ActiveRows(self.program, self.whole).models():
+            model = self.whole.evaluate(self.program, w, b, z)
+            if model.objective < self.best.objective:
+                self.best = model
+            self.lower = max(self.lower, self._bound_of(v))
+            self.promise = self.gap
             yield
 
     def _first_loss(self) -> Softened:
@@ -264,15 +278,20 @@ class DescentSearch:
         low, high = f.loss.loss.slope_range
         server, q = self.program.server, self.program.mixture.weights
         if (f.d > f.n and not bent.any()) or slopes.min() < low or slopes.max() > high:
-            slopes = np.clip(slopes, low, high)
-            constants = -f.loss.loss.conjugate(slopes) * f.mass
-            nothing = np.zeros(self.whole.size)
-            rows = RowMinorants(self.program, self.whole, constants, slopes * f.mass, nothing)
-            return pay_by_gauge(server, aggregate(server, rows, q))
+            return self._bound_of(slopes)
         constants = -f.loss.loss.conjugate(slopes)
         if not self.program.margin:
             constants -= slopes * f.rows.y
         return pay_by_gauge(server, add_up(server, q, f.mean(constants), g + alpha * u))
+
+    def _bound_of(self, slopes: Array) -> float:
+        """What any slopes of the losses of all rows prove."""
+        server, q = self.program.server, self.program.mixture.weights
+        loss, mass = self.program.loss, self.whole.mass(q)
+        slopes = np.clip(slopes, *loss.slope_range)
+        constants, nothing = -loss.conjugate(slopes) * mass, np.zeros(self.whole.size)
+        rows = RowMinorants(self.program, self.whole, constants, slopes * mass, nothing)
+        return pay_by_gauge(server, aggregate(server, rows, q))
 
 
 def _onto_sphere(g: Array, h: Array, radius: float) -> float:
