@@ -5,6 +5,7 @@ from itertools import combinations
 import cvxpy as cp
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 import drfl
 from drfl.gauges import Pairs
@@ -102,6 +103,24 @@ def test_the_polar_is_the_support_function_of_the_unit_ball(norm, K):
         np.testing.assert_allclose(gauge.polar(G.ravel()), best, rtol=1e-7)
         T = rng.normal(size=(K * (K - 1) // 2, 3))
         assert flow_cost(G, T, NORMS[norm]) >= best * (1 - 1e-7)  # any flow costs at least that
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_three_classes_are_the_corners_of_a_triangle(seed):
+    """The closed form is what the search over flows finds, flat and obtuse triangles included."""
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(3, 1 + seed % 4)) * 10.0 ** rng.uniform(-4, 0, size=(3, 1))
+    G[0] = np.where(seed % 3 == 0, -rng.random() * G[1], G[0])
+    G -= G.mean(axis=0)
+    best = cheapest_flow(G, NORMS["l2"])
+
+    def cost(c):
+        return flow_cost(G, (G[[0, 0, 1]] - G[[1, 2, 2]]) / 3 + c * [[1], [-1], [1]], NORMS["l2"])
+
+    starts = [np.zeros(G.shape[1]), *rng.normal(size=(5, G.shape[1]))]
+    found = min(cost(minimize(cost, c, method="Nelder-Mead", tol=1e-12).x) for c in starts)
+    assert best <= found * (1.0 + 1e-12)
+    np.testing.assert_allclose(best, found, rtol=1e-6)
 
 
 def test_a_flow_of_nothing_costs_nothing():
