@@ -18,7 +18,7 @@ from drfl.estimators.client_table import ClientTable
 from drfl.selection.clients import SelectionClients
 from drfl.selection.grid import Candidate, candidate
 from drfl.selection.path import Fit, follow
-from drfl.selection.path.warm import WarmBundle
+from drfl.selection.warm import WarmBundle
 from drfl.solvers import Solver, relative_gap
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.local import Local

@@ -8,8 +8,7 @@ import pytest
 
 from drfl import Ball, Box, Mixture, Problem, reference, select, solve
 from drfl.client import Client
-from drfl.selection.path import Fit, KnownFits
-from drfl.selection.path.walk import AS_GOOD, SAME_RATIO, SMALL_NORM, prices
+from drfl.selection.path import AS_GOOD, SAME_RATIO, SMALL_NORM, Fit, KnownFits, prices
 from drfl.solvers import Status
 from kit.paper import classifier
 

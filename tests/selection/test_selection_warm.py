@@ -8,7 +8,7 @@ import pytest
 from drfl import Ball, Box, Client, Mixture, Polyhedron, Problem, solve
 from drfl.engines import SerialEngine
 from drfl.selection.client_half.folds import FoldEngine, Part, on_parts
-from drfl.selection.path.warm import WarmBundle
+from drfl.selection.warm import WarmBundle
 from drfl.solvers.bundle import Bundle
 from drfl.worst_case import make_oracle
 from kit.lossy import losing

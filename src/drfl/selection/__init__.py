@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from drfl.selection.choice import GridPoint, Selection
     from drfl.selection.curves import CurveSelection, select_curves
-    from drfl.selection.cv import DRFLClassifierCV, DRFLRegressorCV
     from drfl.selection.rules import RULES
-    from drfl.selection.selecting import select
+    from drfl.selection.selecting import DRFLClassifierCV, DRFLRegressorCV, select
 
 __all__ = [
     "RULES",
@@ -24,8 +23,8 @@ __all__ = [
 _HOMES = {
     "RULES": "rules",
     "CurveSelection": "curves",
-    "DRFLClassifierCV": "cv",
-    "DRFLRegressorCV": "cv",
+    "DRFLClassifierCV": "selecting",
+    "DRFLRegressorCV": "selecting",
     "GridPoint": "choice",
     "Selection": "choice",
     "select": "selecting",

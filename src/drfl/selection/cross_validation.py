@@ -36,11 +36,11 @@ from drfl.selection.grid import (
     grid_points,
 )
 from drfl.selection.path import Fit, follow
-from drfl.selection.path.warm import WarmBundle
 from drfl.selection.rules import RULES, GridEvidence
+from drfl.selection.warm import WarmBundle
 from drfl.solvers import Solver, StatusKind
 from drfl.solvers.bundle import Bundle
-from drfl.wire import Failure, WireError
+from drfl.wire import Failure, Message, WireError
 
 
 class ProgressLine:
@@ -136,7 +136,7 @@ class Stage:
         fits: list[list[dict[int, Fit]]] = []
         wish = first.choices.engine
         with make_engine("serial" if wish is None else wish) as engine:
-            solver = self._solver()
+            solver = solver_for(first, self.clients)
             handlers = {**on_parts(solver.handlers), **scores.HANDLERS}
             engine.start([client for group in placed for client in group], first.shell, handlers)
             for number, split in enumerate(splits):
@@ -145,14 +145,6 @@ class Stage:
                 self._score(placed, split, fits[-1], engine, found[:, number])
                 progress.scored(number)
         return found, fits
-
-    def _solver(self) -> Solver:
-        """The local method where the estimator would take it, otherwise the bundle method."""
-        first = next(iter(self.candidates.values()))
-        choices, joint = first.choices, first.problem.classes is not None
-        if solver_name(choices, named=self.clients.named, joint=joint) == LOCAL:
-            return make_solver(LOCAL, choices)
-        return WarmBundle(Bundle(curvature=choices.curvature))
 
     def _path(
         self,
@@ -186,33 +178,55 @@ class Stage:
         for result in (one for models in results for one in models):
             if result.status.kind is StatusKind.FAILED:
                 raise RuntimeError(f"the rows of a split give no model: {result.status.message}")
-        coef = np.array([stacked(models)[0] for models in results])
-        several = len(placed) > 1
-        messages = {
-            group[s].name: scores.request(
-                split.parts[s],
-                coef,
-                scores.intercepts_of(results, group[s].name),
-                k if several else scores.EVERY_CLASS,
-                self.noise,
-                [self.score],
-            )
-            for k, group in enumerate(placed)
-            for s in split.scored
-        }
-        answers = engine.map(messages, None)
-        for name, failure in answers.failures.items():
-            why = Failure(failure).sentence
-            raise RuntimeError(f"client {name!r} gave no score: {why}")
-        for s in split.scored:
-            replies = [answers.replies[group[s].name] for group in placed]
-            try:
-                told = [scores.read(reply, [self.score], len(found)) for reply in replies]
-                found[:, s] = np.sum(told, axis=0)[0]
-                if np.isnan(found[:, s]).any():
-                    raise WireError("it is no number")
-            except WireError as error:
-                raise RuntimeError(f"client {placed[0][s].name!r} gave no score: {error}") from None
+        told = ask_scores(engine, placed, split, results, [self.score], self.noise)
+        for s, scored in zip(split.scored, told, strict=True):
+            if np.isnan(scored).any():
+                raise RuntimeError(f"client {placed[0][s].name!r} gave no score: it is no number")
+            found[:, s] = scored[0]
+
+
+def solver_for(first: Candidate, clients: SelectionClients, **bundle: Any) -> Solver:
+    """The local method where the estimator would take it, otherwise the bundle method."""
+    choices, joint = first.choices, first.problem.classes is not None
+    if solver_name(choices, named=clients.named, joint=joint) == LOCAL:
+        return make_solver(LOCAL, choices)
+    return WarmBundle(Bundle(curvature=choices.curvature, **bundle))
+
+
+def ask_scores(
+    engine: Engine,
+    placed: Sequence[Sequence[Party]],
+    split: Split,
+    models: Sequence[Sequence[Any]],
+    names: Sequence[str],
+    noise: float = 0.0,
+) -> Array:
+    """Scores (clients, M, P) of P models on the rows that the clients of a split hold out."""
+    coef = np.array([stacked(ones)[0] for ones in models])
+    own = range(len(placed)) if len(placed) > 1 else [scores.EVERY_CLASS]
+    messages = {
+        group[s].name: scores.request(
+            split.parts[s], coef, scores.intercepts_of(models, group[s].name), k, noise, names
+        )
+        for k, group in zip(own, placed, strict=True)
+        for s in split.scored
+    }
+    replies, found = answered(engine, messages), []
+    for s in split.scored:
+        try:
+            told = [scores.read(replies[group[s].name], names, len(coef)) for group in placed]
+        except WireError as error:
+            raise RuntimeError(f"client {placed[0][s].name!r} gave no score: {error}") from None
+        found.append(np.sum(told, axis=0))
+    return np.array(found)
+
+
+def answered(engine: Engine, messages: Mapping[str, Message]) -> Mapping[str, Message]:
+    """The answers of all clients; a RuntimeError names one that gave none."""
+    answers = engine.map(messages, None)
+    for name, failure in answers.failures.items():
+        raise RuntimeError(f"client {name!r} gave no score: {Failure(failure).sentence}")
+    return answers.replies
 
 
 ERM = ("radius", "mixture_radius")

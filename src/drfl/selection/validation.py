@@ -25,9 +25,9 @@ from scipy import stats
 
 from drfl.arrays import Array
 from drfl.client import Party
-from drfl.engines import Answers, Engine, make_engine
+from drfl.engines import Engine, make_engine
 from drfl.estimators.base import RobustModel
-from drfl.estimators.fitting import LOCAL, NoModelError, find_model, make_solver, solver_name
+from drfl.estimators.fitting import NoModelError, find_model
 from drfl.estimators.parameters import seed_of
 from drfl.estimators.shared import solvable
 from drfl.metrics.counts import (
@@ -47,12 +47,18 @@ from drfl.selection.client_half import alone, probabilities, scores
 from drfl.selection.client_half.folds import FoldEngine, Part, on_parts
 from drfl.selection.client_half.probabilities import Wanted
 from drfl.selection.clients import SelectionClients, sorted_table
-from drfl.selection.cross_validation import Split, folds_of_everyone, one_client_out
+from drfl.selection.cross_validation import (
+    Split,
+    answered,
+    ask_scores,
+    folds_of_everyone,
+    one_client_out,
+    solver_for,
+)
 from drfl.selection.grid import candidate, for_clients
-from drfl.selection.path.warm import WarmBundle
+from drfl.selection.warm import WarmBundle
 from drfl.solvers import Solver
-from drfl.solvers.bundle import Bundle
-from drfl.wire import Failure, Message
+from drfl.wire import Message
 
 NEW_ROWS, NEW_CLIENT = "new rows", "a new client"
 METHODS = MAJORITY, LOCALS, ERM, MODEL = "majority", "local", "erm", "model"
@@ -207,9 +213,10 @@ def validate_clients(
     choices = replace(point.choices, tol=max(TOL, point.choices.tol), verbose=0)
     wish = choices.engine
     with make_engine("serial" if wish is None else wish) as engine:
-        joint = point.problem.classes is not None
-        here = solver_name(choices, named=clients.named, joint=joint) == LOCAL
-        solver = make_solver(LOCAL, choices) if here else _bundle(choices)
+        # As quick as measures allow: without the clients' own optima, and any optimum of ERM.
+        solver = solver_for(
+            replace(point, choices=choices), clients, warm_start=False, smallest=False
+        )
         handlers = {**on_parts(solver.handlers), **scores.HANDLERS, **alone.HANDLERS}
         handlers |= probabilities.HANDLERS
         engine.start([c for group in clients.groups for c in group], point.shell, handlers)
@@ -218,11 +225,6 @@ def validate_clients(
         radii = work.needed_radii(questions.get(NEW_CLIENT, []))
         worth, groups = work.probabilities(questions.get(NEW_ROWS, []), wanted)
     return Validation(measures, radii, point.radius, work.rounds, worth, groups)
-
-
-def _bundle(choices: Any) -> WarmBundle:
-    """As quick as measures allow: without the clients' own optima, and any optimum of ERM."""
-    return WarmBundle(Bundle(curvature=choices.curvature, warm_start=False, smallest=False))
 
 
 class _Work:
@@ -318,14 +320,13 @@ class _Work:
             for k, seat in enumerate(seats)
             for s in split.scored
         }
-        answers = self.engine.map(messages, None)
-        _require(answers)
+        replies = answered(self.engine, messages)
         at_once = self.problem.classes or 1
         return {
             s: [
                 of_class
                 for seat in seats
-                for of_class in probabilities.read(answers.replies[seat[s].name], wanted, at_once)
+                for of_class in probabilities.read(replies[seat[s].name], wanted, at_once)
             ]
             for s in split.scored
         }
@@ -402,9 +403,7 @@ class _Work:
             engine = FoldEngine(self.engine, {group[s].name: split.parts[s] for s in new})
             problem = for_clients(self.problem, self.clients, new, names)
             engine.start(some, problem, {})
-            told = engine.map(dict.fromkeys(names, alone.request(self.choices.tol)), None)
-            _require(told)
-            answers |= told.replies
+            answers |= answered(engine, dict.fromkeys(names, alone.request(self.choices.tol)))
         for s in new:
             self.own[s, split.parts[s]] = [
                 _Linear(*alone.read(answers[group[s].name], self.problem, self.clients.n_features))
@@ -414,23 +413,7 @@ class _Work:
 
     def _ask(self, split: Split, models: Sequence[Sequence[Any]], names: Sequence[str]) -> Array:
         """Scores (clients, M, P) of P models at the clients that a split names."""
-        coef = np.array([stacked(ones)[0] for ones in models])
-        groups = self.clients.groups
-        own = range(len(groups)) if len(groups) > 1 else [scores.EVERY_CLASS]
-        messages = {
-            group[s].name: scores.request(
-                split.parts[s], coef, scores.intercepts_of(models, group[s].name), k, 0.0, names
-            )
-            for k, group in zip(own, groups, strict=True)
-            for s in split.scored
-        }
-        answers = self.engine.map(messages, None)
-        _require(answers)
-        found = [
-            [scores.read(answers.replies[group[s].name], names, len(coef)) for group in groups]
-            for s in split.scored
-        ]
-        return np.asarray(np.sum(found, axis=1))
+        return ask_scores(self.engine, self.clients.groups, split, models, names)
 
     def _shares(self) -> Array:
         """The share of every class at every client (S, K'), or its mean target (S, 1)."""
@@ -444,10 +427,9 @@ class _Work:
             return np.asarray((at_one - at_zero + 1.0) / 2.0)[:, None]
         if self.problem.classes is not None:
             guesses = [[_Linear(zero, b)] for b in np.eye(self.problem.classes)]
-            return np.asarray(self._ask(whole, guesses, ["accuracy"])[:, 0])
-        at = np.array([[1.0]]) if K == 1 else np.eye(K)
-        constants = [[_Linear(zero, float(b)) for b in row] for row in at]
-        return np.asarray(self._ask(whole, constants, ["accuracy"])[:, 0])
+        else:
+            guesses = [[_Linear(zero, float(b)) for b in row] for row in np.eye(K)]
+        return np.asarray(self._ask(whole, guesses, ["accuracy"])[:, 0])
 
     def _constant(self, split: Split) -> list[Any]:
         """The class shares of the training clients as a model, or their mean target."""
@@ -464,12 +446,6 @@ class _Work:
         """No coefficients: (n,), or (K, n) of K classes at once."""
         zero = np.zeros(self.problem.coefficients(self.clients.n_features))
         return zero if self.problem.classes is None else zero.reshape(self.problem.classes, -1)
-
-
-def _require(answers: Answers) -> None:
-    for name, failure in answers.failures.items():
-        why = Failure(failure).sentence
-        raise RuntimeError(f"client {name!r} told nothing of the models: {why}")
 
 
 @dataclass(frozen=True)

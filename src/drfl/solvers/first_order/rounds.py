@@ -20,9 +20,8 @@ from drfl.solvers.base import Session, Status, relative_gap
 from drfl.solvers.certificate import Certificate, ServerProblem, server_problem
 from drfl.solvers.certificate.proof import Aggregate, add_up, level
 from drfl.solvers.first_order.curved_model import CurvedModel
-from drfl.solvers.first_order.penalized import PENALTIES, Penalty
+from drfl.solvers.first_order.penalized import PENALTIES, Evaluated, Penalty, weighted_step
 from drfl.solvers.first_order.questions import FACTORS, GradientReply, GradientRequest, read_reply
-from drfl.solvers.first_order.saddle import Evaluated, weighted_step
 from drfl.solvers.limits import Limits
 from drfl.wire import Message, WireError
 

@@ -23,7 +23,7 @@ class Surrogate:
     """Rows as a normal distribution."""
 
     loss: Loss  # L
-    # mean, covariance: of zeta, (d,) and (d, d); 0 is taken for the mean where there is no intercept
+    # Of zeta, (d,) and (d, d); 0 is taken for the mean where there is no intercept.
     mean: Array
     covariance: Array
 

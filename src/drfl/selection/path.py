@@ -55,29 +55,13 @@ def prices(problem: Problem, names: Sequence[str]) -> Prices | None:
     )
 
 
-@dataclass(frozen=True)
-class Reused:
-    """A model with what it proves of another problem, and why it serves there."""
-
-    result: Result
-    reason: str
-
-
-def reused(old: Prices, result: Result, problem: Problem, new: Prices, tol: float) -> Reused | None:
+def reused(old: Prices, fit: Fit, problem: Problem, new: Prices, tol: float) -> Fit | None:
     """The model of one problem for another of the same kind, if it is proved to be as good there.
 
     The objective and the clients' losses become upper bounds, exact where the ratio is the same
-    and where labels do not move.
-
-    Parameters
-    ----------
-    old, result
-        The prices that the model was computed for, and what came out.
-    problem, new
-        The other problem and its prices.
-    tol : float
-        The relative gap that has to be proved.
+    and where labels do not move. The relative gap that has to be proved is ``tol``.
     """
+    result = fit.result
     if any(b < (1.0 - tol) * a for a, b in zip(old.ratio, new.ratio, strict=True)):
         return None  # what is proved would fall by more than tol
     shift = (_flipped if new.moves else _fixed)(old, result, problem, new)
@@ -96,7 +80,7 @@ def reused(old: Prices, result: Result, problem: Problem, new: Prices, tol: floa
         client_losses=dict(zip(result.client_losses, losses, strict=True)),
         client_multipliers=dict(zip(result.client_losses, shift.multipliers, strict=True)),
     )
-    return Reused(proved, shift.reason)
+    return Fit(proved, 0, fit.source, shift.reason)
 
 
 @dataclass(frozen=True)
@@ -167,13 +151,7 @@ class Fit:
 
 
 class KnownFits:
-    """The models of one path so far, by what they may serve.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Who takes part.
-    """
+    """The models of these clients on one path so far, by what they may serve."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
@@ -192,9 +170,9 @@ class KnownFits:
             return None
         best: Fit | None = None
         for old, fit in self._fits.get(new.kind, []):
-            found = reused(old, fit.result, problem, new, tol)
+            found = reused(old, fit, problem, new, tol)
             if found is not None and (best is None or found.result.gap < best.result.gap):
-                best = Fit(found.result, 0, fit.source, found.reason)
+                best = found
         return best
 
 
@@ -207,19 +185,9 @@ def follow(
 ) -> dict[int, Fit]:
     """Solve the problems of these candidates, one after the other.
 
-    Parameters
-    ----------
-    candidates : sequence of tuples
-        Numbers, candidates and the problems to solve, in the order of the path; those of one key
-        state the same problem.
-    clients : sequence of Party
-        Who takes part.
-    solver : Solver
-        What solves them; it may remember one problem for the next.
-    engine : Engine
-        How messages reach them.
-    solved : callable
-        Told the rounds of every run.
+    Each candidate comes with its number and the problem to solve, in the order of the path; those
+    of one key state the same problem. The solver may remember one problem for the next, and
+    ``solved`` is told the rounds of every run.
     """
     fits: dict[int, Fit] = {}
     by_key: dict[str, Fit] = {}
