@@ -47,11 +47,21 @@ def count(site, message):
 HANDLERS = {"whoami": whoami, "fail": fail, "doze": doze, "count": count, "evaluate": evaluate}
 
 
-@pytest.fixture(params=sorted(ENGINES))
-def engine(request):
-    with make_engine(request.param) as engine:
+def started(name):
+    with make_engine(name) as engine:
         engine.start(clients(), PROBLEM, HANDLERS)
         yield engine
+
+
+@pytest.fixture(scope="module", params=sorted(ENGINES))
+def engine(request):
+    """One for all tests that leave it as it was: starting processes takes long."""
+    yield from started(request.param)
+
+
+@pytest.fixture(params=sorted(ENGINES))
+def fresh(request):
+    yield from started(request.param)
 
 
 def ask(kind, names=NAMES, round=0, **arrays):
@@ -76,14 +86,14 @@ def test_answers_are_in_client_order_whatever_the_order_of_messages(engine):
     assert tuple(answers.replies) == NAMES
 
 
-def test_only_those_asked_answer(engine):
-    assert list(engine.map(ask("count", ["east"]), None).replies) == ["east"]
-    answers = engine.map(ask("count", ["east", "north"]), None)
+def test_only_those_asked_answer(fresh):
+    assert list(fresh.map(ask("count", ["east"]), None).replies) == ["east"]
+    answers = fresh.map(ask("count", ["east", "north"]), None)
     assert {s: int(r.arrays["count"]) for s, r in answers.replies.items()} == {
         "north": 1,
         "east": 2,
     }
-    assert engine.map({}, None).replies == {}
+    assert fresh.map({}, None).replies == {}
 
 
 def test_a_failure_is_named_and_the_others_go_on(engine):
@@ -94,12 +104,12 @@ def test_a_failure_is_named_and_the_others_go_on(engine):
     assert engine.map(ask("count"), None).failures == {}
 
 
-def test_a_late_answer_counts_as_missing(engine):
-    answers = engine.map(ask("doze"), 1.0)
+def test_a_late_answer_counts_as_missing(fresh):
+    answers = fresh.map(ask("doze"), 1.0)
     assert list(answers.replies) == ["north", "east"]
     assert answers.failures == {"south": Failure.DEADLINE}
     # A later round does not meet the late answer of an earlier one.
-    answers = engine.map(ask("count", round=1), 60.0)
+    answers = fresh.map(ask("count", round=1), 60.0)
     assert answers.failures == {}
     assert {reply.round for reply in answers.replies.values()} == {1}
 
@@ -109,19 +119,19 @@ def test_an_unknown_client_is_an_error(engine):
         engine.map(ask("count", ["west"]), None)
 
 
-def test_closed_engines_start_again_with_empty_memories(engine):
-    engine.map(ask("count"), None)
-    engine.close()
-    engine.close()
+def test_closed_engines_start_again_with_empty_memories(fresh):
+    fresh.map(ask("count"), None)
+    fresh.close()
+    fresh.close()
     with pytest.raises(ValueError, match="no client 'north'"):
-        engine.map(ask("count"), None)
-    engine.start(clients(["south"]), PROBLEM, HANDLERS)
-    assert int(engine.map(ask("count", ["south"]), None).replies["south"].arrays["count"]) == 1
+        fresh.map(ask("count"), None)
+    fresh.start(clients(["south"]), PROBLEM, HANDLERS)
+    assert int(fresh.map(ask("count", ["south"]), None).replies["south"].arrays["count"]) == 1
 
 
-def test_a_client_that_does_not_fit_is_named_at_the_start(engine):
+def test_a_client_that_does_not_fit_is_named_at_the_start(fresh):
     with pytest.raises(ValueError, match="client 'north'"):
-        engine.start(clients(), Problem("hinge", {"east": Ball()}), HANDLERS)
+        fresh.start(clients(), Problem("hinge", {"east": Ball()}), HANDLERS)
 
 
 def test_the_numbers_are_those_of_the_serial_engine_bit_for_bit(engine):
