@@ -157,14 +157,9 @@ class ClientLoss(ABC):
         return self.value_and_gradient(x)[1]
 
     def sampled(self, batch: int, seed: int, round: int) -> Gradient:
-        """The gradients of one walk: of all rows, or every time of a fresh batch.
+        """The gradients of one walk: of all rows, or every time of a fresh batch of so many.
 
-        Parameters
-        ----------
-        batch : int
-            Rows of a batch; 0, or as many as there are: all rows.
-        seed, round : int
-            With the client's name they fix the draws, on every engine.
+        The seed, the round and the client's name fix the draws, on every engine.
         """
         if not 0 < batch < self.n_rows:
             return self.gradient

@@ -65,15 +65,8 @@ NAMED_PROBLEMS: Mapping[str, NamedProblem] = {
 def restated(problem: Problem, name: str, rows: Sequence[float]) -> Problem:
     """The problem of a name with the loss, the weights and what else is open of another problem.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of which.
-    name : str
-        One of `NAMED_PROBLEMS`.
-    rows : sequence of float
-        How many rows the clients have. The radius of one ball for all is that of the clients'
-        balls, or their mean over the rows.
+    ``rows`` says how many the clients have. The radius of one ball for all is that of the clients'
+    balls, or their mean over the rows.
     """
     fixed = lookup("problem", name, NAMED_PROBLEMS).fixed
     mixture = replace(

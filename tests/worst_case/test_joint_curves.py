@@ -9,8 +9,8 @@ import drfl
 from drfl.curves import Curves
 from drfl.losses.joint import JOINT
 from drfl.rows import Rows
+from drfl.worst_case.curves import JointCurveOracle
 from drfl.worst_case.joint import JointOracle
-from drfl.worst_case.joint_curves import JointCurveOracle
 from kit.joint_referee import JointReferee, losses
 
 KNOTS = [[-0.5, 0.4, 1.1], [0.2]]

@@ -93,12 +93,8 @@ def _share_below(z: Array, others: Array) -> Array:
 def combined_auc(areas: Array, variances: Array, pairs: Array) -> tuple[float, float]:
     """The mean area of several clients and its variance; each counts by its harmonic size.
 
-    Parameters
-    ----------
-    areas, variances : arrays of shape (S,)
-        NaN where a client has none: it does not count.
-    pairs : array of shape (S,)
-        mk/(m+k) of m and k rows of the classes.
+    A client without an area, NaN, does not count; ``pairs`` are mk/(m+k) of m and k rows of the
+    classes.
     """
     known = np.isfinite(areas) & np.isfinite(variances)
     if not known.any():

@@ -148,14 +148,8 @@ class NativeSession(Session, Generic[M]):
     def local(self, steps: int, extra: float = 0.0, shorter: float = 1.0) -> LocalSteps:
         """The local steps of this round.
 
-        Parameters
-        ----------
-        steps : int
-            How many.
-        extra : float
-            Curvature that the method adds to the loss.
-        shorter : float
-            How many times shorter than one over the curvature steps are.
+        ``extra`` is curvature that the method adds to the loss, and ``shorter`` how many times
+        shorter than one over the curvature steps are.
         """
         return self.steps.local(steps, self.t, extra, shorter)
 

@@ -110,15 +110,7 @@ def _usual(column: Array) -> float:
 
 
 class Centres:
-    """From where entries count: their mean, the value of many rows, either value of two.
-
-    Parameters
-    ----------
-    A : (N, d)
-        The columns.
-    k : int
-        Of the guard.
-    """
+    """From where entries of columns (N, d) count: the mean, what many rows hold, either of two."""
 
     def __init__(self, A: Array, k: int) -> None:
         low, high = A.min(axis=0), A.max(axis=0)

@@ -40,18 +40,8 @@ def require_ramps(
 ) -> None:
     """Refuse curves that tell of fewer than k rows, and knots that the ledger does not know.
 
-    Whether curves are refused tells of the rows, too: each is counted as a reading of them.
-
-    Parameters
-    ----------
-    rows : Rows
-        The client's columns, without ramps.
-    curves : Curves
-        What is asked for.
-    guard, ledger
-        Of the client.
-    names : sequence of str, optional
-        Of the columns; by default their numbers.
+    Whether curves are refused tells of the rows, too: each is counted as a reading of them. The
+    rows are the client's columns, without ramps; columns without names are called by their numbers.
     """
     k = guard.k
     guard.count_reading(ledger, rows.ramped(curves))

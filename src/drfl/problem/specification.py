@@ -36,9 +36,8 @@ from drfl.problem.plain import (
 from drfl.rows import Rows
 from drfl.supports import Support, WholeSpace
 from drfl.uncertainty import Ball, Mixture
-from drfl.worst_case.curves import CurveOracle
+from drfl.worst_case.curves import CurveOracle, JointCurveOracle
 from drfl.worst_case.joint import JointOracle, require_joint_ball
-from drfl.worst_case.joint_curves import JointCurveOracle
 from drfl.worst_case.make import make_oracle, oracle_class
 from drfl.worst_case.oracle import Oracle
 

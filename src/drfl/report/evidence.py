@@ -20,19 +20,9 @@ LONGEST_TEXT = 400
 
 
 class Evidence:
-    """The records of a run.
+    """The records of a run, each with its ``kind``; see ``docs/run-folder.md``.
 
-    Parameters
-    ----------
-    records : iterable of dict
-        Each with its ``kind``; see ``docs/run-folder.md``.
-
-    Attributes
-    ----------
-    models : list of dict
-        The linear models of the result, or the network.
-    network : bool
-        Whether it is one of a network.
+    ``models`` are the linear models of the result, or the network; ``network`` says which.
     """
 
     def __init__(self, records: Iterable[Json]) -> None:

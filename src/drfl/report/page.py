@@ -43,15 +43,7 @@ _OUTSIDE = str.maketrans(
 
 
 def page(sections: Sequence[Section], subtitle: str = "") -> str:
-    """The page.
-
-    Parameters
-    ----------
-    sections : sequence of Section
-        In their order.
-    subtitle : str
-        Under the title.
-    """
+    """The page: sections in their order, and what stands under the title."""
     style, script = _asset("report.css"), _asset("charts.js") + _asset("report.js")
     charts = [b.data() for s in sections for b in s.blocks if isinstance(b, Lines | Marks)]
     numbers = iter(range(len(charts)))

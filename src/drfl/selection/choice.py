@@ -146,18 +146,8 @@ def summarise(
 ) -> list[GridPoint]:
     """A row for every grid point.
 
-    Parameters
-    ----------
-    candidates : sequence of Candidate
-        The grid points.
-    clients : SelectionClients
-        Who the clients are.
-    scores : array of shape (points, splits, clients)
-        NaN where a client was not scored.
-    fits : sequence of sequences of Fit
-        Those of every point, of all splits and models.
-    names : mapping of int to str
-        What some of the points are called.
+    ``scores`` (points, splits, clients) are NaN where a client was not scored, ``fits`` those of
+    every point, of all splits and models, and ``names`` say what some of the points are called.
     """
     return [
         _point(candidate, clients, scores[k], fits[k], _note(k, candidates, fits[k], names))

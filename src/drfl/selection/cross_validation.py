@@ -46,14 +46,8 @@ from drfl.wire import Failure, Message, WireError
 class ProgressLine:
     """Counts fits, rounds and seconds; on a terminal the line is rewritten in place.
 
-    Parameters
-    ----------
-    verbose : int
-        0: nothing is shown.
-    splits : int
-        How many parts the work has.
-    word : str
-        What a part is called: "fold" or "client left out".
+    ``splits`` says how many parts the work has, ``word`` what one is called; nothing is shown
+    unless ``verbose``.
     """
 
     def __init__(self, verbose: int, splits: int, word: str) -> None:

@@ -185,16 +185,8 @@ class LinesOrCurves:
 def choose_curves(estimator: RobustModel, clients: SelectionClients, **how: Any) -> LinesOrCurves:
     """`drfl.selection.cross_validation.choose` for lines and for curves, and which are better.
 
-    Lines are curves without knots, so that they follow the rules that curves are to follow.
-
-    Parameters
-    ----------
-    estimator : RobustModel
-        With the norm of the curves.
-    clients : SelectionClients
-        With curves.
-    how
-        The rule, the folds and so on; folds depend on ``random_state``, which is needed here.
+    Lines are curves without knots, so that they follow the rules that curves are to follow. The
+    estimator has the norm of the curves; folds depend on ``random_state``, which is needed here.
     """
     assert clients.curves is not None
     straight = clients.curves.straight()

@@ -44,15 +44,21 @@ class Atoms:
         keep = self.mass > 0.0
         return Atoms(self.source[keep], self.mass[keep], self.x[keep], self.y[keep])
 
-    def flipped(self, rows: NDArray[np.intp], share: Array) -> Atoms:
-        """A share of the mass of some rows gets the other label. Atom i must be row i."""
-        moved = np.zeros(len(self.mass))
-        moved[rows] = share * self.mass[rows]
+    def relabelled(self, rows: NDArray[np.intp], share: Array, labels: Array) -> Atoms:
+        """A share of the mass of some rows gets other labels. Atom i must be row i."""
+        moved, rest = share * self.mass[rows], self.mass.copy()
+        rest[rows] -= moved
+        return Atoms(self.source, rest, self.x, self.y).joined(
+            Atoms(rows, moved, self.x[rows], labels)
+        )
+
+    def joined(self, more: Atoms) -> Atoms:
+        """These atoms and others."""
         return Atoms(
-            np.concatenate([self.source, rows]),
-            np.concatenate([self.mass - moved, moved[rows]]),
-            np.concatenate([self.x, self.x[rows]]),
-            np.concatenate([self.y, -self.y[rows]]),
+            np.concatenate([self.source, more.source]),
+            np.concatenate([self.mass, more.mass]),
+            np.concatenate([self.x, more.x]),
+            np.concatenate([self.y, more.y]),
         )
 
     def split(self, k: int, mass: float, dx: Array, dy: float) -> Atoms:
@@ -64,6 +70,19 @@ class Atoms:
             np.append(rest, mass),
             np.vstack([self.x, self.x[k] + dx]),
             np.append(self.y, self.y[k] + dy),
+        )
+
+    def distribution(self, costs: Array, losses: Array, tolerance: float) -> Distribution:
+        """What they are, each at such a cost and with such a loss (K,)."""
+        return Distribution(
+            source=self.source,
+            mass=self.mass,
+            x=self.x,
+            y=self.y,
+            cost=float(self.mass @ costs),
+            expected_loss=float(self.mass @ losses),
+            attained=tolerance == 0.0,
+            tolerance=tolerance,
         )
 
 
@@ -121,17 +140,8 @@ def describe(
     dy = np.abs(atoms.y - rows.y[atoms.source])
     relabelled = dy > 0.0
     moved[relabelled] += ball.label_cost * (1.0 if oracle.is_margin else dy[relabelled])
-    expected = oracle.loss.value(oracle.arguments(atoms.x @ w + b, atoms.y))
-    return Distribution(
-        source=atoms.source,
-        mass=atoms.mass,
-        x=atoms.x,
-        y=atoms.y,
-        cost=float(atoms.mass @ moved),
-        expected_loss=float(atoms.mass @ expected),
-        attained=tolerance == 0.0,
-        tolerance=tolerance,
-    )
+    losses = oracle.loss.value(oracle.arguments(atoms.x @ w + b, atoms.y))
+    return atoms.distribution(moved, losses, tolerance)
 
 
 @dataclass(frozen=True)

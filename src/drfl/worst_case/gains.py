@@ -66,12 +66,7 @@ class GainOracle(Oracle):
     def distribution(self, w: Array, b: float, near: tuple[float, ...] = ()) -> Distribution:
         """Every row at its best places at two prices, with the weights of the two.
 
-        Parameters
-        ----------
-        w, b : array of shape (n,), float
-            The model.
-        near : tuple of float
-            Prices close to the best one, if they are known.
+        ``near`` are prices close to the best one, if they are known.
         """
         whole = settled_by_labels(self, w, b)
         if whole is not None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.gauges import Pairs
@@ -92,16 +91,14 @@ class JointOracle(Oracle):
         W, b, rows = w, np.broadcast_to(b, (self.classes,)), self.rows
         every = np.arange(rows.n_rows)
         atoms = Atoms(every, rows.masses(every), rows.take(slice(None)), rows.y.copy())
-        value, spare, price = (
-            self.evaluate(W, b).value,
-            self.ball.radius,
-            self.gauge.value(W.ravel()),
-        )
+        value, spare = self.evaluate(W, b).value, self.ball.radius
+        price = self.gauge.value(W.ravel())
         if self.labels_move:
             z = rows.scores_many(W, b)
             gains, target = gain(self.loss, z, self.y)
             flips = self.flips(gains, price)
-            atoms = _relabelled(atoms, flips, target)
+            labels = target[flips.rows].astype(np.float64)
+            atoms = atoms.relabelled(flips.rows, flips.share, labels)
             at_price = flips.multiplier == price
             spare = self.ball.radius - self.ball.label_cost * flips.mass if at_price else 0.0
         atoms = atoms.present()
@@ -142,33 +139,10 @@ class JointOracle(Oracle):
         rows, ball, atoms = self.rows, self.ball, atoms.present()
         moved = ball.norm(atoms.x - rows.take(atoms.source))
         moved[atoms.y != rows.y[atoms.source]] += ball.label_cost
-        expected = float(atoms.mass @ self._losses(atoms, W, b))
-        missing = max(value - expected, 0.0)
+        losses = self._losses(atoms, W, b)
+        missing = max(value - float(atoms.mass @ losses), 0.0)
         attained = missing <= 1e-12 * max(value, 1.0)
-        return Distribution(
-            source=atoms.source,
-            mass=atoms.mass,
-            x=atoms.x,
-            y=atoms.y,
-            cost=float(atoms.mass @ moved),
-            expected_loss=expected,
-            attained=attained,
-            tolerance=0.0 if attained else missing,
-        )
-
-
-def _relabelled(atoms: Atoms, flips: Flips, target: NDArray[np.intp]) -> Atoms:
-    """A share of the mass of some rows gets the label that hurts most. Atom i must be row i."""
-    rows = flips.rows
-    moved = flips.share * atoms.mass[rows]
-    rest = atoms.mass.copy()
-    rest[rows] -= moved
-    return Atoms(
-        np.concatenate([atoms.source, rows]),
-        np.concatenate([rest, moved]),
-        np.concatenate([atoms.x, atoms.x[rows]]),
-        np.concatenate([atoms.y, target[rows].astype(np.float64)]),
-    )
+        return atoms.distribution(moved, losses, 0.0 if attained else missing)
 
 
 def require_joint_ball(ball: Ball) -> None:

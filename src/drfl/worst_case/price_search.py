@@ -72,26 +72,14 @@ def minimise(
     near: tuple[float, ...] = (),
     accuracy: float = 2e-13,
 ) -> Bracket:
-    r"""Minimise a convex function of lambda on [low, high].
+    """Minimise a convex function of lambda on [low, high].
 
     Meeting points of tangents find a kink, secants of the slope find a smooth minimum; bisection
-    keeps either from creeping.
+    keeps either from creeping. Guesses between low and high, ``near``, are tried first; it stops
+    when value and lower bound agree to the relative ``accuracy``.
 
-    Parameters
-    ----------
-    phi : callable
-        A tangent at any lambda.
-    low, high : float
-        The minimum lies between them.
-    near : tuple of float
-        Guesses between low and high, tried first.
-    accuracy : float
-        Stop when value and lower bound agree to this, relatively.
-
-    Returns
-    -------
-    tuple of (weight, Tangent)
-        Two tangents whose slopes cancel, or one: at ``low`` with a slope >= 0, or with slope 0.
+    Returns two tangents whose slopes cancel, with their weights, or one: at ``low`` with a slope >=
+    0, or with slope 0.
     """
     left, right = phi(low), None
     if left.slope >= 0.0 or high <= low:

@@ -156,7 +156,7 @@ class WholeSpaceOracle(Oracle):
         if self.labels_move:
             m = rows.y * rows.scores(w, b)
             flips = self.flips(m, norm)
-            atoms = atoms.flipped(flips.rows, flips.share)
+            atoms = atoms.relabelled(flips.rows, flips.share, -atoms.y[flips.rows])
             spare = ball.radius - ball.label_cost * flips.mass if flips.multiplier == norm else 0.0
         return spend(atoms, spare, self, w, b)
 

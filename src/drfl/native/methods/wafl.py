@@ -38,14 +38,8 @@ NEWTON_STEPS = 60
 def penalised(loss: Loss, z: Array, a: float) -> tuple[Array, Array]:
     r""":math:`\varphi` and v for margins or residuals z (N,).
 
-    Parameters
-    ----------
-    loss : Loss
-        L: piecewise linear, smooth hinge, Huber or logistic.
-    z : array of shape (N,)
-        Margins or residuals.
-    a : float
-        How far rows move: :math:`\|w\|^2/\gamma\ge0`.
+    L is piecewise linear, smooth hinge, Huber or logistic; :math:`a=\|w\|^2/\gamma\ge0` says how
+    far rows move.
     """
     if a == 0.0:
         return loss.value_and_slope(z)

@@ -80,15 +80,13 @@ def _in_a_shared_ball(model: Model, k: int, clients: Sequence[Client]) -> list[C
         start = end - part.n_rows
         mine = (d.source >= start) & (d.source < end)
         mass = d.mass[mine] / q_s if q_s > 0.0 else np.zeros(int(mine.sum()))
-        share = Distribution(
+        share = replace(
+            d,
             source=d.source[mine] - start,
             mass=mass,
             x=d.x[mine],
             y=d.y[mine],
-            cost=d.cost,
             expected_loss=float(mass @ loss[mine]),
-            attained=d.attained,
-            tolerance=d.tolerance,
         )
         choices.append(ClientMove(q_s, share.expected_loss, worst.multiplier, share))
     return choices
@@ -181,17 +179,7 @@ class Plan:
 
 
 def measured(model: Model, data: Mapping[str, ClientSample], plan: Plan) -> Iterator[Json]:
-    """Records of what the rows tell about a model.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    data : mapping of str to ClientSample
-        The rows of the training, by client.
-    plan : Plan
-        What is computed.
-    """
+    """Records of what the rows of the training, by client, tell about a model, as planned."""
     for sample in data.values():
         if sample.X.shape[1] != len(model.features):
             raise ValueError(

@@ -150,15 +150,8 @@ def copy_name(name: str, copy: int | None) -> str:
 class FoldEngine(Engine):
     """Adds to every message which part of the rows it is about, and with which ball.
 
-    The clients are placed already, with all their rows and the handlers of `on_parts`; starting
-    and closing this engine moves nothing.
-
-    Parameters
-    ----------
-    engine : Engine
-        Where the clients are.
-    parts : mapping of str to Part
-        By client name.
+    The clients are placed already in another engine, with all their rows and the handlers of
+    `on_parts`; starting and closing this one moves nothing. ``parts`` are by client name.
     """
 
     name: ClassVar[str] = "folds"

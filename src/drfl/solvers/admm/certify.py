@@ -209,12 +209,8 @@ class Certifier:
 class LowerBound:
     """The best bound proved so far.
 
-    Attributes
-    ----------
-    value : float
-        The bound; losses are nonnegative, so that 0 is one.
-    region : Region or None
-        Where it holds, if no radius bounds the model.
+    The ``value`` begins at 0, as losses are nonnegative; it holds in a ``region`` if no radius
+    bounds the model, and everywhere if that is None.
     """
 
     def __init__(self, server: ServerProblem, anchors: Anchors | None) -> None:

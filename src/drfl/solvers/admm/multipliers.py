@@ -88,12 +88,8 @@ class Window:
 class Multipliers:
     """The server's copy of every client's state.
 
-    Attributes
-    ----------
-    dual, last : arrays of shape (S, d + 1)
-        The multipliers (psi_s, zeta_s) and the last answers (w_hat_s, pi_s); all start at 0.
-    windows : list of Window or None
-        By client; None: it has to start afresh.
+    ``dual`` and ``last`` (S, d + 1) are the multipliers (psi_s, zeta_s) and the last answers
+    (w_hat_s, pi_s), all 0 at first; a client whose window is None has to start afresh.
     """
 
     def __init__(self, n_clients: int, dimension: int, batch_size: int, seed: int) -> None:

@@ -147,18 +147,9 @@ class Proof:
 def prove(told: Array, sigma: float, M: Array, W: Array, slack: float) -> Proof:
     r"""The excess that slopes and curvature allow.
 
-    Parameters
-    ----------
-    told : (d,)
-        The noisy slope, that of the norm included.
-    sigma : float
-        Its noise.
-    M : (d, d)
-        The noisy least curvature minus its price: at most the true one.
-    W : (d, d)
-        The region.
-    slack : float
-        :math:`R(\|w\|_*-s^Tw)` for the subgradient s that was used.
+    ``told`` (d,) is the noisy slope, that of the norm included, with noise ``sigma``; M (d, d) the
+    noisy least curvature minus its price, at most the true one; W (d, d) the region; and ``slack``
+    is :math:`R(\|w\|_*-s^Tw)` for the subgradient s that was used.
     """
     least = float(np.linalg.eigvalsh(M)[0])
     U = length_bound(told, sigma)

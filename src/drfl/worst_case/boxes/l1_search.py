@@ -397,14 +397,8 @@ class End(PricePoint):
 def find_kink(rows: Undecided, values: tuple[float, float]) -> tuple[PricePoint, PricePoint]:
     """Two points of the whole function (in t) next to its minimum, with slopes < 0 and > 0.
 
-    Where rounding leaves no such pair, both are the end at which the minimum is.
-
-    Parameters
-    ----------
-    rows : Undecided
-        The rows that are not decided between t = 0 and t = 1.
-    values : tuple of float
-        The whole function at t = 0 and t = 1; the other rows are linear between.
+    Where rounding leaves no such pair, both are the end at which the minimum is. ``values`` are
+    those of the whole function at t = 0 and t = 1; rows that are decided are linear between.
     """
     rest = [value - rows.value_and_slope(t)[0] for t, value in enumerate(values)]
     at_0, rise = rest[0], rest[1] - rest[0]
