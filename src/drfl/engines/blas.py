@@ -33,29 +33,33 @@ class _Here:
 
     def __init__(self) -> None:
         self.lock, self.wanted = Lock(), 0
-        self.controller: Any = None
-        self.limiter: Any = None
+        self.libraries: list[Any] | None = None
+        self.before: list[tuple[Any, int]] = []
 
     def want(self) -> None:
         with self.lock:
             if self.wanted == 0:
-                self.limiter = self._libraries().limit(limits=1, user_api="blas")
+                many = [(each, each.get_num_threads()) for each in self._libraries()]
+                self.before = [(each, number) for each, number in many if number != 1]
+                for each, _ in self.before:
+                    each.set_num_threads(1)
             self.wanted += 1
 
-    def _libraries(self) -> Any:
-        if self.controller is None:
+    def _libraries(self) -> list[Any]:
+        if self.libraries is None:
             # SciPy brings a BLAS of its own, which must be loaded to be found. The search takes
             # milliseconds, too long for every round.
             import scipy.linalg  # noqa: F401
 
-            self.controller = ThreadpoolController()
-        return self.controller
+            self.libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+        return self.libraries
 
     def release(self) -> None:
         with self.lock:
             self.wanted -= 1
             if self.wanted == 0:
-                self.limiter.restore_original_limits()
+                for each, number in self.before:
+                    each.set_num_threads(number)
 
 
 _here, _environment = _Here(), Lock()

@@ -41,15 +41,17 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
 
     def read_rows(self, X: Any, y: Any, clients: Any, sample_weight: Any) -> ClientTable:
         X, y = self._validated(X, y)
-        check_classification_targets(y)
         table = ClientTable.of(X, y, clients, sample_weight).present()
-        self.classes_, codes = np.unique(table.y, return_inverse=True)
+        self.classes_, codes = _classes(table.y)
+        if not _are_whole(self.classes_):
+            check_classification_targets(y)
         if len(self.classes_) < 2:
             only = self.classes_.tolist()[0]
             raise ValueError(f"y has one class only, {only!r}: two are needed at least")
         refuse_variants(self.classes_)
         self.class_weight_ = _class_weights(self.class_weight, self.classes_, codes, table.weight)
-        return table.coded(codes.astype(np.float64), self.class_weight_[codes])
+        factor = None if self.class_weight is None else self.class_weight_[codes]
+        return table.coded(codes.astype(np.float64), factor)
 
     def _set_model(self, results: list[Result]) -> None:
         self.coef_, self.intercept_ = stacked(results)
@@ -137,6 +139,22 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         if K > 2 and self.checked_parameters().at_once(K, n) is not None:
             return [codes]
         return [margin_target(codes, k) for k in positives(len(self.classes_))]
+
+
+def _classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """The different labels, sorted, and the number of each row's; two numbers need no sorting."""
+    if y.dtype.kind in "biuf":
+        low, high = y.min(), y.max()
+        above = y == high
+        if low < high and (above | (y == low)).all():
+            return np.array([low, high]), above.astype(np.intp)
+    classes, codes = np.unique(y, return_inverse=True)
+    return classes, codes
+
+
+def _are_whole(classes: NDArray[Any]) -> bool:
+    """Whether labels are whole numbers, which nobody takes for measurements."""
+    return classes.dtype.kind in "biuf" and bool((classes == np.round(classes)).all())
 
 
 def _class_weights(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -106,8 +106,7 @@ def row_keys(X: Any, y: Array) -> Keys:
     :math:`v_{ij}` of the entries: sums of whole numbers do not depend on their order. An entry 0
     adds nothing, so that sparse rows need their stored entries only.
     """
-    rng = np.random.default_rng(0)
-    constants = rng.integers(1 << 63, size=X.shape[1] + 1, dtype=np.uint64) * np.uint64(2) + 1
+    constants = _odd_numbers(X.shape[1] + 1)
     keys = _bits(y) * constants[-1]
     if is_sparse(X):
         sums = np.zeros(X.nnz + 1, dtype=np.uint64)
@@ -122,6 +121,13 @@ def row_keys(X: Any, y: Array) -> Keys:
         block = slice(start, start + step)
         keys[block] += _bits(X[block]) @ constants[:-1]
     return np.asarray(keys)
+
+
+@lru_cache(maxsize=32)
+def _odd_numbers(size: int) -> Keys:
+    """So many of them; nobody changes them."""
+    rng = np.random.default_rng(0)
+    return np.asarray(rng.integers(1 << 63, size=size, dtype=np.uint64) * np.uint64(2) + 1)
 
 
 def is_sparse(X: Any) -> bool:
@@ -184,7 +190,7 @@ class ClientTable:
         """The names of the clients as strings, as messages and results need them."""
         return [str(name) for name in self.names]
 
-    @property
+    @cached_property
     def totals(self) -> Array:
         """N_s (S,): the total weight of every client's rows."""
         return np.bincount(self.member, self.weight, len(self.names)).astype(np.float64)
@@ -203,9 +209,10 @@ class ClientTable:
         X, y, weight = self.X[kept], self.y[kept], self.weight[kept]
         return ClientTable(X, y, weight, member, self.names[clients])
 
-    def coded(self, codes: Array, factor: Array) -> ClientTable:
+    def coded(self, codes: Array, factor: Array | None = None) -> ClientTable:
         """The same rows with numbers for y, their weights multiplied."""
-        return replace(self, y=codes, weight=self.weight * factor)
+        weight = self.weight if factor is None else self.weight * factor
+        return replace(self, y=codes, weight=weight)
 
     def canonical(self, columns: int | None = None) -> ClientTable:
         """Equal rows merged, in an order that depends on the rows alone; y must be numbers.
@@ -226,14 +233,21 @@ class ClientTable:
 
     def clients(self, target: Array) -> Iterator[Client]:
         """A client for every name, with its rows and its part of a target (N,)."""
-        order = np.argsort(self.member, kind="stable")
-        ends = np.cumsum(np.bincount(self.member, minlength=len(self.names)))
-        for label, at in zip(self.labels, np.split(order, ends[:-1]), strict=True):
-            together = at[-1] - at[0] == len(at) - 1
-            rows = slice(at[0], at[-1] + 1) if together else at  # views instead of copies
+        for label, rows in zip(self.labels, self._parts(), strict=True):
             weight = self.weight[rows]
             ones = bool((weight == 1.0).all())  # rows without weights are the cheaper ones
             yield Client(label, self.X[rows], target[rows], sample_weight=None if ones else weight)
+
+    def _parts(self) -> Iterator[slice | Index]:
+        """Which rows are those of every client; views instead of copies where they can be."""
+        if len(self.names) == 1:
+            yield slice(None)
+            return
+        order = np.argsort(self.member, kind="stable")
+        ends = np.cumsum(np.bincount(self.member, minlength=len(self.names)))
+        for at in np.split(order, ends[:-1]):
+            together = at[-1] - at[0] == len(at) - 1
+            yield slice(at[0], at[-1] + 1) if together else at
 
 
 def named_clients(clients: Any, X: Any) -> tuple[NDArray[Any], Index]:

@@ -232,7 +232,7 @@ def _seen(
         seen = worth_a_look(X, y)
     else:
         first = some if judges[0].all() else some[judges[0]]
-        odd = suspects(some, target, first, np.array([least, most]))
+        odd = suspects(some, target, first, np.array([least, most]), sampled=step > 1)
         seen = np.flatnonzero(odd).tolist()
     for j in [j for j in seen if least[j] < most[j]]:
         name, x = names[j], column_of(some, j)

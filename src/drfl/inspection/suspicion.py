@@ -43,7 +43,9 @@ def column_ends(X: Any) -> tuple[Array, Array]:
     return np.min(low, axis=0), np.max(high, axis=0)
 
 
-def suspects(X: Array, y: Array, first: Array, ends: Array) -> NDArray[np.bool_]:
+def suspects(
+    X: Array, y: Array, first: Array, ends: Array, *, sampled: bool = True
+) -> NDArray[np.bool_]:
     """In which columns (n,) `look`, `is_id` or `is_numbering` can find anything.
 
     What they find shows in the ends of a column, or in any few of its rows: such columns are few,
@@ -56,7 +58,7 @@ def suspects(X: Array, y: Array, first: Array, ends: Array) -> NDArray[np.bool_]
     ordered = _sorted_columns(few)
     gaps = ordered[:, 1:] - ordered[:, :-1]
     levels = 1 + np.count_nonzero(gaps, axis=1)
-    own_ends = column_ends(X)
+    own_ends = column_ends(X) if sampled else ends
     held = [_often(X, end) for end in own_ends]
     usual = [[abs(v) in CODED or v in (0.0, -1.0) for v in end.tolist()] for end in own_ends]
     # A tenth of FAR: the middle of few rows is not quite that of all.

@@ -110,11 +110,14 @@ class Huber(Loss):
         return self.value_and_slope(z)[0]
 
     def slope(self, z: Array) -> Array:
-        return np.clip(z, -self.epsilon, self.epsilon)
+        return np.maximum(np.minimum(z, self.epsilon), -self.epsilon)
 
     def value_and_slope(self, z: Array) -> tuple[Array, Array]:
         slope = self.slope(z)
-        return slope * (z - 0.5 * slope), slope
+        value = -0.5 * slope
+        value += z
+        value *= slope
+        return value, slope
 
     def curvature(self, z: Array) -> Array:
         return (np.abs(z) <= self.epsilon).astype(z.dtype)

@@ -117,6 +117,8 @@ def surely_usable(X: Any, y: Any) -> bool:
 
 def require_finite_target(y: Array) -> None:
     """The same of y."""
+    if _sum_of_squares(y) <= LARGEST:
+        return
     bad = np.flatnonzero(~(np.abs(y) <= LARGEST))
     if len(bad):
         what, advice = _what(y[bad])

@@ -130,9 +130,10 @@ def make_program(
         rho = np.where(server.mixture.weights == 0.0, 0.0, rho)
     cost[rho == 0.0] = math.inf
     kappa, floor = (cost, 0.0 * rho) if margin else (np.full_like(cost, math.inf), 1.0 / cost)
-    own = np.isfinite(cost) if margin else (rho > 0.0) & (len(np.unique(floor[rho > 0.0])) > 1)
     index = np.full(len(names), d, dtype=np.intp)
     if len(names) > 1:  # a single one can be t itself
+        differ = len(np.unique(floor[rho > 0.0])) > 1
+        own = np.isfinite(cost) if margin else (rho > 0.0) & differ
         index[own] = d + 1 + np.arange(np.count_nonzero(own))
     server = replace(server, rho=rho / unit, floor=floor * unit)
     return Program(problem.loss, server, kappa / unit, index, unit)

@@ -41,6 +41,7 @@ SURE = 0.1  # of the error of a sample: to this it is solved
 PROMISING = 1.0  # a step that would gain so many tolerances is worth a proof
 SLOW = 6  # steps of gradients in which a tenth should be left; otherwise it is Newton's turn
 SHORT = 0.5  # a shorter step was too bold: then parabolas above the losses are taken
+NEAR = 0.01  # a price of the norm that changes by less is that of where a step leads
 LONGEST = 100  # steps, after which rounding must be in the way
 SHARP = 0.1  # of the first width: gradients do not see sharper corners
 WIDTH, NARROWER = 0.3, 0.2  # of soft corners, in units of the margins; and by which factor
@@ -236,7 +237,9 @@ class DescentSearch:
             size = float(np.linalg.norm(step[: f.n]))
             if float(r @ step) + f.rho * size < 0.0:
                 best = step
-            price = f.rho / max(size, 1e-300)
+            last, price = price, f.rho / max(size, 1e-300)
+            if abs(price - last) <= NEAR * price:
+                break
         return best
 
     def _inverse(self, f: Objective, at: ModelPoint) -> Callable[[float], Solve]:
@@ -265,16 +268,24 @@ class DescentSearch:
     def _bound(self, f: Objective, at: ModelPoint, ahead: Array) -> float:
         """What slopes near those a step ahead prove, that cancel b and have a sum of norm rho."""
         bent = f.loss.curvature(f.arguments(at.scores), at.slopes)
-        by_score = bent * f.mass
         own = at.scores - float(at.x[-1]) if f.d > f.n else at.scores
-        moved, u, ones = f.combined_many(np.array([by_score * ahead, by_score * own, by_score]))
+        factors = np.empty((3, len(own)))
+        by_score = np.multiply(bent, f.mass, out=factors[2])
+        np.multiply(by_score, ahead, out=factors[0])
+        np.multiply(by_score, own, out=factors[1])
+        moved, u, ones = f.combined_many(factors)
         g, by_b, lean = at.gradient + moved, 0.0, 0.0
         if f.d > f.n and ones[-1] > 0.0:
             by_b, lean = float(u[-1] / ones[-1]), float(g[-1] / ones[-1])
             g, u = g - lean * ones, u - by_b * ones
         alpha = _onto_sphere(g[: f.n], u[: f.n], f.rho)
-        moves = ahead + alpha * own - (lean + alpha * by_b)
-        slopes = at.slopes + bent * (moves * f.rows.y if self.program.margin else moves)
+        moves = alpha * own
+        moves += ahead
+        moves -= lean + alpha * by_b
+        if self.program.margin:
+            moves *= f.rows.y
+        moves *= bent
+        slopes = at.slopes + moves
         low, high = f.loss.loss.slope_range
         server, q = self.program.server, self.program.mixture.weights
         if (f.d > f.n and not bent.any()) or slopes.min() < low or slopes.max() > high:
