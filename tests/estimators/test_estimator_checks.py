@@ -1,5 +1,7 @@
 """scikit-learn's own checks, with no expected failures."""
 
+import numpy as np
+import pandas as pd
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
@@ -50,3 +52,25 @@ def test_scikit_learn_check(estimator, check):
 def test_every_baseline_is_checked():
     checked = {type(estimator).__name__ for estimator in EVERYTHING + OTHERS + VARIANTS}
     assert checked == {*baselines.__all__, "DRFLClassifier", "DRFLRegressor"}
+
+
+def test_plain_arrays_are_taken_as_scikit_learn_takes_any_rows():
+    """The quick look at arrays and the careful one at frames lead to the same model."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    for labels in (["no", "yes"], [0, 1], [-1.0, 1.0], [2.5, 3.5], [False, True], [0, 1, 2]):
+        y = np.array(labels)[np.arange(40) % len(labels)]
+        named = DRFLClassifier()
+        if labels == [2.5, 3.5]:
+            for rows in (X, pd.DataFrame(X)):
+                with pytest.raises(ValueError, match="continuous"):
+                    named.fit(rows, y)
+            continue
+        named.fit(pd.DataFrame(X, columns=list("abc")), pd.Series(y))
+        plain = DRFLClassifier().fit(X, y)
+        np.testing.assert_array_equal(plain.coef_, named.coef_)
+        np.testing.assert_array_equal(plain.classes_, np.unique(y))
+        assert plain.classes_.dtype == y.dtype
+        assert plain.n_features_in_ == 3
+        assert named.fit(X, y).coef_.tolist() == plain.coef_.tolist()
+        assert not hasattr(named, "feature_names_in_")  # the names of the first fit are forgotten

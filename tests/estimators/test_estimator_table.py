@@ -92,6 +92,28 @@ def test_merging_keeps_the_distribution(form, collide, monkeypatch):
         assert len(rows) == len(before) == 36
 
 
+def test_keys_that_share_their_upper_half_are_told_apart_by_the_rest(monkeypatch):
+    rng = np.random.default_rng(4)
+    X, y, weight = rng.normal(size=(300, 3)), rng.normal(size=300), rng.random(300)
+    X[150:], y[150:] = X[:150], y[:150]  # every row twice
+    member = np.arange(300) % 150 % 2
+    whole = tables.row_keys
+
+    def halved(X, y):
+        keys = whole(X, y)
+        return keys & np.uint64(0xFFFFFFFF) | (keys & np.uint64(1)) << np.uint64(40)
+
+    monkeypatch.setattr(tables, "row_keys", halved)
+    rows, merged = tables.canonical_order(X, y, weight, member)
+    assert len(rows) == 150
+    np.testing.assert_array_equal(member[rows], np.sort(member[rows]))
+    np.testing.assert_allclose(merged, weight[rows % 150] + weight[rows % 150 + 150])
+    other = rng.permutation(300)
+    again, also = tables.canonical_order(X[other], y[other], weight[other], member[other])
+    np.testing.assert_array_equal(X[other][again], X[rows])
+    np.testing.assert_array_equal(also, merged)
+
+
 def test_keys_tell_rows_apart_wherever_they_stand():
     rng = np.random.default_rng(3)
     X, y = (rng.random((5000, 40)) < 0.3).astype(float), np.ones(5000)
