@@ -170,7 +170,8 @@ def corrected(
             step = 0.5 * step
             x = x + step
             continue
-        H, g = _mixed(q, [p.hessian for p in found.values()]), _gradient(q, found)
+        H = _mixed(q, [piece.hessian for piece in found.values()])
+        g = _mixed(q, [piece.gradient for piece in found.values()])
         try:
             step, size = _step(H, g, names)
         except InferenceError:
@@ -207,10 +208,6 @@ def _mixed(q: list[float], parts: list[Array]) -> Array:
     for w, part in zip(q, parts, strict=True):
         total += w * part
     return total
-
-
-def _gradient(q: list[float], found: Mapping[str, ModelPieces]) -> Array:
-    return _mixed(q, [piece.gradient for piece in found.values()])
 
 
 def _step(H: Array, g: Array, names: list[str] | None) -> tuple[Array, Array]:

@@ -135,12 +135,10 @@ def _at_score(site: Site, x: Array) -> _Rowwise:
     w, b = x[: site.n_features], float(x[-1]) if site.shared_intercept else 0.0
     if site.problem.own_intercepts:
         b = middle_intercept(site.oracle, w)
-    z = rows.scores(w, b)
-    margin = loss.task == "classification"
-    at = rows.y * z if margin else z - rows.y
+    at = site.oracle.arguments(rows.scores(w, b), rows.y)
     value, slope = loss.value_and_slope(at)
-    bend = loss.curvature(at)
-    return _Rowwise(rows, value, (rows.y * slope if margin else slope)[None], lambda j, k: bend)
+    slope, bend = rows.y * slope if site.oracle.is_margin else slope, loss.curvature(at)
+    return _Rowwise(rows, value, slope[None], lambda j, k: bend)
 
 
 def _at_classes(site: Site, x: Array) -> _Rowwise:

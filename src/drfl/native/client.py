@@ -31,12 +31,12 @@ class LinearLoss(ClientLoss):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site.name, site.rows.n_rows)
-        self.rows, self.loss = site.rows, site.oracle.loss
+        self.rows, self.loss, self.arguments = site.rows, site.oracle.loss, site.oracle.arguments
         self.shared_intercept, self.is_margin = site.shared_intercept, site.oracle.is_margin
 
     def value(self, x: Array) -> float:
         w, b = self.split(x)
-        values, _ = self.pointwise(self._arguments(self.rows.scores(w, b), self.rows.y), w)
+        values, _ = self.pointwise(self.arguments(self.rows.scores(w, b), self.rows.y), w)
         return self.rows.mean(values)
 
     def value_and_gradient(self, x: Array) -> tuple[float, Array]:
@@ -47,7 +47,7 @@ class LinearLoss(ClientLoss):
         def visit(block: slice, z: Array) -> Array:
             nonlocal value, square
             y = self.rows.y[block]
-            values, slopes = self.pointwise(self._arguments(z, y), w)
+            values, slopes = self.pointwise(self.arguments(z, y), w)
             value += self.rows.mean(values, block)
             square += self.rows.mean(slopes**2, block)
             weights = self.rows.mass(block) * slopes
@@ -59,7 +59,7 @@ class LinearLoss(ClientLoss):
     def batch_gradient(self, x: Array, chosen: NDArray[np.intp]) -> Array:
         w, b = self.split(x)
         X, y = self.rows.take(chosen), self.rows.y[chosen]
-        _, slopes = self.pointwise(self._arguments(X @ w + b, y), w)
+        _, slopes = self.pointwise(self.arguments(X @ w + b, y), w)
         masses = self.rows.masses(chosen) * (self.rows.n_rows / len(chosen))
         weights = masses * slopes * y if self.is_margin else masses * slopes
         g = weights @ X + self.shrinkage(w, float(masses @ slopes**2))
@@ -81,9 +81,6 @@ class LinearLoss(ClientLoss):
 
     def _joined(self, g: Array, b: float) -> Array:
         return np.append(g, b) if self.shared_intercept else g
-
-    def _arguments(self, z: Array, y: Array) -> Array:
-        return y * z if self.is_margin else z - y
 
 
 FACTS = {"facts": Field("float64", (3,))}  # weight of the rows, largest eigenvalue, trace

@@ -236,8 +236,7 @@ class NativeSession(Session, Generic[M]):
             return
         if self.mixture is None and self.round >= PATIENCE:
             missing = [name for s, name in enumerate(self.names) if s not in self.known]
-            reasons = [f"{name}: {self._rejected.get(name, 'no answer')}" for name in missing]
-            self._status = Status.failed(f"no usable first answer from {'; '.join(reasons)}")
+            self._status = Status.unintroduced(missing, self._rejected)
         elif self._silent >= SILENCE:
             told = "".join(f"; {name}: {reason}" for name, reason in self._rejected.items())
             self._status = Status.failed(f"no usable answer in {self._silent} rounds{told}")

@@ -98,16 +98,20 @@ def _network_result(fitted: Any, names: list[str], scores: dict[str, Any]) -> Js
     result = fitted.result_
     sent = sum(result.bytes_up.values()) + sum(result.bytes_down.values())
     model = {
-        "objective": result.objective,
-        "lower_bound": result.lower_bound,
-        "gap": result.gap,
-        "status": {"kind": str(result.status.kind), "message": result.status.message},
+        **_proved(result),
         "weights": dict(zip(names, fitted.client_weights_.tolist(), strict=True)),
         "losses": dict(zip(names, fitted.client_losses_.tolist(), strict=True)),
     }
     costs = {"gap": result.gap, "rounds": result.rounds, "kilobytes": sent / 1000}
     method = type(fitted).__name__
     return {"kind": "result", "method": method, **costs, "models": [model], "clients": scores}
+
+
+def _proved(found: Any) -> Json:
+    """What a result, or the certificate of a model, says of its objective."""
+    status = {"kind": str(found.status.kind), "message": found.status.message}
+    numbers = {name: getattr(found, name) for name in ("objective", "lower_bound", "gap")}
+    return {**numbers, "status": status}
 
 
 RARE = 5
@@ -292,10 +296,7 @@ def _result(model: Model, fitted: Any, data: Mapping[str, ClientSample]) -> Json
             "coef": model.linear(k)[0],
             "intercept": model.linear(k)[1],
             **_own_intercepts(model, k),
-            "objective": proof.objective,
-            "lower_bound": proof.lower_bound,
-            "gap": proof.gap,
-            "status": {"kind": str(proof.status.kind), "message": proof.status.message},
+            **_proved(proof),
             "weights": {part.name: part.weights[k] for part in model.clients},
             "losses": {part.name: part.losses[k] for part in model.clients},
         }

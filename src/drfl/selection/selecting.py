@@ -88,19 +88,15 @@ def select(
     >>> found.best_params
     {'radius': 0.0}
     """
-    given: dict[str, Any] = {
-        "clients": clients,
+    settings: dict[str, Any] = {
         "rule": rule,
-        "grid": grid,
         "folds": folds,
         "noise_scale": noise_scale,
         "scoring": scoring,
-        "random_state": random_state,
-        "verbose": verbose,
-        "sample_weight": sample_weight,
     }
     if isinstance(estimator, Pipeline):
-        return _select_last(estimator, X, y, given)
+        rest = {"clients": clients, "random_state": random_state, "verbose": verbose}
+        return _select_last(estimator, X, y, grid, sample_weight=sample_weight, **rest, **settings)
     _check_estimator(estimator)
     checked_noise(rule, noise_scale)
     reader = with_params(estimator, {})
@@ -117,12 +113,6 @@ def select(
         classes=reader.n_classes,
     )
     seed = seed_of(random_state)
-    settings: dict[str, Any] = {
-        "rule": rule,
-        "folds": folds,
-        "noise_scale": noise_scale,
-        "scoring": scoring,
-    }
     found = choose(
         estimator, taking_part, grid=grid, random_state=seed, verbose=verbose, **settings
     )
@@ -147,14 +137,13 @@ def _may_lack_a_class(reader: Any, table: ClientTable, rule: str) -> bool:
     return not bool(enough.all())
 
 
-def _select_last(pipeline: Pipeline, X: Any, y: Any, given: dict[str, Any]) -> Selection:
+def _select_last(pipeline: Pipeline, X: Any, y: Any, grid: Any, **given: Any) -> Selection:
     """The same of the last step of a pipeline; those before are fitted once, to all rows."""
     (name, last), before = pipeline.steps[-1], clone(pipeline[:-1])
     prefix = f"{name}__"
-    grid = given["grid"]
     if grid is not None:
-        given = {**given, "grid": {k.removeprefix(prefix): values for k, values in grid.items()}}
-    found = select(last, before.fit_transform(X, y), y, **given)
+        grid = {k.removeprefix(prefix): values for k, values in grid.items()}
+    found = select(last, before.fit_transform(X, y), y, grid=grid, **given)
     whole = Pipeline([*before.steps, (name, found.estimator)])
     return replace(found, estimator=whole)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -89,6 +89,12 @@ class Status:
     def failed(cls, reason: str) -> Status:
         """The run could not go on."""
         return cls(StatusKind.FAILED, f"the run could not go on: {reason}")
+
+    @classmethod
+    def unintroduced(cls, names: Iterable[str], rejected: Mapping[str, str]) -> Status:
+        """Clients gave no usable first answer; why, as far as it is known."""
+        reasons = "; ".join(f"{name}: {rejected.get(name, 'no answer')}" for name in names)
+        return cls.failed(f"no usable first answer from {reasons}")
 
     @classmethod
     def contradiction(cls, upper: float, lower: float) -> Status:

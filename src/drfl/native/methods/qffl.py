@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drfl import checks
 from drfl.arrays import Array
 from drfl.differentiable import ClientLoss
 from drfl.native.client import MODEL, NUMBER, Arrays, Step, needed
+from drfl.native.methods.fedavg import FedAvgSession
 from drfl.native.methods.fedavg import step as walk_from_x
 from drfl.native.session import NativeSession
 from drfl.native.settings import LocalMethod
@@ -40,24 +40,19 @@ def step(loss: ClientLoss, message: Message) -> Arrays:
 
 
 # ---------------------------------------------------------------------- the server's half
-class QFFLSession(NativeSession["QFFL"]):
+class QFFLSession(FedAvgSession["QFFL"]):
     """Adds up the clients' moves, scaled by powers of their losses."""
 
-    def requests(self) -> tuple[int, dict[int, dict[str, NDArray[Any]]]]:
-        local = self.local(self.method.local_steps)
-        self.inverse = 1.0 / local.step
-        common = {"x": self.x, **local.arrays()}
-        return 1, {s: dict(common) for s in self.drawn(self.method.participation)}
-
     def update(self, replies: dict[int, Arrays]) -> None:
+        inverse = 1.0 / self.walk.step
         self.t += 1
         q, numerator, denominator = self.method.q, np.zeros(self.d), 0.0
         for s, arrays in replies.items():
             loss = max(float(arrays["loss"]), SMALLEST)
-            d = self.inverse * (self.x - arrays["model"])
+            d = inverse * (self.x - arrays["model"])
             weight = self.center[s] * loss**q
             numerator += weight * d
-            denominator += weight * (q * float(d @ d) / loss + self.inverse)
+            denominator += weight * (q * float(d @ d) / loss + inverse)
         if denominator > 0.0:
             self.x = self.x - numerator / denominator
 

@@ -241,7 +241,8 @@ class AdmmSession(Session):
         """Stop on the proved gap, or with the rounds."""
         if not self.certifier.begun:
             if self.round >= min(PATIENCE, self.max_rounds):
-                self._status = Status.failed(self._silence())
+                missing = [self.names[s] for s in self._asked()]
+                self._status = Status.unintroduced(missing, self._rejected)
             return
         self._status = self._verdict()
         if self._status is None and self.round >= self.max_rounds:
@@ -253,13 +254,6 @@ class AdmmSession(Session):
             return None
         proof = self.certifier.proof
         return Status.certified(self.gap) if proof.everywhere else proof.local(self.gap)
-
-    def _silence(self) -> str:
-        reasons = [
-            f"{self.names[s]}: {self._rejected.get(self.names[s], 'no answer')}"
-            for s in self._asked()
-        ]
-        return f"no usable first answer from {'; '.join(reasons)}"
 
     def _objectives(self) -> dict[str, float]:
         """The objective at the last w that was evaluated, and at the average, once known."""

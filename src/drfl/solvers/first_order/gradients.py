@@ -51,7 +51,7 @@ def _evaluated(site: Site, x: Array) -> tuple[float, Array, Array]:
     def visit(block: slice, z: Array) -> Array:
         nonlocal value
         y = rows.y[block]
-        values, v = loss.value_and_slope(_arguments(site, z, y))
+        values, v = loss.value_and_slope(site.oracle.arguments(z, y))
         value += rows.mean(values, block)
         for k, factor in enumerate(FACTORS):
             fan[k] += rows.mean(_constants(site, factor * v, y), block)
@@ -70,7 +70,7 @@ def _halves(site: Site, x: Array) -> Array:
         def visit(block: slice, z: Array, side: float = side) -> Array:
             nonlocal constant
             y = rows.y[block]
-            v = loss.slope(_arguments(site, z, y))
+            v = loss.slope(site.oracle.arguments(z, y))
             lean = v * y if site.oracle.is_margin else v
             v = np.where(side * lean > 0.0, v, 0.0)
             constant += rows.mean(_constants(site, v, y), block)
@@ -84,7 +84,7 @@ def _halves(site: Site, x: Array) -> Array:
 def _curvature(site: Site, x: Array) -> Array:
     """The rows' second derivatives times their masses."""
     rows, (w, b) = site.rows, _split(site, x)
-    m = _arguments(site, rows.scores(w, b), rows.y)
+    m = site.oracle.arguments(rows.scores(w, b), rows.y)
     return np.asarray(site.oracle.loss.curvature(m) * rows.mass())
 
 
@@ -96,11 +96,6 @@ def _swept(site: Site, x: Array, visit: Callable[[slice, Array], Array]) -> Arra
 
 def _split(site: Site, x: Array) -> tuple[Array, float]:
     return (x[:-1], float(x[-1])) if site.shared_intercept else (x, 0.0)
-
-
-def _arguments(site: Site, z: Array, y: Array) -> Array:
-    """What the loss is a function of: margins or residuals."""
-    return z * y if site.oracle.is_margin else z - y
 
 
 def _weighted(site: Site, v: Array, y: Array, mass: Array | float) -> Array:

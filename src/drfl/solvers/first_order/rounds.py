@@ -318,8 +318,7 @@ def judge(task: FirstOrderTask, now: Progress) -> Status | None:
     if gap <= task.tol:
         return Status.certified(gap)
     if gone and now.known is None:
-        reasons = "; ".join(f"{name}: {now.rejected.get(name, 'no answer')}" for name in gone)
-        return Status.failed(f"no usable first answer from {reasons}")
+        return Status.unintroduced(gone, now.rejected)
     if gone:
         return Status.partial(
             f"{', '.join(gone)} fell silent: bounds and model are those of the last point that "

@@ -14,9 +14,7 @@ from drfl.solvers.private import client
 from drfl.solvers.private.client import CLOSE, REPLIES, REQUESTS, SLOPE, START, TERMS
 from drfl.solvers.private.session import PrivateSession
 
-
-def _checked(kind: str, handler: Handler) -> Checked:
-    return Checked(handler, REQUESTS[kind], REPLIES[kind], private=True)
+ANSWERS = {TERMS: client.terms, START: client.start, SLOPE: client.slope, CLOSE: client.close}
 
 
 @dataclass(frozen=True)
@@ -33,10 +31,8 @@ class Private(Solver):
     name: ClassVar[str] = "private"
     private: ClassVar[bool] = True
     handlers: ClassVar[Mapping[str, Handler]] = {
-        TERMS: _checked(TERMS, client.terms),
-        START: _checked(START, client.start),
-        SLOPE: _checked(SLOPE, client.slope),
-        CLOSE: _checked(CLOSE, client.close),
+        kind: Checked(answer, REQUESTS[kind], REPLIES[kind], private=True)
+        for kind, answer in ANSWERS.items()
     }
 
     def __post_init__(self) -> None:

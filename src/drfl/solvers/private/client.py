@@ -220,11 +220,9 @@ def _promise(site: Site) -> tuple[DifferentialPrivacy, Spending]:
 def _arguments(site: Site, x: Array) -> tuple[Array, Array, Loss]:
     """Margins or residuals z, their signs of the slope, and the loss."""
     w, b = (x[:-1], float(x[-1])) if site.shared_intercept else (x, 0.0)
-    rows, loss = site.rows, site.oracle.loss
-    scores = rows.scores(w, b)
-    if loss.task == "classification":
-        return rows.y * scores, rows.y, loss
-    return scores - rows.y, np.ones(rows.n_rows), loss
+    rows, oracle = site.rows, site.oracle
+    sign = rows.y if oracle.is_margin else np.ones(rows.n_rows)
+    return oracle.arguments(rows.scores(w, b), rows.y), sign, oracle.loss
 
 
 def _gram(site: Site, weights: Array) -> Array:
