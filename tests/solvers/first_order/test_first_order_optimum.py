@@ -42,7 +42,7 @@ def cases():
         yield pytest.param(loss, norm, theta, p, newton, marks=[pytest.mark.slow] if long else [])
 
 
-@pytest.mark.parametrize(("loss", "norm", "theta", "p", "newton"), cases())
+@pytest.mark.parametrize(("loss", "norm", "theta", "p", "newton"), list(cases()))
 def test_the_optimum_is_that_of_cvxpy(loss, norm, theta, p, newton):
     loss = LOSSES[loss]
     data = sparse_clients(loss.task, seed=int(10 * min(theta, 9)))
