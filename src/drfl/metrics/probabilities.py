@@ -117,11 +117,8 @@ class Decisions:
     @property
     def rows(self) -> int:
         """All of them."""
-        return sum((self.true_positive, self.false_positive, *self._called_negative))
-
-    @property
-    def _called_negative(self) -> tuple[int, int]:
-        return self.true_negative, self.false_negative
+        called = self.true_positive + self.false_positive
+        return called + self.true_negative + self.false_negative
 
     @property
     def sensitivity(self) -> float:

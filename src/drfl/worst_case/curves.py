@@ -197,18 +197,6 @@ class CurveSearch:
         atoms, rate = atoms.present(), self.least
         if spare <= 0.0 or rate <= 0.0:
             return self._described(atoms, 0.0)
-        kappa = self.ball.label_cost
-        if not self.oracle.is_margin and self.loss.lipschitz / kappa >= rate:
-            stay = np.zeros(self.X.shape[1])
-            missed, k, side = min(
-                (self._missed(atoms, k, float(atoms.y[k]) + side * FAR, stay), k, side)
-                for k in range(len(atoms.mass))
-                for side in (1.0, -1.0)
-            )
-            tolerance = TOLERANCE * max(self.value, 1e-300)
-            mass = min(float(atoms.mass[k]), tolerance / missed if missed > 0.0 else math.inf)
-            atoms = atoms.split(k, mass, stay, side * spare / (mass * kappa))
-            return self._described(atoms, tolerance)
         # What an atom misses of the rate on its way out: the best one, perhaps with another label.
         missed, k, label, step = min(
             (
@@ -220,13 +208,25 @@ class CurveSearch:
         )
         tolerance = TOLERANCE * max(self.value, 1e-300)
         mass = min(float(atoms.mass[k]), tolerance / missed if missed > 0.0 else math.inf)
-        turned = label != float(atoms.y[k])
-        distance = max(spare / mass - (kappa if turned else 0.0), 0.0)
-        atoms = atoms.split(k, mass, distance * step, label - float(atoms.y[k]))
+        kappa, dy = self.ball.label_cost, label - float(atoms.y[k])
+        if self._targets_go:
+            atoms = atoms.split(k, mass, step, math.copysign(spare / (mass * kappa), dy))
+        else:
+            distance = max(spare / mass - (kappa if dy else 0.0), 0.0)
+            atoms = atoms.split(k, mass, distance * step, dy)
         return self._described(atoms, tolerance)
+
+    @property
+    def _targets_go(self) -> bool:
+        """Whether it is the target of a regression that gains most for ever."""
+        if self.oracle.is_margin:
+            return False
+        return self.loss.lipschitz / self.ball.label_cost >= self.least
 
     def _ways_out(self, y: float) -> list[tuple[float, Array]]:
         """Labels or the target, and directions, in which an atom can go to infinity."""
+        if self._targets_go:
+            return [(y + side * FAR, np.zeros(self.X.shape[1])) for side in (-1.0, 1.0)]
         if not self.oracle.is_margin:
             return [(y, self._way_out(sigma)) for sigma in (1.0, -1.0)]
         labels = (y, -y) if math.isfinite(self.ball.label_cost) else (y,)

@@ -44,7 +44,6 @@ TELL, WALK = 1, 2
 REPLIES: dict[int, Schema] = {TELL: LOSS_AND_GRADIENT[1], WALK: END[1]}
 
 
-# ---------------------------------------------------------------------- the client's half
 # ---------------------------------------------------------------------- the server's half
 class ScaffPDSession(SaddleSession["ScaffPD"]):
     """Alternates between the two exchanges."""
