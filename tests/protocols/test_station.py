@@ -12,6 +12,7 @@ from drfl.protocols.evaluation import evaluate
 from drfl.protocols.explanation import explain, explained_facts
 from drfl.protocols.federation import Remote
 from drfl.protocols.station import PREFLIGHT, Station
+from drfl.tables import Reading
 from drfl.training.local_files import Files, files_here
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import from_values
@@ -202,9 +203,9 @@ def test_columns_may_have_other_names_at_a_site(files, tmp_path):
     text = files["west"].read_text().replace("age,dose", "alter,dosis", 1)
     (tmp_path / "west.csv").write_text(text)
     own = {**files, "west": tmp_path / "west.csv"}
+    renamed = {"age": "alter", "dose": "dosis"}
     stations = [
-        Station(n, p, columns={"age": "alter", "dose": "dosis"} if n == "west" else None)
-        for n, p in own.items()
+        Station(n, p, reading=Reading(names=renamed if n == "west" else {})) for n, p in own.items()
     ]
     _, one = run(TASKS["ill"], files, tmp_path / "here")
     _, other = run(TASKS["ill"], own, tmp_path / "there", Remote(Loopback(stations), NAMES))

@@ -183,18 +183,9 @@ class Client(Party):
 class RemoteClient(Party):
     """A client whose rows are where no method of this process reaches.
 
-    Parameters
-    ----------
-    name : str
-        In this run.
-    columns : sequence of str
-        Of its rows.
-    site : str
-        Whom messages to it are sent to; one site may stand for several clients of a run.
-    seat : int
-        Which of the site's clients it is.
-    binding : mapping of str to array
-        What the site has to be told before a run, beside the problem.
+    Messages to it are sent to a site, which may stand for several clients of a run; the seat says
+    which of them it is. The binding is what the site has to be told before a run, beside the
+    problem.
     """
 
     def __init__(

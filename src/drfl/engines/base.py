@@ -32,6 +32,14 @@ class Answers:
     failures: dict[str, str]
     seconds: dict[str, float]
 
+    def add(self, name: str, reply: Message) -> None:
+        """What a client said: a reply, or why there is none."""
+        failure = Failure.of(reply)
+        if failure is None:
+            self.replies[name] = reply
+        else:
+            self.failures[name] = failure
+
 
 class Engine(ABC):
     """Places clients once, then carries messages; see ``docs/adding-an-engine.md``.
@@ -124,13 +132,8 @@ class SerialEngine(Engine):
         start = perf_counter()
         reply = self._sites[name].answer(self._carried(message), self._handlers)
         answers.seconds[name] = perf_counter() - start
-        failure = Failure.of(reply)
-        if deadline is not None and answers.seconds[name] > deadline:
-            failure = Failure.DEADLINE
-        if failure is None:
-            answers.replies[name] = self._carried(reply)
-        else:
-            answers.failures[name] = failure
+        late = deadline is not None and answers.seconds[name] > deadline
+        answers.add(name, Failure.DEADLINE.message(0) if late else self._carried(reply))
 
     def _carried(self, message: Message) -> Message:
         # A message is a frozen copy already: only a developer needs to see that it encodes.

@@ -16,7 +16,7 @@ from drfl.engines.base import Answers, Engine, require_known
 from drfl.engines.placement import Frame, pack
 from drfl.engines.resident import News, Place, Started, WorkerEnded
 from drfl.problem import Problem
-from drfl.wire import Failure, Message
+from drfl.wire import Message
 
 # Some platforms do not let Ctrl-C interrupt a wait, so none is longer than this, in seconds.
 WAIT = 1.0
@@ -97,11 +97,7 @@ class ProcessesEngine(Engine):
             if name in seconds:
                 answers.seconds[name] = seconds[name]
             if name in found:
-                failure = Failure.of(found[name])
-                if failure is None:
-                    answers.replies[name] = found[name]
-                else:
-                    answers.failures[name] = failure
+                answers.add(name, found[name])
         return answers
 
     def _wait_until_ready(self) -> None:

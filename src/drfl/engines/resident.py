@@ -145,27 +145,9 @@ LOST = Failure.BAD_REPLY  # the worker ended before it answered
 class Place:
     """A worker process that is replaced when it fails, with the same clients.
 
-    Parameters
-    ----------
-    names : sequence of str
-        The clients.
-    frames : sequence of bytes
-        What every worker of the place gets at its start.
-    news : SimpleQueue
-        Where the workers tell what happens.
-    restarts : int
-        How many workers in a row may fail to answer at all before the place stays empty.
-    opening : callable
-        What a worker makes of the frames.
-
-    Attributes
-    ----------
-    worker : Resident or None
-        The present one.
-    waiting : list of str
-        Those who have not answered in this round, in the order in which they are asked.
-    replies, seconds : dict
-        What came in this round; also a failure is a message here.
+    Every worker gets the same frames at its start. Once so many ``restarts`` in a row have not
+    answered at all the place stays empty. ``waiting`` are those who have not answered in this
+    round, in the order in which they are asked; ``replies`` also holds failures, as messages.
     """
 
     def __init__(

@@ -58,22 +58,11 @@ def look(
     stored: bool = False,
     ends: Sequence[float] = (),
 ) -> None:
-    """Look at the values of one column, and write down what is found.
+    """Look at the values of one column, and write down what is found, as `hints` returns it.
 
-    Parameters
-    ----------
-    found : dict
-        What is known, as `hints` returns it.
-    name : str or int
-        Of the column.
-    x, y : arrays of shape (N,)
-        Its values, or the codes of its texts, and the target beside; of all rows or of a sample.
-    text : bool
-        Whether they are codes of texts.
-    stored : bool
-        Whether they are of sparse rows: where most of them are 0, a 0 is no value.
-    ends : sequence of float
-        The least and the largest value of all rows, beside a sample.
+    x and y (N,) are its values, or the codes of its texts, and the target beside, of all rows or of
+    a sample. ``stored``: they are of sparse rows; where most of them are 0, a 0 is no value.
+    ``ends`` are the least and the largest value of all rows, beside a sample.
     """
     values = x[x != 0.0] if stored and np.count_nonzero(x) < FULL * len(x) else x
     if not text and len(values):

@@ -41,18 +41,11 @@ Index = NDArray[np.intp]
 
 
 def array_table(X: Any, y: Any, clients: Sequence[str], member: Index) -> TableOne:
-    """Table 1 of rows in memory, and what looks wrong in them.
+    """Table 1 of rows in memory, in their own units, and what looks wrong in them.
 
-    Parameters
-    ----------
-    X : DataFrame, mapping of columns, or array of shape (N, n)
-        The rows in their own units; gaps are None or NaN, columns may be text.
-    y : array of shape (N,)
-        Classes or numbers.
-    clients : sequence of str
-        The clients.
-    member : array of shape (N,)
-        The position of each row's client.
+    X is a DataFrame, a mapping of columns or an array, with gaps that are None or NaN and columns
+    that may be text; y are classes or numbers; ``member`` (N,) is the position of each row's
+    client.
     """
     target = str(getattr(y, "name", None) or "target")
     table = _table(X, np.asarray(y), target)
@@ -181,20 +174,10 @@ def row_sentences(
     """What looks wrong in rows that are about to be fitted.
 
     Numbers are compared between clients by their sums, and looked at for codes, outliers, numbers
-    of rows and copies of the target in all rows together; of more than `SAMPLE` rows, in so many.
-
-    Parameters
-    ----------
-    X : array or CSR array of shape (N, n)
-        Features; of sparse ones the columns are looked at in which sums find something.
-    y : array of shape (N,)
-        Codes of classes, or targets.
-    clients, member
-        As for `array_table`.
-    names : sequence of str, optional
-        Of the columns; without, they are numbered from 0.
-    ends : two arrays of shape (n,), optional
-        `column_ends` of X, where they are known.
+    of rows and copies of the target in all rows together; of more than `SAMPLE` rows, in so many;
+    of sparse ones in the columns in which sums find something. y are codes of classes, or targets;
+    columns without names are numbered from 0; ``ends`` are `column_ends` of X, where they are
+    known.
     """
     wide = max(1, X.nnz // X.shape[0] if is_sparse(X) else X.shape[1])
     step = -(-X.shape[0] // max(LEAST, min(SAMPLE, ENTRIES // wide)))

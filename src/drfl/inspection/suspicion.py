@@ -234,11 +234,8 @@ def _look_at_sparse(
 
 def _positions(table: Table, name: str, keep: NDArray[np.bool_] | None) -> Array:
     """Numbers, or the codes of text; NaN where there is none."""
-    if table.is_text(name):
-        codes = table.text(name).astype(np.float64)
-        values = np.where(codes < 0, np.nan, codes)
-    else:
-        values = np.asarray(table.number(name), dtype=np.float64)
+    values = np.asarray(table.values(name), dtype=np.float64)
+    values = np.where(values < 0, np.nan, values) if table.is_text(name) else values
     return values if keep is None else values[keep]
 
 

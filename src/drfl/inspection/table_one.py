@@ -20,27 +20,16 @@ SHOWN = 20
 
 @dataclass(frozen=True)
 class Cell:
-    """One column at one client: a number's moments, or the shares of its categories.
-
-    Attributes
-    ----------
-    rows : int
-        How many rows have a value.
-    missing : float
-        The share of the rows without one, of those that are used.
-    mean, deviation : float or None
-        Of numbers.
-    shares : dict of str to float
-        Of categories, those that are named.
-    """
+    """One column at one client: a number's moments, or the shares of its categories."""
 
     client: str
     column: str
-    rows: int
-    missing: float
+    rows: int  # how many rows have a value
+    missing: float  # the share of the rows without one, of those that are used
+    # of numbers
     mean: float | None = None
     deviation: float | None = None
-    shares: dict[str, float] | None = None
+    shares: dict[str, float] | None = None  # of categories, those that are named
 
     def __str__(self) -> str:
         if not self.rows:

@@ -19,44 +19,25 @@ SMALL = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Attack:
-    """The worst case of one client; moves are in scaled units unless said otherwise.
+    """The worst case of one client; moves are in scaled units unless said otherwise."""
 
-    Attributes
-    ----------
-    loss, worst_loss : float
-        Of the rows as they are, and at worst; of a network, at the worst that was found.
-    bound : float
-        What the worst loss is proved not to exceed: itself, where it is exact.
-    price : float
-        What one more unit of transport would add.
-    flipped : float
-        The share of the labels that change; for numbers, the share of the targets that do.
-    target_moved : float
-        How far numeric targets move in the mean, in their own units; 0 for classes.
-    moved : float
-        The mean distance by which rows move, in the norm of the ball.
-    carried : array of shape (n,)
-        What each feature contributes to the changes of margins or residuals, in absolute value.
-    attained : bool
-        Whether the worst case is one, not only approached.
-    n_rows : int
-        How many rows there are.
-    moved_to : mapping of str to float
-        Of several classes in one problem: to which class how large a share of the labels moves.
-    """
-
+    # of the rows as they are, and at worst; of a network, at the worst that was found
     loss: float
     worst_loss: float
-    bound: float
-    price: float
+    bound: float  # what the worst loss is proved not to exceed: itself, where it is exact
+    price: float  # what one more unit of transport would add
+    # the share of the labels that change; for numbers, the share of the targets that do
     flipped: float
+    # how far numeric targets move in the mean, in their own units; 0 for classes
     target_moved: float
-    moved: float
+    moved: float  # the mean distance by which rows move, in the norm of the ball
+    # what each feature contributes to the changes of margins or residuals, in absolute value
     carried: Array
     features: tuple[str, ...]
     feature_moves: Array
-    attained: bool
-    n_rows: int
+    attained: bool  # whether the worst case is one, not only approached
+    n_rows: int  # how many rows there are
+    # of several classes in one problem: to which class how large a share of the labels moves
     moved_to: Mapping[str, float] = field(default_factory=dict)
 
     def carriers(self, shown: int) -> list[tuple[str, float]]:
@@ -99,16 +80,22 @@ def attack_of(
     ``bound``: what is proved, where the worst loss is what was found.
     """
     w, b = model.linear(k)
+    loss, bound = mean_loss(model, k, rows, w, b), worst_loss if bound is None else bound
+    effects = _effects(model, rows, d, w)
+    return _attack(
+        model, rows, d, effects, loss=loss, worst_loss=worst_loss, bound=bound, price=price
+    )
+
+
+def _attack(model: Model, rows: Rows, d: Distribution, effects: Array, **losses: float) -> Attack:
+    """What a distribution does, with what the moves of every feature (K, n) do to the loss."""
     step = d.x - rows.take(d.source)
     return Attack(
-        loss=mean_loss(model, k, rows, w, b),
-        worst_loss=worst_loss,
-        bound=worst_loss if bound is None else bound,
-        price=price,
+        **losses,
         flipped=float(d.mass[d.y != rows.y[d.source]].sum()),
         target_moved=_target_moved(model, rows, d),
         moved=float(d.mass @ model.problem.balls[0].norm(step)),
-        carried=np.asarray(d.mass @ np.abs(_effects(model, rows, d, w))),
+        carried=np.asarray(d.mass @ np.abs(effects)),
         features=tuple(model.features),
         feature_moves=np.asarray(d.mass @ np.abs(step)) * _units(rows)[1],
         attained=bool(d.attained),
@@ -127,21 +114,8 @@ def network_attack(model: Model, rows: Rows, name: str) -> tuple[Attack, Distrib
     step = found.X - rows.take(at)
     moved = float(mass @ ball.norm(step))
     where = Distribution(at, mass, found.X, rows.y, moved, found.found, attained=True, tolerance=0)
-    attack = Attack(
-        loss=found.loss,
-        worst_loss=found.found,
-        bound=found.bound,
-        price=found.price,
-        flipped=0.0,
-        target_moved=0.0,
-        moved=moved,
-        carried=np.asarray(mass @ np.abs(found.slopes * step)),
-        features=tuple(model.features),
-        feature_moves=np.asarray(mass @ np.abs(step)) * _units(rows)[1],
-        attained=True,
-        n_rows=rows.n_rows,
-    )
-    return attack, where
+    losses = {"loss": found.loss, "worst_loss": found.found, "price": found.price}
+    return _attack(model, rows, where, found.slopes * step, **losses, bound=found.bound), where
 
 
 def mean_loss(model: Model, k: int, rows: Rows, w: Array, b: Any) -> float:

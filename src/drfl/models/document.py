@@ -86,46 +86,26 @@ class Calibration:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Everything that a model file holds.
+    """Everything that a model file holds."""
 
-    Attributes
-    ----------
-    target : Target
-        What is predicted.
-    columns : tuple of Column
-        What the features are made of.
-    scale, missing : str
-        How numbers were scaled, and what was done about missing values.
-    coef, intercept : arrays of shape (K, n) and (K,)
-        One score, or with more than two classes one for each: against the rest, or all in one
-        problem. Of scaled features; with curves in the problem, slopes (K, n'); with a network its
-        parameters (1, d), and the intercept 0.
-    problem : Problem
-        What was minimised.
-    certificates : tuple of ProofRecord
-        What was proved, for each problem that was solved.
-    clients : tuple of ClientPart
-        Who took part.
-    version : str
-        Of drfl.
-    calibrations : mapping of str to Calibration
-        By client, what is done to its scores: its own intercepts, where every client has one, or
-        what `drfl calibrate` found.
-    calibrated : str or None
-        The kind of the calibration that coef and intercept contain; see `at`.
-    """
-
-    target: Target
-    columns: tuple[Column, ...]
+    target: Target  # what is predicted
+    columns: tuple[Column, ...]  # what the features are made of
+    # how numbers were scaled, and what was done about missing values
     scale: str
     missing: str
+    # (K, n) and (K,): one score, or with more than two classes one for each: against the rest,
+    # or all in one problem. Of scaled features; with curves in the problem, slopes (K, n');
+    # with a network its parameters (1, d), and the intercept 0
     coef: Array
     intercept: Array
-    problem: Problem
-    certificates: tuple[ProofRecord, ...]
-    clients: tuple[ClientPart, ...]
-    version: str
+    problem: Problem  # what was minimised
+    certificates: tuple[ProofRecord, ...]  # what was proved, for each problem that was solved
+    clients: tuple[ClientPart, ...]  # who took part
+    version: str  # of drfl
+    # by client, what is done to its scores: its own intercepts, where every client has one, or
+    # what `drfl calibrate` found
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
+    # the kind of the calibration that coef and intercept contain; see `at`
     calibrated: str | None = None
 
     def at(self, client: str | None) -> Model:

@@ -28,7 +28,6 @@ from drfl.estimators.base import RobustModel, by_client
 from drfl.models.calibration import Labelled, calibrated_model, from_prevalence
 from drfl.models.document import Calibration, ClientPart, Model, ProofRecord
 from drfl.models.file_rows import features_of
-from drfl.run import Result
 from drfl.tables import Category, Column, Number
 from drfl.tables.encoding import Target
 from drfl.tables.table import as_text
@@ -136,24 +135,35 @@ def model_of(estimator: Any) -> Model:
     names = input_names(estimator)
     if hasattr(estimator, "steps"):
         *steps, estimator = (step for _, step in estimator.steps)
-    if getattr(getattr(estimator, "problem_", None), "network", None) is not None:
-        return _network_model(estimator, columns_of(steps, names), scaled=bool(steps))
-    if not isinstance(estimator, RobustModel):
+    network = getattr(getattr(estimator, "problem_", None), "network", None)
+    if network is not None:
+        estimator.problem_.to_dict()  # or the sentence that says why not
+        coef, intercept = estimator.parameters_, 0.0
+    elif isinstance(estimator, RobustModel):
+        check_is_fitted(estimator)
+        coef, intercept = estimator.coef_, estimator.intercept_
+    else:
         raise TypeError(f"this is none of drfl's estimators: {type(estimator).__name__}")
-    check_is_fitted(estimator)
-    columns = columns_of(steps, names)
     results = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
     classes = getattr(estimator, "classes_", None)
     return Model(
         target=Target("target", None if classes is None else tuple(classes.tolist())),
-        columns=columns,
+        columns=columns_of(steps, names),
         scale="federated" if steps else "none",
         missing="error",
-        coef=np.atleast_2d(estimator.coef_),
-        intercept=np.atleast_1d(estimator.intercept_),
+        coef=np.atleast_2d(coef),
+        intercept=np.atleast_1d(intercept),
         problem=estimator.problem_,
         certificates=tuple(ProofRecord.of(result) for result in results),
-        clients=_clients([str(name) for name in estimator.client_names_], results),
+        clients=tuple(
+            ClientPart(
+                str(name),
+                0,
+                tuple(float(list(r.weights.values())[k]) for r in results),
+                tuple(float(list(r.client_losses.values())[k]) for r in results),
+            )
+            for k, name in enumerate(estimator.client_names_)
+        ),
         version=version("drfl"),
         calibrations={
             str(name): Calibration.trained(own)
@@ -196,24 +206,6 @@ def _coded(model: Model, y: NDArray[Any]) -> Array:
     return np.array([known[label] for label in y.tolist()])
 
 
-def _network_model(fitted: Any, columns: Any, *, scaled: bool) -> Model:
-    """The model of a fitted network, whose module has a name."""
-    fitted.problem_.to_dict()  # or the sentence that says why not
-    classes = getattr(fitted, "classes_", None)
-    return Model(
-        target=Target("target", None if classes is None else tuple(classes.tolist())),
-        columns=columns,
-        scale="federated" if scaled else "none",
-        missing="error",
-        coef=fitted.parameters_[None, :],
-        intercept=np.zeros(1),
-        problem=fitted.problem_,
-        certificates=(ProofRecord.of(fitted.result_),),
-        clients=_clients([str(name) for name in fitted.client_names_], [fitted.result_]),
-        version=version("drfl"),
-    )
-
-
 def input_names(estimator: Any) -> list[str]:
     """What the columns are called that a fitted estimator, or a pipeline, takes."""
     first = estimator
@@ -223,18 +215,6 @@ def input_names(estimator: Any) -> list[str]:
     if names is None:
         names = [f"x{j + 1}" for j in range(getattr(first, "n_features_in_", 0))]
     return [str(name) for name in names]
-
-
-def _clients(names: list[str], results: list[Result]) -> tuple[ClientPart, ...]:
-    return tuple(
-        ClientPart(
-            name,
-            0,
-            tuple(float(list(r.weights.values())[k]) for r in results),
-            tuple(float(list(r.client_losses.values())[k]) for r in results),
-        )
-        for k, name in enumerate(names)
-    )
 
 
 # ---------------------------------------------------------------- transformers before an estimator

@@ -42,29 +42,10 @@ RARE = 5
 class ClientFile:
     """A file as a request uses it; TableError says what is wrong with it.
 
-    Parameters
-    ----------
-    path : Path
-        Of the file.
-    request : DataRequest
-        What is to be learned.
-    k : int
-        Of the client's guard; 0: it has none.
-    names : mapping of str to str
-        What columns are called in the file, where that differs from what others call them.
-    allowed : frozenset of str or None
-        The columns that may be used beside the target; others are not read. None: all.
-    where : (str, str) or None
-        A column of the file and the value of it that the client's rows have; None: all rows.
-
-    Attributes
-    ----------
-    names, numbers : list of str
-        The columns but the target; those of numbers.
-    keep : array of shape (N,) or None
-        Which rows are used; None: all.
-    moments : Moments
-        Of the numbers.
+    ``k`` is that of the client's guard, 0 if it has none; ``reading`` says what columns are called
+    in the file and which rows of it are the client's; columns that are not ``allowed`` beside the
+    target are not read. Of the columns but the target, ``names``, those of ``numbers`` have
+    ``moments``; ``keep`` (N,) says which rows are used. None always means all.
     """
 
     def __init__(
@@ -72,15 +53,13 @@ class ClientFile:
         path: Path,
         request: DataRequest,
         k: int,
-        names: Mapping[str, str] | None = None,
-        *,
+        reading: Reading = Reading(),  # noqa: B008  (frozen)
         allowed: frozenset[str] | None = None,
-        where: tuple[str, str] | None = None,
     ) -> None:
         text, leave = frozenset(request.categorical), frozenset(request.exclude)
         only = None if allowed is None else allowed | {request.target}
-        reading = Reading(text, leave, only, names or {}, request.decimal, where)
-        table = read_table(path, reading)
+        own = Reading(text, leave, only, reading.names, request.decimal, reading.where)
+        table = read_table(path, own)
         table = table.merged_labels() if request.merge_labels else table
         table = table.with_gap_level([n for n in table.levels if request.gaps_of(n) in FILLED])
         self.table, self.request, self.k = table, request, k
@@ -158,8 +137,7 @@ class ClientFile:
     def require_many(self) -> None:
         """With a guard, refuse numbers that few rows rule: their sums are told to begin with."""
         table, target = self.table, self.request.target
-        held: Any = table.text(target) if table.is_text(target) else table.number(target)
-        y, used = np.asarray(held[self._used], dtype=np.float64), self._used
+        y, used = np.asarray(table.values(target)[self._used], dtype=np.float64), self._used
         classes = np.unique(y)
         if len(classes) <= 2 and self.request.task != "regression":
             y = np.where(y == classes[0], -1.0, 1.0)
@@ -341,8 +319,7 @@ class ClientFile:
                 f"{self.table.path}: column {name!r} is text{hint} with more than {LEVELS} "
                 f"different values: leave it out with --exclude {name}, or correct it"
             )
-        codes = self.table.text(name)
-        codes = codes if self.keep is None else codes[self.keep]
+        codes = self.table.text(name)[self._used]
         counts = np.bincount(codes[codes >= 0], minlength=len(levels))
         return {level: int(n) for level, n in zip(levels, counts, strict=True) if n}
 
@@ -361,7 +338,7 @@ class ClientFile:
     def _by_class(self, these: NDArray[np.bool_]) -> list[int]:
         """How many of these rows are used, by class if there are two."""
         table, target = self.table, self.request.target
-        y = np.asarray(table.text(target) if table.is_text(target) else table.number(target))
+        y = table.values(target)
         used = np.ones(table.n_rows, dtype=bool) if self.keep is None else self.keep
         classes = np.unique(y[used])
         if len(classes) != 2:
@@ -386,8 +363,7 @@ class ClientFile:
                     "but --task regression needs numbers"
                 )
             return {"kind": "text", "values": sorted(self._counts(name).items())}
-        y = self.table.number(name)
-        y = y if self.keep is None else y[self.keep]
+        y = self.table.number(name)[self._used]
         # Numbers of many kinds are nobody's business; two are labels.
         most = {"auto": 2, "classification": LEVELS, "regression": 0}[task]
         values = few_values(y, most)

@@ -24,52 +24,32 @@ NAMING = ("exclude", "categorical", "support", "missing_columns")
 
 @dataclass(frozen=True)
 class DataRequest:
-    """What is to be learned from which columns.
+    """What is to be learned from which columns."""
 
-    Attributes
-    ----------
-    target : str
-        The column that is predicted.
-    task : {"auto", "classification", "regression"}
-        "auto": text, or numbers of two kinds, are classes; other numbers are a numeric target.
-    missing : {"error", "drop", "mean", "indicator"}
-        What is done about missing values: refused; their rows left out; the mean over all clients
-        in place of a number, and for text a level of its own; the same, and a feature that says
-        where a number was missing.
-    missing_columns : mapping of str to str
-        The same for single columns, where it differs; for the target "error" or "drop".
-    scale : {"federated", "per-client", "none"}
-        How columns of numbers are scaled.
-    categorical, exclude : tuple of str
-        Columns that are categories even if they look like numbers; columns that are left out.
-    support : mapping of str to (float, float)
-        Between which bounds columns can be, in the units of the files.
-    decimal : {".", ","}
-        What separates the decimals of a number in files of text.
-    merge_labels : bool
-        Whether texts that differ in case and blanks alone are the same.
-    max_missing : float
-        A column with a larger share of gaps at any client is left out everywhere.
-    ranges : mapping of str to (float, float)
-        For clients with differential privacy: public ranges of all columns that are used, and of a
-        numeric target.
-    classes : tuple of str
-        For the same: the labels of the target.
-    """
-
-    target: str
+    target: str  # the column that is predicted
+    # "auto", "classification", "regression": "auto": text, or numbers of two kinds, are
+    # classes; other numbers are a numeric target
     task: str = "auto"
+    # "error", "drop", "mean", "indicator": what is done about missing values: refused; their
+    # rows left out; the mean over all clients in place of a number, and for text a level of its
+    # own; the same, and a feature that says where a number was missing
     missing: str = "error"
+    # the same for single columns, where it differs; for the target "error" or "drop"
     missing_columns: Mapping[str, str] = field(default_factory=dict)
-    scale: str = "federated"
+    scale: str = "federated"  # "federated", "per-client", "none": how columns of numbers are scaled
+    # columns that are categories even if they look like numbers; columns that are left out
     categorical: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    # between which bounds columns can be, in the units of the files
     support: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    decimal: str = "."
-    merge_labels: bool = False
+    decimal: str = "."  # ".", ",": what separates the decimals of a number in files of text
+    merge_labels: bool = False  # whether texts that differ in case and blanks alone are the same
+    # A column with a larger share of gaps at any client is left out everywhere
     max_missing: float = 1.0
+    # for clients with differential privacy: public ranges of all columns that are used, and of
+    # a numeric target
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    classes: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()  # for the same: the labels of the target
 
     def __post_init__(self) -> None:
         for name, known in (("task", TASKS), ("missing", MISSING), ("scale", SCALES)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from drfl.client import RefusedError
 from drfl.inspection.column import NOTHING
 from drfl.protocols.client_file import ClientFile
 from drfl.protocols.data_request import DataRequest
-from drfl.tables import Number, TableError
+from drfl.tables import Number, Reading, TableError
 from drfl.tables.encoding import Encoding
 from drfl.tables.moments import Moments
 
@@ -30,16 +29,14 @@ class PublicFile(ClientFile):
         self,
         path: Path,
         request: DataRequest,
-        names: Mapping[str, str] | None = None,
-        *,
+        reading: Reading = Reading(),  # noqa: B008  (frozen)
         allowed: frozenset[str] | None = None,
-        where: tuple[str, str] | None = None,
     ) -> None:
         columns = [name for name in request.ranges if name != request.target]
         _check(path, request, columns)
         if allowed is not None and not set(columns) <= allowed:
             raise RefusedError("the policy does not allow one of the columns")
-        super().__init__(path, request, 0, names, allowed=frozenset(columns), where=where)
+        super().__init__(path, request, 0, reading, frozenset(columns))
         missing = [name for name in columns if name not in self.numbers]
         if missing:
             raise TableError(f"{path} has no column {missing[0]!r} of numbers, which has a range")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -64,29 +65,10 @@ class Station:
     and a problem; the rounds of every method follow. Models can be evaluated and explained at any
     time.
 
-    Parameters
-    ----------
-    name : str
-        Of the client.
-    path : path
-        Of its file.
-    guard : Guard, optional
-        Disclosure control.
-    policy : Policy
-        What else it allows.
-    columns : mapping of str to str, optional
-        What columns are called in its file, where that differs from what others call them.
-    where : (str, str) or None
-        A column of its file and the value of it that its rows have; None: all rows are.
-    privacy : DifferentialPrivacy, optional
-        Noise instead of a guard.
-
-    Attributes
-    ----------
-    file : ClientFile or None
-        The file as the last preflight asked for it.
-    ledger : Ledger or None
-        Of the guard, from the preflight on.
+    ``reading`` says what columns are called in its file, where that differs from what others call
+    them, and which rows of it are the client's. It has a guard (whose ledger is there from the
+    preflight on), or noise for differential privacy, or neither. ``file`` is as the last preflight
+    asked for it.
     """
 
     def __init__(
@@ -96,12 +78,11 @@ class Station:
         guard: Guard | None = None,
         *,
         policy: Policy = Policy(),  # noqa: B008  (frozen)
-        columns: Mapping[str, str] | None = None,
-        where: tuple[str, str] | None = None,
+        reading: Reading = Reading(),  # noqa: B008  (frozen)
         privacy: DifferentialPrivacy | None = None,
     ) -> None:
         self.name, self.path, self.guard, self.privacy = name, Path(path), guard, privacy
-        self.policy, self.columns, self.where = policy, dict(columns or {}), where
+        self.policy, self.reading = policy, reading
         self._forget()
 
     def _forget(self) -> None:
@@ -148,8 +129,7 @@ class Station:
 
         def texts(column: str) -> list[str]:
             self.policy.require(columns=[column])
-            reading = Reading(names=self.columns, where=self.where)
-            return column_texts(self.path, column, reading, rows)
+            return column_texts(self.path, column, self.reading, rows)
 
         return evaluation.answer(self.name, message, model, rows, guarded, texts)
 
@@ -165,7 +145,7 @@ class Station:
             return _told(self.file)
         # What the site itself lets be read, and calls its columns, can change between two jobs.
         allowed = self.policy.allow_columns
-        own = (None if allowed is None else sorted(allowed), sorted(self.columns.items()))
+        own = (None if allowed is None else sorted(allowed), sorted(self.reading.names.items()))
         question = request.to_bytes().tobytes() + repr(own).encode()
         require_sums_left(self.guard, PREFLIGHT, question)
         try:
@@ -178,10 +158,10 @@ class Station:
 
     def _opened(self, request: DataRequest) -> ClientFile:
         k = 0 if self.guard is None else self.guard.k
-        only: Any = {"allowed": self.policy.allow_columns, "where": self.where}
+        how = self.reading, self.policy.allow_columns
         if self.privacy is None:
-            return ClientFile(self.path, request, k, self.columns, **only)
-        return PublicFile(self.path, request, self.columns, **only)
+            return ClientFile(self.path, request, k, *how)
+        return PublicFile(self.path, request, *how)
 
     def _look_guarded(
         self, guard: Guard, request: DataRequest, question: bytes
@@ -190,7 +170,7 @@ class Station:
         require_sizes(self.path, file.facts(), file.moments, guard.k)
         file.require_many()
         self.ledger = guard.begin(
-            file_key(self.path, file.used), file.n_rows, file_prints(self.path, self.where)
+            file_key(self.path, file.used), file.n_rows, file_prints(self.path, self.reading.where)
         )
         for name in (*file.names, request.target):
             # Two counts of one label, as it is and with other spellings, differ by these.
@@ -297,7 +277,7 @@ class Station:
         self.policy.require(target=model.target.name, columns=names, loss=loss)
         if not self._knows(model):
             decimal = "." if self.file is None else self.file.request.decimal
-            reading = Reading(names=self.columns, where=self.where, decimal=decimal)
+            reading = replace(self.reading, decimal=decimal)
             return read_rows(model, self.path, target=True, reading=reading)
         file = self._looked()
         X, y = file.rows(model.encoding)

@@ -23,6 +23,7 @@ from drfl.privacy import Guard
 from drfl.protocols.federation import BIND
 from drfl.sites.config import SiteSettings, read_site_settings
 from drfl.sites.site_log import keep_troubles
+from drfl.tables.reading import Reading
 from drfl.wire import Failure, Message, decode, encode
 
 if TYPE_CHECKING:
@@ -35,18 +36,11 @@ RESTARTS = 3  # children in a row that may end without an answer
 class Child:
     """A process that answers messages, and its successors.
 
-    Parameters
-    ----------
-    opening : callable
-        What the process makes of the frames that it gets at its start; at module level.
-    frame : bytes
-        The first of them. The others are pairs of a seat and a message.
-    kept : collection of str
-        Kinds of messages that a successor must be told again, the last one of each kind and seat.
-        It is told the others since then, too, so that its numbers are those of its predecessor.
-    repeated : float
-        Seconds that it may spend on these others. If they took longer it must do without; they
-        only filled its caches.
+    It gets frames at its start, of which ``opening``, at module level, makes who answers: the first
+    one, and then pairs of a seat and a message. A successor is told again the last message of each
+    of the ``kept`` kinds and every seat. It is told the others since then, too, so that its numbers
+    are those of its predecessor; unless they took longer than ``repeated`` seconds, since they only
+    filled its caches.
     """
 
     def __init__(
@@ -168,7 +162,7 @@ def make_station(settings: SiteSettings) -> Station:
         settings.data,
         None if k is None else Guard(k=k, ledger=settings.guard_ledger),
         policy=settings.policy,
-        columns=settings.columns,
+        reading=Reading(names=settings.columns),
         privacy=settings.privacy,
     )
 

@@ -21,47 +21,23 @@ WITHOUT_GUARD = "WITHOUT A GUARD: what leaves is exact, and some rows can be wor
 
 @dataclass(frozen=True)
 class SiteSettings:
-    """The settings of one site, in the file ``site.toml`` of its kit.
+    """The settings of one site, in the file ``site.toml`` of its kit."""
 
-    Attributes
-    ----------
-    name : str
-        Of the site, as its certificate says.
-    data : Path
-        The file with its rows.
-    columns : dict of str to str
-        The name that all have agreed upon -> the name in the file, where they differ.
-    curvature : bool
-        Whether curvature matrices may leave.
-    guard : int or None
-        k of the disclosure control (`drfl.privacy.Guard`); None: no control.
-    privacy : DifferentialPrivacy or None
-        The promise of a site with ``guard = "dp"``.
-    allow_columns, allow_targets, allow_losses : frozenset of str or None
-        What a question may be about; None: everything. See `drfl.client.Policy`.
-    approve : bool
-        Whether a person sees each kind of message before the first one leaves.
-    time_limit : float
-        Seconds that one computation may take.
-    memory_limit : int or None
-        Megabytes that the computation may take.
-    state : Path
-        The folder of what the site remembers.
-    """
-
-    name: str
-    data: Path
+    name: str  # of the site, as its certificate says
+    data: Path  # the file with its rows
+    # the name that all have agreed upon -> the name in the file, where they differ
     columns: dict[str, str] = field(default_factory=dict)
-    curvature: bool = True
-    guard: int | None = 5
-    privacy: DifferentialPrivacy | None = None
+    curvature: bool = True  # whether curvature matrices may leave
+    guard: int | None = 5  # k of the disclosure control (`drfl.privacy.Guard`); None: no control
+    privacy: DifferentialPrivacy | None = None  # the promise of a site with ``guard = "dp"``
+    # what a question may be about; None: everything. See `drfl.client.Policy`
     allow_columns: frozenset[str] | None = None
     allow_targets: frozenset[str] | None = None
     allow_losses: frozenset[str] | None = None
-    approve: bool = False
-    time_limit: float = 60.0
-    memory_limit: int | None = None
-    state: Path = Path("state")
+    approve: bool = False  # whether a person sees each kind of message before the first one leaves
+    time_limit: float = 60.0  # seconds that one computation may take
+    memory_limit: int | None = None  # megabytes that the computation may take
+    state: Path = Path("state")  # the folder of what the site remembers
 
     @property
     def is_exact(self) -> bool:

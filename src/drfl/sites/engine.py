@@ -119,13 +119,9 @@ class SitesEngine(Engine):
         for name in self._seats:
             if name not in outcomes:
                 continue
-            reply = _read(outcomes[name], messages[name].round)
-            failure = Failure.of(reply)
-            if failure is None:
-                answers.replies[name] = reply
+            answers.add(name, _read(outcomes[name], messages[name].round))
+            if name in answers.replies:
                 answers.seconds[name] = outcomes[name].seconds
-            else:
-                answers.failures[name] = failure
         return answers
 
     def _miss(self, site: str, why: str) -> None:

@@ -22,25 +22,14 @@ OTHER = "other"
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers.
+    """A column of numbers."""
 
-    Attributes
-    ----------
-    name : str
-        In the files.
-    shift, scale : float
-        What the number is scaled by.
-    fill : float or None
-        What a missing value stands for; None: it is an error.
-    indicator : bool
-        Whether a second feature says where a value is missing.
-    """
-
-    name: str
+    name: str  # in the files
+    # what the number is scaled by
     shift: float = 0.0
     scale: float = 1.0
-    fill: float | None = None
-    indicator: bool = False
+    fill: float | None = None  # what a missing value stands for; None: it is an error
+    indicator: bool = False  # whether a second feature says where a value is missing
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -61,28 +50,15 @@ class Number:
 
 @dataclass(frozen=True)
 class Category:
-    """A column of text.
+    """A column of text."""
 
-    Attributes
-    ----------
-    name : str
-        In the files.
-    reference : str
-        The value that is 0 in all features.
-    levels : tuple of str
-        The values with a feature of their own.
-    other : bool
-        Whether values that are none of these count as the last level, `OTHER`.
-    shares : tuple of float
-        The shares of the levels in the training. Without a level `OTHER` a value that is none of
-        these counts as the mean over all of them, which has these numbers as features, and is
-        neither the reference nor another level. Empty: nobody knows, and it is refused.
-    """
-
-    name: str
-    reference: str
-    levels: tuple[str, ...]
-    other: bool = False
+    name: str  # in the files
+    reference: str  # the value that is 0 in all features
+    levels: tuple[str, ...]  # the values with a feature of their own
+    other: bool = False  # whether values that are none of these count as the last level, `OTHER`
+    # the shares of the levels in the training. Without a level `OTHER` a value that is none of
+    # these counts as the mean over all of them, which has these numbers as features, and is
+    # neither the reference nor another level. Empty: nobody knows, and it is refused
     shares: tuple[float, ...] = ()
 
     @property
@@ -137,20 +113,11 @@ Label = str | int | float
 
 @dataclass(frozen=True)
 class Target:
-    """What is predicted.
+    """What is predicted."""
 
-    Attributes
-    ----------
-    name : str
-        The column.
-    classes : tuple, or None
-        The classes in their order; None: a number.
-    shift, scale : float
-        A number is predicted as ``shift + scale * score``.
-    """
-
-    name: str
-    classes: tuple[Label, ...] | None = None
+    name: str  # the column
+    classes: tuple[Label, ...] | None = None  # the classes in their order; None: a number
+    # A number is predicted as ``shift + scale * score``
     shift: float = 0.0
     scale: float = 1.0
 
@@ -240,20 +207,13 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Withheld:
-    """What of a client's table is told to nobody, by column.
+    """What of a client's table is told to nobody, by column."""
 
-    Attributes
-    ----------
-    rare : mapping of str to collection of str
-        Values that count as `OTHER`.
-    own_fill : mapping of str to float
-        Columns of numbers whose gaps are too few to be told of: they hold this, unmarked.
-    blank : collection of str
-        Columns of numbers with too few values to be told of: all are gaps.
-    """
-
+    # values that count as `OTHER`
     rare: Mapping[str, Collection[str]] = field(default_factory=dict)
+    # columns of numbers whose gaps are too few to be told of: they hold this, unmarked
     own_fill: Mapping[str, float] = field(default_factory=dict)
+    # columns of numbers with too few values to be told of: all are gaps
     blank: Collection[str] = ()
 
 

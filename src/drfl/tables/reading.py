@@ -53,29 +53,16 @@ LEVELS = 50
 
 @dataclass(frozen=True)
 class Reading:
-    """How a file is to be read.
+    """How a file is to be read."""
 
-    Attributes
-    ----------
-    text : frozenset of str
-        Columns that are text even if their values look like numbers.
-    leave : frozenset of str
-        Columns that are not read.
-    only : frozenset of str or None
-        Columns that are read, those that exist; None: all.
-    names : mapping of str to str
-        What columns are called in the file, where that differs.
-    decimal : {".", ","}
-        What separates the decimals of a number.
-    where : (str, str) or None
-        A column of the file and the value of it that the wanted rows have; the column is left out.
-    """
-
+    # columns that are text even if their values look like numbers
     text: frozenset[str] = frozenset()
-    leave: frozenset[str] = frozenset()
-    only: frozenset[str] | None = None
+    leave: frozenset[str] = frozenset()  # columns that are not read
+    only: frozenset[str] | None = None  # columns that are read, those that exist; None: all
+    # what columns are called in the file, where that differs
     names: Mapping[str, str] = field(default_factory=dict)
-    decimal: str = "."
+    decimal: str = "."  # ".", ",": what separates the decimals of a number
+    # A column of the file and the value of it that the wanted rows have; the column is left out
     where: tuple[str, str] | None = None
 
     def wanted(self, name: str) -> bool:

@@ -102,48 +102,24 @@ def plain_whole(text: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The rows of a file, in memory or in a temporary file that is mapped into it.
+    """The rows of a file, in memory or in a temporary file that is mapped into it."""
 
-    Attributes
-    ----------
-    path : Path
-        Where it was read from.
-    columns : tuple of str
-        All of them, in the order of the file.
-    n_rows : int
-        How many rows there are.
-    numbers : array of shape (N, k), or CSR array
-        The columns of numbers.
-    number_names : tuple of str
-        Their names.
-    codes : array of shape (N, m)
-        The columns of text: positions in ``levels``.
-    levels : dict of str to list of str
-        The different values of every column of text, in the order in which they occur.
-    not_numbers : dict of str to (int, str)
-        Line and value by which a column of text was told from one of numbers.
-    label : array of shape (N,), optional
-        The labels of a file that keeps them apart (LIBSVM).
-    header : tuple of str
-        The names of all columns of the file, also of those that were not read.
-    lines : callable
-        From positions of rows to their lines in the file; slow, for error messages.
-    origin : array of bool, optional
-        Which rows of the file these are; None: all.
-    """
-
-    path: Path
-    columns: tuple[str, ...]
-    n_rows: int
-    numbers: Any
-    number_names: tuple[str, ...]
-    codes: Codes
+    path: Path  # where it was read from
+    columns: tuple[str, ...]  # all of them, in the order of the file
+    n_rows: int  # how many rows there are
+    numbers: Any  # (N, k), or a CSR array: the columns of numbers
+    number_names: tuple[str, ...]  # their names
+    codes: Codes  # (N, m): the columns of text: positions in ``levels``
+    # the different values of every column of text, in the order in which they occur
     levels: dict[str, list[str]]
+    # line and value by which a column of text was told from one of numbers
     not_numbers: dict[str, tuple[int, str]]
+    # from positions of rows to their lines in the file; slow, for error messages
     lines: Callable[[Sequence[int]], list[int]] = field(repr=False)
-    label: Array | None = None
+    label: Array | None = None  # (N,): the labels of a file that keeps them apart (LIBSVM)
+    # the names of all columns of the file, also of those that were not read
     header: tuple[str, ...] = ()
-    origin: NDArray[np.bool_] | None = None
+    origin: NDArray[np.bool_] | None = None  # which rows of the file these are; None: all
 
     @property
     def sparse(self) -> bool:
@@ -164,6 +140,10 @@ class Table:
     def text(self, name: str) -> Codes:
         """The codes of a column of text (N,)."""
         return np.asarray(self.codes[:, list(self.levels).index(name)])
+
+    def values(self, name: str) -> NDArray[Any]:
+        """A column of numbers, or the codes of one of text (N,)."""
+        return self.text(name) if self.is_text(name) else self.number(name)
 
     def missing(self, name: str) -> NDArray[np.bool_]:
         """Where a column has no value (N,)."""

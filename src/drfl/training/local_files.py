@@ -78,16 +78,9 @@ def files_here(settings: Settings, folder: RunFolder) -> Files:
         if not path.is_file():
             raise ValueError(f"the file of client {name!r}, {path}, does not exist: check the path")
     guard, privacy = guards(settings, folder), promises(settings, folder)
-    reading = settings.readings()
+    readings = settings.readings()
     stations = [
-        Station(
-            name,
-            path,
-            guard[name],
-            columns=reading[name].names,
-            where=reading[name].where,
-            privacy=privacy[name],
-        )
+        Station(name, path, guard[name], reading=readings[name], privacy=privacy[name])
         for name, path in settings.files().items()
     ]
     return Files(stations, settings["engine"])

@@ -88,24 +88,17 @@ REQUESTS = ABOUT_A_JOB | {"train.shutdown", "train.check_status", "scheduler.can
 
 @dataclass(frozen=True)
 class Envelope:
-    """What is written on a message, and where it came in.
+    """What is written on a message, and where it came in."""
 
-    Attributes
-    ----------
-    me, via, origin, destination : str
-        Names of cells: this one, the neighbour who handed it over, who claims to have sent it,
-        and who is to get it.
-    what : str
-        Channel and topic, those inside where it is a piece of a stream; or `REPLY`, `RECEIPT`.
-    called, secure : bool
-        Whether this end has called the neighbour, and whether both have shown certificates.
-    """
-
+    # names of cells: this one, the neighbour who handed it over, who claims to have sent it,
+    # and who is to get it
     me: str
     via: str
     origin: str
     destination: str
+    # channel and topic, those inside where it is a piece of a stream; or `REPLY`, `RECEIPT`
     what: str
+    # whether this end has called the neighbour, and whether both have shown certificates
     called: bool
     secure: bool
 
