@@ -6,14 +6,7 @@ what a server knows of a client elsewhere.
 """
 
 from drfl.client.party import Client, Party, Policy, RefusedError, RemoteClient, at_hand
-from drfl.client.site import (
-    Checked,
-    Handler,
-    Site,
-    WithheldError,
-    code_of,
-    row_shaped,
-)
+from drfl.client.site import Checked, Handler, Site, WithheldError, code_of, row_shaped
 
 __all__ = [
     "Checked",

@@ -11,15 +11,7 @@ from numpy.typing import NDArray
 
 from drfl._registry import listed
 from drfl.arrays import Array
-from drfl.inspection.column import (
-    DISTINCT,
-    column_of,
-    is_id,
-    is_numbering,
-    look,
-    nothing,
-    tells,
-)
+from drfl.inspection.column import DISTINCT, column_of, is_id, is_numbering, look, nothing, tells
 from drfl.inspection.suspicion import column_ends, hints, suspects, worth_a_look
 from drfl.inspection.table_one import ENOUGH, MOST, PYTHON, Cell, TableOne, hinted, units, unlike
 from drfl.rows.intake import as_matrix

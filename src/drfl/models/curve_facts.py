@@ -101,8 +101,4 @@ def _band(curves: Curves, j: int, z: Array, slopes: Array, covariance: Array) ->
     rise, at = _rise(curves, j, z), curves.of(j)
     middle = rise @ slopes[at]
     half = HALF * np.sqrt(np.maximum(np.einsum("zp,pq,zq->z", rise, covariance[at, at], rise), 0.0))
-    return {
-        "y": middle.tolist(),
-        "low": (middle - half).tolist(),
-        "high": (middle + half).tolist(),
-    }
+    return {"y": middle.tolist(), "low": (middle - half).tolist(), "high": (middle + half).tolist()}

@@ -14,14 +14,7 @@ from numpy.typing import NDArray
 
 from drfl._registry import listed
 from drfl.arrays import Array
-from drfl.one_vs_rest import (
-    decided,
-    is_nothing,
-    log_odds,
-    margin_target,
-    positives,
-    probabilities,
-)
+from drfl.one_vs_rest import decided, is_nothing, log_odds, margin_target, positives, probabilities
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.run.result import Result

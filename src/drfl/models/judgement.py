@@ -11,14 +11,7 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.metrics.counts import named_decisions
-from drfl.metrics.probabilities import (
-    area,
-    bins,
-    brier,
-    combined_auc,
-    decisions,
-    recalibration,
-)
+from drfl.metrics.probabilities import area, bins, brier, combined_auc, decisions, recalibration
 
 SMALLEST = 5
 """Of groups and bins with fewer rows nothing is told."""

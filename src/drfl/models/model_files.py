@@ -33,9 +33,7 @@ def read_model(path: str | os.PathLike[str]) -> Model:
         if path.stat().st_size > LARGEST:
             raise ModelError("it is too large for a model")
         data = json.loads(
-            path.read_text(encoding="utf-8"),
-            object_pairs_hook=_once,
-            parse_constant=_no_constant,
+            path.read_text(encoding="utf-8"), object_pairs_hook=_once, parse_constant=_no_constant
         )
         return from_plain(data)
     except FileNotFoundError:

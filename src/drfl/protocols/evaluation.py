@@ -108,12 +108,7 @@ def asked_model(message: Message, schema: Schema) -> Model:
 
 
 def answer(
-    name: str,
-    message: Message,
-    model: Model,
-    rows: FileRows,
-    client: Client | None,
-    texts: Texts,
+    name: str, message: Message, model: Model, rows: FileRows, client: Client | None, texts: Texts
 ) -> Mapping[str, NDArray[Any]]:
     """The client's half.
 

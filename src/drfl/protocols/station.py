@@ -304,12 +304,7 @@ class Station:
 def _told(file: ClientFile) -> dict[str, NDArray[Any]]:
     """What a preflight tells of a file."""
     m = file.moments
-    return {
-        "facts": text_array(file.facts()),
-        "count": m.count,
-        "sum": m.sum,
-        "squares": m.squares,
-    }
+    return {"facts": text_array(file.facts()), "count": m.count, "sum": m.sum, "squares": m.squares}
 
 
 def _sorted(name: str, X: Any, y: Array) -> tuple[Any, Array, Array | None]:

@@ -126,10 +126,7 @@ def tell(listener: Listener, event: dict[str, Any]) -> None:
             listener.warn(f"site {site!r} is missing from now on: {MISSING.get(code, code)}")
 
 
-MISSING = {
-    "absent": "it was not connected when the job began",
-    "silent": "it gave no sign of life",
-}
+MISSING = {"absent": "it was not connected when the job began", "silent": "it gave no sign of life"}
 """What the driver's words mean."""
 
 

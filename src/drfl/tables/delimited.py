@@ -13,8 +13,8 @@ from typing import TextIO
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.tables.reading import LARGEST, LEVELS, MISSING_TEXTS, Reading, TableError, at_line, shown
-from drfl.tables.table import MISSING, Growing, Table
+from drfl.tables.reading import LARGEST, MISSING_TEXTS, Reading, TableError, at_line, shown
+from drfl.tables.table import Growing, Table, coded
 
 BLOCK = 4_000_000
 """Characters that are looked at together."""
@@ -227,7 +227,7 @@ class _Builder:
         columns = list(zip(*cells, strict=True))
         numbers = [self._numbers(line, k, columns[k]) for k in self.number_columns]
         pairs = zip(self.known, self.text_columns, strict=True)
-        codes = [_coded(known, columns[k]) for known, k in pairs]
+        codes = [coded(known, columns[k]) for known, k in pairs]
         self.numbers.append(_side_by_side(numbers, len(cells), np.float64))
         self.codes.append(_side_by_side(codes, len(cells), np.int32))
 
@@ -300,19 +300,6 @@ class _Builder:
         if len(infinite):
             row, column = (int(k) for k in infinite[0])
             raise self._infinite(line + row, column, str(block[row, column]))
-
-
-def _coded(known: dict[str, int], texts: Sequence[str]) -> list[int]:
-    """Positions of texts among those known; new ones are added as long as it makes sense."""
-    codes = []
-    for text in texts:
-        text = text.strip()
-        code = MISSING if text in MISSING_TEXTS else known.get(text, len(known))
-        # One more than allowed is enough to know that there are too many.
-        if code == len(known) and len(known) <= LEVELS:
-            known[text] = code
-        codes.append(min(code, LEVELS))
-    return codes
 
 
 def _side_by_side(columns: Sequence[Sequence[float] | Array], n_rows: int, dtype: type) -> Array:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.tables.reading import LARGEST, LEVELS, MISSING_TEXTS, Reading, TableError
-from drfl.tables.table import MISSING, Growing, Table
+from drfl.tables.reading import LARGEST, Reading, TableError
+from drfl.tables.table import Growing, Table, coded
 
 BATCH = 65_536
 
@@ -53,7 +53,8 @@ def read_parquet(path: Path, reading: Reading) -> Table:
         numbers.append(_numbers(path, batch, plain, 1 + number * BATCH))
         block = np.empty((len(batch), len(text)), dtype=np.int32)
         for k, name in enumerate(text):
-            block[:, k] = [_code(known[k], value) for value in batch.column(name).to_pylist()]
+            values = batch.column(name).to_pylist()
+            block[:, k] = coded(known[k], ["" if v is None else str(v) for v in values])
         codes.append(block)
     n_rows = file.metadata.num_rows
     if n_rows == 0:
@@ -90,11 +91,3 @@ def _numbers(path: Path, batch: Any, names: list[str], first: int) -> Array:
                 "number, or leave it empty"
             )
     return block
-
-
-def _code(known: dict[str, int], value: Any) -> int:
-    text = "" if value is None else str(value).strip()
-    code = MISSING if text in MISSING_TEXTS else known.get(text, len(known))
-    if code == len(known) and len(known) <= LEVELS:
-        known[text] = code
-    return min(code, LEVELS)

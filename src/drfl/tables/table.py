@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from drfl._registry import nearest
 from drfl.arrays import Array
-from drfl.tables.reading import TableError
+from drfl.tables.reading import LEVELS, MISSING_TEXTS, TableError
 
 GAP = "missing"
 """The level of rows without a value, where these count as a category of their own."""
@@ -74,6 +74,19 @@ Codes = NDArray[np.int32]
 
 MISSING = -1
 """The code of a missing text; a missing number is NaN."""
+
+
+def coded(known: dict[str, int], texts: Sequence[str]) -> list[int]:
+    """Positions of texts among those known; new ones are added as long as it makes sense."""
+    codes = []
+    for text in texts:
+        text = text.strip()
+        code = MISSING if text in MISSING_TEXTS else known.get(text, len(known))
+        # One more than allowed is enough to know that there are too many.
+        if code == len(known) and len(known) <= LEVELS:
+            known[text] = code
+        codes.append(min(code, LEVELS))
+    return codes
 
 
 def folded(label: str) -> str:

@@ -80,13 +80,18 @@ def texts(name: str, value: Any) -> tuple[str, ...]:
 def pairs(name: str, value: Any) -> dict[str, str]:
     """Texts by column; CA=indicator,DOSE=drop on the command line."""
     if isinstance(value, str):
-        found = [part.rpartition("=") for part in value.split(",") if part.strip()]
-        if not all(column for column, _, _ in found):
+        value = _by_name(value)
+        if "" in value:
             raise ValueError(f"{name}: write COLUMN=HOW, with commas between several")
-        value = {column.strip(): text.strip() for column, _, text in found}
     if not isinstance(value, dict) or not all(k and isinstance(v, str) for k, v in value.items()):
         raise ValueError(f"{name} must give a text for each column, got {value!r}")
     return value
+
+
+def _by_name(text: str) -> dict[str, str]:
+    """What a text says of each of several names, A=1,B=2."""
+    found = [part.rpartition("=") for part in text.split(",") if part.strip()]
+    return {key.strip(): value.strip() for key, _, value in found}
 
 
 def probabilities(name: str, value: Any) -> tuple[float, ...]:
@@ -141,8 +146,7 @@ def knots(name: str, value: Any) -> Any:
 def radius(name: str, value: Any) -> Any:
     """A word, a number, or numbers by client (NORTH=0.1,SOUTH=0.2 on the command line)."""
     if isinstance(value, str) and "=" in value:
-        pairs = [part.rpartition("=") for part in value.split(",")]
-        value = {client: number for client, _, number in pairs}
+        value = _by_name(value)
     if isinstance(value, dict):
         return {key: number(f"{name} of {key!r}", entry) for key, entry in value.items()}
     return value if value in ("auto", "confidence") else number(name, value)
@@ -162,8 +166,7 @@ def center(name: str, value: Any) -> Any:
 def bounds(name: str, value: Any) -> dict[str, tuple[float, float]]:
     """Bounds by column; AGE=0:120,BMI=10:80 on the command line."""
     if isinstance(value, str):
-        pairs = [part.rpartition("=") for part in value.split(",") if part]
-        value = {column: pair.split(":") for column, _, pair in pairs}
+        value = {column: pair.split(":") for column, pair in _by_name(value).items()}
     if not isinstance(value, dict):
         raise ValueError(f"{name} must give two bounds for each column, got {value!r}")
     found = {}

@@ -136,18 +136,13 @@ def make_problem(settings: Settings, agreement: Agreement, curves: Curves | None
     factor = defaults.purpose_of(settings["purpose"]).factor
     columns = len(agreement.features) if curves is None else curves.n_slopes
     radii = _radii(settings, names, defaults.radius_of(factor, columns, rows))
-    ball = Ball(
-        norm=settings["norm"],
-        label_cost=settings["label_cost"],
-        support=_support(settings["support"], agreement),
-    )
-    balls = [replace(ball, radius=radius) for radius in radii]
-    one = len(set(radii)) == 1
+    support = _support(settings["support"], agreement)
+    ball = Ball(norm=settings["norm"], label_cost=settings["label_cost"], support=support)
     mixture = _mixture(settings, len(names))
     mixture.resolve(list(agreement.rows.values()))  # so that too small a max_weight is told now
     return Problem(
         _loss(settings, task),
-        balls[0] if one else dict(zip(names, balls, strict=True)),
+        _balls(ball, names, radii),
         mixture,
         intercept=settings["intercept"],
         curves=curves,
@@ -171,13 +166,14 @@ def _network_problem(settings: Settings, agreement: Agreement) -> Problem:
     outputs = classes if loss == "cross_entropy" else 1
     model = Model(completed_name(settings, len(agreement.features), outputs), loss)
     ball = Ball(norm=settings["norm"], order=settings["order"])
-    balls = [replace(ball, radius=radius) for radius in _radii(settings, names, 0.0)]
-    one = len(set(balls)) == 1
-    return Problem(
-        model,
-        balls[0] if one else dict(zip(names, balls, strict=True)),
-        _mixture(settings, len(names)),
-    )
+    balls = _balls(ball, names, _radii(settings, names, 0.0))
+    return Problem(model, balls, _mixture(settings, len(names)))
+
+
+def _balls(ball: Ball, names: Sequence[str], radii: Sequence[float]) -> Ball | dict[str, Ball]:
+    """One ball, or one for each client where radii differ."""
+    balls = [replace(ball, radius=radius) for radius in radii]
+    return balls[0] if len(set(radii)) == 1 else dict(zip(names, balls, strict=True))
 
 
 def at_once(settings: Settings, agreement: Agreement) -> int | None:

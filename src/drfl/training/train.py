@@ -30,13 +30,7 @@ from drfl.solvers import Solver, StatusKind, solver_class
 from drfl.training.left_out import FEWEST, unexplained, without
 from drfl.training.left_out import KIND as LEFT_OUT
 from drfl.training.local_files import guards_line
-from drfl.training.problems import (
-    advice,
-    configured_method,
-    make_problem,
-    stated,
-    wanted_curves,
-)
+from drfl.training.problems import advice, configured_method, make_problem, stated, wanted_curves
 from drfl.training.progress import Listener, warnings_as_sentences
 from drfl.training.run_folder import (
     Records,
