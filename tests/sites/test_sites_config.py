@@ -9,9 +9,8 @@ import pytest
 
 from drfl.cli.main import run
 from drfl.sites.child import make_station
-from drfl.sites.config import read_site_settings
+from drfl.sites.config import own_settings, read_site_settings
 from drfl.sites.flare.serving import join as take_part
-from drfl.sites.flare.serving import own_settings
 from drfl.sites.order import read_order
 from drfl.sites.setup.certificates import AUTHORITY_DAYS, DAYS, days_left
 from drfl.sites.setup.kit import Kit

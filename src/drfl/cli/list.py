@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
 MOVES = {
     "l1": "the sum of the moves of a row's features counts",
@@ -65,11 +66,9 @@ def known() -> dict[str, dict[str, str]]:
     tasks = {"classification": "for classes", "regression": "for numbers"}
     return {
         "losses": {name: tasks[loss.task] for name, loss in LOSSES.items()},
-        "norms": {name: MOVES.get(name) or _first_line(NORMS[name]) for name in NORMS},
-        "supports": {
-            name: LIVE.get(name) or _first_line(kind) for name, (kind, _) in SUPPORTS.items()
-        },
-        "solvers": {name: PROVE.get(name) or _first_line(solver_class(name)) for name in SOLVERS},
+        "norms": _described(NORMS, MOVES),
+        "supports": _described({name: kind for name, (kind, _) in SUPPORTS.items()}, LIVE),
+        "solvers": _described({name: solver_class(name) for name in SOLVERS}, PROVE),
         "methods": {
             **{name: f"{text} (exact, with a proof)" for name, text in EXACT.items()},
             **{
@@ -77,11 +76,12 @@ def known() -> dict[str, dict[str, str]]:
                 for name, kind in native_methods().items()
             },
         },
-        "engines": {name: CARRY.get(name) or _first_line(ENGINES[name]) for name in ENGINES},
+        "engines": _described(ENGINES, CARRY),
         "rules": RULES,
     }
 
 
-def _first_line(added: object) -> str:
-    """What an addition says of itself."""
-    return (added.__doc__ or "").strip().split("\n")[0].rstrip(".")
+def _described(known: Mapping[str, object], texts: Mapping[str, str]) -> dict[str, str]:
+    """A line for each; an addition says of itself what it is."""
+    own = {name: (kind.__doc__ or "").strip().split("\n")[0] for name, kind in known.items()}
+    return {name: texts.get(name) or own[name].rstrip(".") for name in known}

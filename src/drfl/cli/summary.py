@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
     from drfl.files import write_text
     from drfl.inference import FewClustersWarning
     from drfl.models import read_model
-    from drfl.models.inferred import csv_records, inferred
+    from drfl.models.standard_errors import csv_records, inferred
     from drfl.report.evidence import read_records
 
     require_new(options.csv, options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drfl import checks
 from drfl._registry import listed, lookup
@@ -13,7 +13,10 @@ from drfl.client import Policy
 from drfl.privacy.dp import DifferentialPrivacy
 from drfl.training import fields as read
 from drfl.training.fields import Read, Setting
-from drfl.training.settings import read_toml
+from drfl.training.settings import read_toml, toml_value
+
+if TYPE_CHECKING:
+    from drfl.sites.setup.kit import Kit
 
 DP = "dp"
 WITHOUT_GUARD = "WITHOUT A GUARD: what leaves is exact, and some rows can be worked out from it"
@@ -177,3 +180,44 @@ def site_settings(data: Mapping[str, Any], path: Path, name: str, state: Path) -
     elif promise:
         raise ValueError(f'{path}: {next(iter(promise))} is for guard = "dp": leave it out')
     return SiteSettings(name=name, state=state, **values)
+
+
+def own_settings(kit: Kit, data: Path | None) -> tuple[SiteSettings, Path]:
+    """The site's settings, and the file that the processes of jobs read them from."""
+    if not kit.settings.exists():
+        kit.settings.write_text(_template(), encoding="utf-8")
+    given = read_toml(kit.settings, "it was there a moment ago")
+    if data is not None:
+        given["data"] = str(data.resolve())
+    settings = site_settings(given, kit.settings, kit.name, kit.state)
+    if "data" in given:
+        given["data"] = str(settings.data.resolve())
+    path = kit.state.resolve() / "site.toml"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lines = [f"{name} = {toml_value(value)}" for name, value in given.items()]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return settings, path
+
+
+def _template() -> str:
+    """The settings of a site as they are if nobody changes them."""
+    lines = ["# What this site decides for itself. It is never sent to anyone.", ""]
+    for name, setting in SITE.items():
+        if name == "columns":
+            lines += [f"# [columns]  # {setting.help}", '# age = "AGE_YEARS"']
+        elif setting.default is None:
+            lines.append(f"# {name} =  # {setting.help}")
+        else:
+            lines.append(f"# {name} = {toml_value(setting.default)}  # {setting.help}")
+    return "\n".join(lines) + "\n"
+
+
+def require_meant(settings: SiteSettings, path: Path, without_guard: bool) -> None:
+    """That nothing controls what is disclosed must be said twice: in the settings, and here."""
+    if settings.is_exact != without_guard:
+        raise ValueError(
+            f"{path} says guard = 0: what leaves would be exact; if that is meant, join "
+            "with --without-guard"
+            if settings.is_exact
+            else f"--without-guard is for guard = 0, and {path} has a guard: change one"
+        )

@@ -1,4 +1,4 @@
-"""What a site writes down: what has left it, what it has refused, what went wrong."""
+"""What a site writes down, and shows to its people: what has left it, is refused or went wrong."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
+from time import sleep
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drfl.problem import to_json
+from drfl.sites.config import SiteSettings
+from drfl.sites.os_processes import Tail
+from drfl.training.progress import Listener
 from drfl.wire import Failure, Message, encode
 
 SHOWN = 32
@@ -188,3 +192,33 @@ def keep_troubles(state: Path) -> None:
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     TROUBLES.addHandler(handler)
     TROUBLES.propagate = False
+
+
+Ask = Callable[[dict[str, Any]], bool]
+
+
+def attend(
+    running: Callable[[], bool], settings: SiteSettings, listener: Listener, ask: Ask
+) -> None:
+    """Show the people here what concerns them, until it ends."""
+    troubles, refusals = Tail(settings.state / "errors.log"), Tail(settings.refused)
+    while running():
+        for line in troubles.lines():
+            # A traceback is for the file; its first line is a sentence.
+            if line[:2] == "20":
+                listener.warn(line)
+        for line in refusals.lines():
+            listener.warn(refusal_line(json.loads(line)))
+        for question in sorted(settings.approvals.glob("*.asked.json")):
+            answer = question.with_name(question.name.removesuffix(".asked.json") + ".answer")
+            if not answer.exists():
+                shown = json.loads(question.read_text(encoding="utf-8"))
+                answer.write_text("yes" if ask(shown) else "no", encoding="utf-8")
+        sleep(0.3)
+
+
+def forget(folder: Path) -> None:
+    """Each kind of message is asked about anew."""
+    for pattern in ("*.asked.json", "*.answer"):
+        for old in folder.glob(pattern):
+            old.unlink()

@@ -6,7 +6,6 @@ import json
 import shutil
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,8 @@ from drfl.sites.progress import follow
 from drfl.sites.setup.provision import ProjectFolder
 from drfl.training.progress import Listener
 
-
-@dataclass(frozen=True)
-class Ended:
-    """How a job ended: what the driver says of it (``docs/sites.md``), and where it wrote."""
-
-    outcome: dict[str, Any]
-    folder: Path
+Ended = tuple[dict[str, Any], Path]
+"""What the driver says of a job that has ended (``docs/sites.md``), and where it wrote."""
 
 
 class Watch:
@@ -67,7 +61,7 @@ class Watch:
                     if ended is None:
                         continue
                     last = ended
-                    why = self._worth_another(session, ended.outcome)
+                    why = self._worth_another(session, ended[0])
                     if not why:
                         return ended
             except LostError as error:
@@ -126,7 +120,7 @@ class Watch:
             outcome = json.loads((found / "outcome.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None, f"the job ended without an outcome, {_reason(facts)}"
-        return Ended(outcome, found), ""
+        return (outcome, found), ""
 
     def _worth_another(self, session: FlareSession, outcome: dict[str, Any]) -> str:
         """Why another attempt could do better; nothing if it could not."""

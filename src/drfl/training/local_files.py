@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from drfl.client import Party
 from drfl.engines import Engine
 from drfl.privacy import Guard, guard_line
-from drfl.privacy.dp import DifferentialPrivacy
 from drfl.protocols.federation import Federation
 from drfl.protocols.station import Station
 from drfl.selection.client_half.folds import copy_name
@@ -77,32 +76,21 @@ def files_here(settings: Settings, folder: RunFolder) -> Files:
             raise ValueError(f"client {name!r} is at a site: run it with `drfl sites run`")
         if not path.is_file():
             raise ValueError(f"the file of client {name!r}, {path}, does not exist: check the path")
-    guard, privacy = guards(settings, folder), promises(settings, folder)
     readings = settings.readings()
     stations = [
-        Station(name, path, guard[name], reading=readings[name], privacy=privacy[name])
+        Station(name, path, reading=readings[name], **_protection(name, settings, folder))
         for name, path in settings.files().items()
     ]
     return Files(stations, settings["engine"])
 
 
-def guards(settings: Settings, folder: RunFolder) -> dict[str, Guard | None]:
-    """The guard of every client, with its ledger in the folder of the run."""
-    if settings["guard"] in (None, "dp"):
-        return dict.fromkeys(settings.clients)
-    return {
-        name: Guard(k=settings["guard"], ledger=_ledger(name, folder)) for name in settings.clients
-    }
-
-
-def promises(settings: Settings, folder: RunFolder) -> dict[str, DifferentialPrivacy | None]:
-    """The promise of every client, with its ledger in the folder of the run."""
-    if settings["guard"] != "dp":
-        return dict.fromkeys(settings.clients)
-    return {
-        name: replace(privacy_of(settings), ledger=_ledger(name, folder))
-        for name in settings.clients
-    }
+def _protection(name: str, settings: Settings, folder: RunFolder) -> dict[str, Any]:
+    """The guard of a client, or its promise of noise, with its ledger in the folder of the run."""
+    if settings["guard"] is None:
+        return {}
+    if settings["guard"] == "dp":
+        return {"privacy": replace(privacy_of(settings), ledger=_ledger(name, folder))}
+    return {"guard": Guard(k=settings["guard"], ledger=_ledger(name, folder))}
 
 
 def _ledger(name: str, folder: RunFolder) -> Path:

@@ -158,7 +158,7 @@ def run(options: argparse.Namespace) -> int:
 def watched(watch: Any, resumable: bool = False) -> tuple[dict[str, Any], Path]:
     """Carry a job out: what came of it, and where. An interruption ends it at the server, too."""
     try:
-        ended = watch.go()
+        ended: tuple[dict[str, Any], Path] = watch.go()
     except KeyboardInterrupt:
         watch.listener.clear()
         with suppress(ValueError):
@@ -170,4 +170,4 @@ def watched(watch: Any, resumable: bool = False) -> tuple[dict[str, Any], Path]:
             f"`drfl sites run --resume {watch.run}`"
         ) from None
     watch.listener.clear()
-    return ended.outcome, ended.folder
+    return ended

@@ -9,19 +9,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from drfl.sites.config import SITE, SiteSettings, site_settings
+from drfl.sites.config import own_settings, require_meant
 from drfl.sites.flare.handshake import UnreachableError, answers, check_own, shake_hands
 from drfl.sites.flare.startup_files import OUTCOME_WAIT
 from drfl.sites.os_processes import Lock, Tail, end, wait_until
 from drfl.sites.setup.kit import Kit
 from drfl.sites.setup.provision import ProjectFolder
-from drfl.sites.site_log import refusal_line
+from drfl.sites.site_log import Ask, attend, forget, refusal_line
 from drfl.training.progress import Listener
-from drfl.training.settings import read_toml, toml_value
 
 
 class FlareProcess:
@@ -109,7 +108,6 @@ SHUT_DOWN = "shutdown.fl"
 """FLARE leaves this file when it was shut down by the coordinator."""
 
 STARTING = 60.0
-Ask = Callable[[dict[str, Any]], bool]
 
 
 def serve(layout: ProjectFolder, listener: Listener) -> bool:
@@ -200,47 +198,6 @@ def join(
         flare.stop()
 
 
-def require_meant(settings: SiteSettings, path: Path, without_guard: bool) -> None:
-    """That nothing controls what is disclosed must be said twice: in the settings, and here."""
-    if settings.is_exact != without_guard:
-        raise ValueError(
-            f"{path} says guard = 0: what leaves would be exact; if that is meant, join "
-            "with --without-guard"
-            if settings.is_exact
-            else f"--without-guard is for guard = 0, and {path} has a guard: change one"
-        )
-
-
-def own_settings(kit: Kit, data: Path | None) -> tuple[SiteSettings, Path]:
-    """The site's settings, and the file that the processes of jobs read them from."""
-    if not kit.settings.exists():
-        kit.settings.write_text(_template(), encoding="utf-8")
-    given = read_toml(kit.settings, "it was there a moment ago")
-    if data is not None:
-        given["data"] = str(data.resolve())
-    settings = site_settings(given, kit.settings, kit.name, kit.state)
-    if "data" in given:
-        given["data"] = str(settings.data.resolve())
-    path = kit.state.resolve() / "site.toml"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lines = [f"{name} = {toml_value(value)}" for name, value in given.items()]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return settings, path
-
-
-def _template() -> str:
-    """The settings of a site as they are if nobody changes them."""
-    lines = ["# What this site decides for itself. It is never sent to anyone.", ""]
-    for name, field in SITE.items():
-        if name == "columns":
-            lines += [f"# [columns]  # {field.help}", '# age = "AGE_YEARS"']
-        elif field.default is None:
-            lines.append(f"# {name} =  # {field.help}")
-        else:
-            lines.append(f"# {name} = {toml_value(field.default)}  # {field.help}")
-    return "\n".join(lines) + "\n"
-
-
 def _greet(kit: Kit, listener: Listener, wait: float) -> None:
     """Shake hands with a server that may still be starting."""
     last, said = time.monotonic() + wait, False
@@ -254,30 +211,3 @@ def _greet(kit: Kit, listener: Listener, wait: float) -> None:
                 listener.say(f"{error} Trying for {wait:g} s.")
                 said = True
             time.sleep(min(1.0, wait))
-
-
-def attend(
-    running: Callable[[], bool], settings: SiteSettings, listener: Listener, ask: Ask
-) -> None:
-    """Show the people here what concerns them, until it ends."""
-    troubles, refusals = Tail(settings.state / "errors.log"), Tail(settings.refused)
-    while running():
-        for line in troubles.lines():
-            # A traceback is for the file; its first line is a sentence.
-            if line[:2] == "20":
-                listener.warn(line)
-        for line in refusals.lines():
-            listener.warn(refusal_line(json.loads(line)))
-        for question in sorted(settings.approvals.glob("*.asked.json")):
-            answer = question.with_name(question.name.removesuffix(".asked.json") + ".answer")
-            if not answer.exists():
-                shown = json.loads(question.read_text(encoding="utf-8"))
-                answer.write_text("yes" if ask(shown) else "no", encoding="utf-8")
-        time.sleep(0.3)
-
-
-def forget(folder: Path) -> None:
-    """Each kind of message is asked about anew."""
-    for pattern in ("*.asked.json", "*.answer"):
-        for old in folder.glob(pattern):
-            old.unlink()

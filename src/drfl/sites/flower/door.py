@@ -20,14 +20,14 @@ from threading import Lock, Thread
 from time import monotonic
 
 from drfl.files import PRIVATE, write_json
+from drfl.sites import site_log
 from drfl.sites.carrier import WAITING, WORKING
-from drfl.sites.flare import serving
+from drfl.sites.config import own_settings, require_meant
 from drfl.sites.flower.asked import FIRST, LOST, WHO, AddressedQuestion, read_asked
 from drfl.sites.gate import Gate, open_gate
 from drfl.sites.os_processes import Lock as Instance
 from drfl.sites.setup.kit import DESCRIPTION, SCHEMA, Kit
 from drfl.sites.setup.project import NAME
-from drfl.sites.site_log import Refusals
 from drfl.training.progress import Listener as Voice
 from drfl.wire import Failure, encode
 
@@ -41,7 +41,9 @@ LARGEST = 2**30 + 2**20  # bytes of a question
 class Door:
     """Answers questions of one job at a time, by a gate for each; the newest job counts."""
 
-    def __init__(self, name: str, open_gate: Callable[[], Gate], refusals: Refusals) -> None:
+    def __init__(
+        self, name: str, open_gate: Callable[[], Gate], refusals: site_log.Refusals
+    ) -> None:
         self.name, self._open, self.refusals = name, open_gate, refusals
         self._lock, self._job, self._over = Lock(), "", set[str]()
         self._gate: Gate | None = None
@@ -150,15 +152,15 @@ def site_folder(folder: Path) -> Kit:
 
 
 def attend(
-    folder: Path, data: Path | None, voice: Voice, ask: serving.Ask, *, without_guard: bool = False
+    folder: Path, data: Path | None, voice: Voice, ask: site_log.Ask, *, without_guard: bool = False
 ) -> None:
     """Open the door of a site until somebody ends it; see `drfl.sites.flare.serving.join`."""
     kit = site_folder(folder)
-    settings, path = serving.own_settings(kit, data)
-    serving.require_meant(settings, kit.settings, without_guard)
+    settings, path = own_settings(kit, data)
+    require_meant(settings, kit.settings, without_guard)
     lock = Instance(kit.state / "lock", f"the site {kit.folder}")
-    serving.forget(settings.approvals)
-    door = Door(kit.name, lambda: open_gate(path), Refusals(settings.refused))
+    site_log.forget(settings.approvals)
+    door = Door(kit.name, lambda: open_gate(path), site_log.Refusals(settings.refused))
     doorway = Doorway(door, (kit.folder / DOOR).resolve())
     try:
         voice.say(
@@ -167,7 +169,7 @@ def attend(
             *settings.describe(),
             f"what leaves is written to {settings.ledger}; Ctrl-C ends it",
         )
-        serving.attend(lambda: True, settings, voice, ask)
+        site_log.attend(lambda: True, settings, voice, ask)
     finally:
         doorway.close()
         lock.release()

@@ -7,12 +7,14 @@ is written by the drfl that is installed at the site.
 from __future__ import annotations
 
 import json
+import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from drfl import checks
 from drfl.files import write_text
 from drfl.sites.flare.startup_files import write_site
 from drfl.sites.setup.certificates import common_name, load_certificate, write_private
@@ -137,20 +139,28 @@ def contents_of(path: Path) -> dict[str, bytes]:
 
 def description_of(text: str, path: Path) -> dict[str, Any]:
     """Read the file that says whose kit it is; every field is checked."""
-    wrong = f"{path} is no kit of this version of drfl: ask the coordinator for another"
     try:
         data = json.loads(text)
-        schema, port = data.pop("schema"), data["port"]
-        named = all(NAME.fullmatch(data[field]) for field in ("name", "project"))
-        fits = named and HOST.fullmatch(data["host"]) and set(data) == FIELDS
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise ValueError(wrong) from None
-    if schema != SCHEMA or not fits or type(port) is not int or not 0 < port < 65536:
-        raise ValueError(wrong)
-    return dict(data)
+    except (ValueError, RecursionError):
+        data = None
+    if not checks.fits(data, FORM):
+        raise ValueError(
+            f"{path} is no kit of this version of drfl: ask the coordinator for another"
+        )
+    return {name: data[name] for name in ("name", "project", "host", "port")}
 
 
-FIELDS = {"name", "project", "host", "port"}
+def _like(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+FORM = {
+    "schema": lambda schema: schema == SCHEMA,
+    "name": _like(NAME),
+    "project": _like(NAME),
+    "host": _like(HOST),
+    "port": lambda port: type(port) is int and 0 < port < 65536,
+}
 
 
 def check_pair(certificate: bytes, private: bytes, name: str, path: Path) -> None:
