@@ -19,8 +19,7 @@ from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.run.result import Result
 from drfl.solvers.base import Status
-from drfl.tables import Column, feature_names
-from drfl.tables.encoding import Encoding, Target
+from drfl.tables.encoding import Encoding
 
 
 class ModelError(ValueError):
@@ -78,14 +77,9 @@ class Calibration:
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
-    """Everything that a model file holds."""
+class Model(Encoding):
+    """Everything that a model file holds: how files become rows, and what was learned."""
 
-    target: Target  # what is predicted
-    columns: tuple[Column, ...]  # what the features are made of
-    # how numbers were scaled, and what was done about missing values
-    scale: str
-    missing: str
     # (K, n) and (K,): one score, or with more than two classes one for each: against the rest,
     # or all in one problem. Of scaled features; with curves in the problem, slopes (K, n');
     # with a network its parameters (1, d), and the intercept 0
@@ -130,24 +124,10 @@ class Model:
         )
 
     @property
-    def encoding(self) -> Encoding:
-        """How files become rows."""
-        return Encoding(self.target, self.columns, self.scale, self.missing)
-
-    @property
-    def features(self) -> list[str]:
-        """The names of the features."""
-        return feature_names(self.columns)
-
-    @property
     def coefficients(self) -> list[str]:
         """The names of the coefficients: features, and pieces of their curves."""
         curves = self.problem.curves
         return self.features if curves is None else curves.names(self.features)
-
-    def scaling(self, X: Any) -> tuple[Array, Array]:
-        """Shift and scale of every feature, for rows of one client in the units of its file."""
-        return self.encoding.scaling(X)
 
     def scores(self, X: Any, scale_from: Any = None) -> Array:
         """The scores of rows in the units of their file, (N, K); numbers in the target's units.

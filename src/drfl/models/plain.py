@@ -133,7 +133,7 @@ def to_plain(model: Model) -> Json:
         "format": FORMAT,
         "schema": SCHEMA,
         "drfl": model.version,
-        **encoding_to_plain(model.encoding),
+        **encoding_to_plain(model),
         "coefficients": [
             {"coef": to_json(coef), "intercept": float(intercept)}
             for coef, intercept in zip(model.coef, model.intercept, strict=True)

@@ -49,7 +49,7 @@ def calibrate(sites: Remote, model: Model, kind: str) -> Model:
 
 
 def _parties(sites: Remote, model: Model, seat: int, positive: int | None) -> list[RemoteClient]:
-    binding = binding_of(model.encoding, positive, folds=False)
+    binding = binding_of(model, positive, folds=False)
     binding["scores_of"] = model_array(model)
     columns = tuple(f"score {k}" for k in range(len(model.coef))) if model.joint else COLUMN
     return [RemoteClient(name, columns, name, seat, binding) for name in sites.names]

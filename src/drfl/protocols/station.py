@@ -280,7 +280,7 @@ class Station:
             reading = replace(self.reading, decimal=decimal)
             return read_rows(model, self.path, target=True, reading=reading)
         file = self._looked()
-        X, y = file.rows(model.encoding)
+        X, y = file.rows(model)
         keep = np.ones(file.table.n_rows, dtype=bool) if file.keep is None else file.keep
         return FileRows(file.table, X, keep, y)
 

@@ -127,7 +127,7 @@ class Target:
         return "regression" if self.classes is None else "classification"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Encoding:
     """How every file becomes rows: the target, the columns, and how scales and gaps are treated."""
 
