@@ -19,16 +19,9 @@ class RefusedError(Exception):
 
 
 class Party:
-    """A client as a solver sees it: a name and columns.
+    """A client as a solver sees it: a name, which no other client of a run has, and columns.
 
-    Attributes
-    ----------
-    name : str
-        Under which the results speak of it; every client of a run has another one.
-    n_features : int
-        How many columns its rows have.
-    columns : sequence of str or None
-        Their names, if it knows them.
+    ``columns`` are their names, if it knows them.
     """
 
     name: str

@@ -255,17 +255,21 @@ class Meter:
     def record(self, round: int, session: Session, failures: Mapping[str, str]) -> Record:
         return Record(
             round=round,
-            objective=float(session.objective),
-            lower_bound=float(session.lower_bound),
-            gap=float(session.gap),
+            **self._stand(session),
             worst_client=self._worst(session.client_losses),
-            bytes_up=dict(self.up),
-            bytes_down=dict(self.down),
-            seconds_clients=self.seconds_clients,
-            seconds_server=self.seconds_server,
             failures={**failures, **session.rejected},
             info=dict(session.info),
         )
+
+    def _stand(self, session: Session) -> dict[str, Any]:
+        """What is proved, and what it has cost."""
+        return {
+            **{name: float(getattr(session, name)) for name in ("objective", "lower_bound", "gap")},
+            "bytes_up": dict(self.up),
+            "bytes_down": dict(self.down),
+            "seconds_clients": self.seconds_clients,
+            "seconds_server": self.seconds_server,
+        }
 
     def _worst(self, losses: Array) -> str | None:
         return None if np.isnan(losses).all() else self.names[int(np.nanargmax(losses))]
@@ -280,18 +284,12 @@ class Meter:
         return Result(
             coef=np.array(session.coef, dtype=np.float64),
             intercept=session.intercept,
-            objective=float(session.objective),
-            lower_bound=float(session.lower_bound),
-            gap=float(session.gap),
+            **self._stand(session),
             status=status,
             weights=self._by_name(session.weights),
             client_losses=self._by_name(session.client_losses),
             client_multipliers=self._by_name(session.client_multipliers),
             rounds=len(history),
-            bytes_up=dict(self.up),
-            bytes_down=dict(self.down),
-            seconds_clients=self.seconds_clients,
-            seconds_server=self.seconds_server,
             history=history,
             sent=self.tally.sent,
             intercepts=dict(intercepts),

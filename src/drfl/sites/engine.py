@@ -25,27 +25,11 @@ class QuorumError(RuntimeError):
 class SitesEngine(Engine):
     """Carries messages to sites; one that gives no sign of life is not asked again.
 
-    Before it is started, and after it was closed, messages go to the sites by their own names.
-
-    Parameters
-    ----------
-    carrier : Carrier
-        How the sites are reached.
-    sites : sequence of str
-        All that are wanted, in order.
-    present : iterable of str, optional
-        Those that are there; by default all.
-    quorum : int, optional
-        With fewer it stops at once: `QuorumError`. By default all are needed.
-    deadline : float
-        Seconds for an answer where the caller gives none.
-    lose : callable, optional
-        Told the name of a site that is missing, and why.
-
-    Attributes
-    ----------
-    missing : dict of str to str
-        Who is not asked, and why: "absent" or "silent".
+    Before it is started, and after it was closed, messages go to the sites by their own names. Of
+    the wanted ``sites``, in order, ``present`` are there, by default all; with fewer than the
+    quorum, by default all, it stops at once: `QuorumError`. An answer has ``deadline`` seconds
+    where the caller gives none. ``missing`` says who is not asked, and why: "absent" or "silent";
+    ``lose`` is told of each.
     """
 
     name: ClassVar[str] = "sites"

@@ -12,6 +12,7 @@ import numpy as np
 from drfl._registry import lookup
 from drfl.curves import Curves
 from drfl.models.judgement import between, lines, read_by
+from drfl.problem import to_json
 from drfl.selection.choice import Choice
 from drfl.selection.client_half.probabilities import Group, Wanted
 from drfl.selection.clients import SelectionClients
@@ -197,19 +198,8 @@ def _selection(training: Training) -> dict[str, Any]:
 
 def _facts(found: Choice) -> dict[str, Any]:
     """A choice for the records."""
-    table = [
-        {
-            "params": point.params,
-            "mean": point.mean,
-            "standard_error": point.standard_error,
-            "client_scores": point.client_scores,
-            "worst_client": point.worst_client,
-            "worst_score": point.worst_score,
-            "rounds": point.rounds,
-            "note": point.note,
-        }
-        for point in found.table
-    ]
+    points: list[dict[str, Any]] = to_json(found.table)
+    table = [{key: told for key, told in p.items() if key != "scores"} for p in points]
     return {"radius": 0.0, **found.best_params, "reason": found.reason, "table": table}
 
 

@@ -201,17 +201,14 @@ def preflight_facts(agreement: Agreement) -> dict[str, Any]:
         "target": agreement.target.name,
         "task": agreement.target.task,
         "classes": None if classes is None else list(classes),
-        "features": agreement.features,
-        "scale": agreement.scale,
-        "missing": agreement.missing,
-        "rows": agreement.rows,
-        "dropped": agreement.dropped,
-        "class_counts": agreement.class_counts,
-        "warnings": list(agreement.warnings),
+        **{name: getattr(agreement, name) for name in AGREED},
         "table": agreement.table.facts(),
         "bytes_up": agreement.bytes_up,
         "bytes_down": agreement.bytes_down,
     }
+
+
+AGREED = ("features", "scale", "missing", "rows", "dropped", "class_counts", "warnings")
 
 
 def round_facts(record: Record) -> dict[str, Any]:
