@@ -12,8 +12,7 @@ from typing import Any, TextIO
 from drfl.cli.evaluate import reading_options, sources, warn_of_unseen
 from drfl.cli.main import require_new, say
 
-BLOCK = 10_000
-"""Rows that are written together."""
+BLOCK = 10_000  # rows that are written together
 
 EXAMPLE = """\
 example:

@@ -9,25 +9,18 @@ import numpy as np
 
 from drfl.arrays import Array
 
-CODES = 3
-"""So many codes beside each other, such as -9, -8 and -7, are looked for."""
-FEW = 5
-"""Of what fewer rows hold nothing is told."""
-DISTINCT = 10
-"""A column with fewer different values is a scale, where any number can be usual."""
+CODES = 3  # so many codes beside each other, such as -9, -8 and -7, are looked for
+FEW = 5  # of what fewer rows hold nothing is told
+DISTINCT = 10  # a column with fewer different values is a scale, where any number can be usual
 CODED = frozenset(float(digit * (10**k - 1) // 9) for digit in (7, 8, 9) for k in range(1, 6))
 """9, 99, 999 and the like: what people write for a missing value, often with a minus sign."""
 ENOUGH = 50
 """In fewer rows different whole numbers, or one column that divides the classes, are chance."""
-FAR = 1e3
-"""A value that is so many times farther from the middle than the usual ones is told of."""
-
-DENSE = 3.0
-"""A numbering has at most so many times as many places as rows."""
+FAR = 1e3  # a value that is so many times farther from the middle than the usual ones is told of
+DENSE = 3.0  # a numbering has at most so many times as many places as rows
 TAILS = [0.25, 0.1, 0.05, 0.02]
 """Where a column is mostly the same, what is usual is seen farther out."""
-FULL = 0.5
-"""A column of sparse rows that so many of them store is like one of an array."""
+FULL = 0.5  # a column of sparse rows that so many of them store is like one of an array
 
 
 def nothing() -> dict[str, Any]:

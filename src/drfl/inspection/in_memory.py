@@ -24,10 +24,8 @@ SAMPLE, ENTRIES, LEAST = 20_000, 500_000, 2_000
 
 The largest values are of all rows.
 """
-NAMED = 10
-"""Columns of which one sentence names no more."""
-JUDGES = 5
-"""Clients whose numbers are looked at for an id: those with the most rows."""
+NAMED = 10  # columns of which one sentence names no more
+JUDGES = 5  # clients whose numbers are looked at for an id: those with the most rows
 
 Index = NDArray[np.intp]
 

@@ -134,8 +134,7 @@ def _may_tell(X: Array, y: Array) -> NDArray[np.bool_]:
 
 SHORTEST = 99.0
 """Among counts, which sparse rows often are, 7, 8 and 9 are no codes; below 0 they are."""
-FIRST = 0.1
-"""What sums take for far, of what is told as far: they know the middle only about."""
+FIRST = 0.1  # what sums take for far, of what is told as far: they know the middle only about
 
 
 def worth_a_look(csr: Any, y: Array) -> list[int]:

@@ -14,8 +14,7 @@ from drfl._registry import listed
 from drfl.inspection.column import FEW
 from drfl.tables.moments import Moments
 
-SHOWN = 20
-"""Columns that are printed."""
+SHOWN = 20  # columns that are printed
 
 
 @dataclass(frozen=True)
@@ -109,16 +108,11 @@ UNITS = {
     365.25: "years and days",
 }
 """Factors between the units in which the same thing is measured."""
-NEAR = 0.12
-"""A ratio this near to a factor, relatively, looks like it."""
-SMALLEST = (1.0 - NEAR) * min(UNITS)
-"""No smaller ratio looks like a factor."""
-SURE = 5.0
-"""Standard errors beyond which means differ surely, also where columns are many."""
-ENOUGH = 20
-"""The mean of fewer values says little."""
-MOST = 50
-"""Of more clients those with the most rows are compared."""
+NEAR = 0.12  # a ratio this near to a factor, relatively, looks like it
+SMALLEST = (1.0 - NEAR) * min(UNITS)  # no smaller ratio looks like a factor
+SURE = 5.0  # standard errors beyond which means differ surely, also where columns are many
+ENOUGH = 20  # the mean of fewer values says little
+MOST = 50  # of more clients those with the most rows are compared
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from drfl.models.document import Model
 from drfl.rows import Rows
 from drfl.worst_case.oracle import Distribution
 
-SMALL = 1e-9
-"""Relative to a feature's scale, a smaller move is rounding."""
+SMALL = 1e-9  # relative to a feature's scale, a smaller move is rounding
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,8 +37,7 @@ from drfl.worst_case.joint_intercepts import own_intercepts
 from drfl.worst_case.own_intercept import middle_intercept
 
 FITTED = ("intercept", "slope")
-LEAST = 1
-"""Rows of each class without which nothing can be calibrated."""
+LEAST = 1  # rows of each class without which nothing can be calibrated
 TOL = 1e-9
 TOGETHER = Problem("logistic", Ball(0.0), Mixture("proportional"))
 """What several clients fit: every row counts the same, whosever it is."""

@@ -13,13 +13,10 @@ from drfl.inference import Estimate
 from drfl.inference.classes import centred
 from drfl.models.document import Model
 
-HALF = 1.959963984540054
-"""Standard errors on either side of a 95 % band."""
-PLACES = 41
-"""At which a band is drawn."""
+HALF = 1.959963984540054  # standard errors on either side of a 95 % band
+PLACES = 41  # at which a band is drawn
 
-Estimated = tuple[Array, Array]
-"""Unpenalised slopes (n',), and their covariance (n', n')."""
+Estimated = tuple[Array, Array]  # unpenalised slopes (n',), and their covariance (n', n')
 
 
 def slope_estimates(model: Model, found: Mapping[int, Estimate]) -> dict[int, Estimated]:

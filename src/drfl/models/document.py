@@ -52,8 +52,7 @@ class ClientPart:
     losses: tuple[float, ...]
 
 
-EVERYONE = "*"
-"""The name under which a calibration is for every client that has none of its own."""
+EVERYONE = "*"  # the name under which a calibration is for every client that has none of its own
 CALIBRATIONS = ("training", "intercept", "slope", "prevalence")
 """Where a calibration comes from; with "slope" scores become log-odds, whatever the loss."""
 

@@ -218,8 +218,7 @@ def input_names(estimator: Any) -> list[str]:
 
 
 # ---------------------------------------------------------------- transformers before an estimator
-NONE = "(none of these)"
-"""The reference of a category that has a feature for each of its values."""
+NONE = "(none of these)"  # the reference of a category that has a feature for each of its values
 KNOWN = "StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, SimpleImputer, OneHotEncoder"
 
 

@@ -13,8 +13,7 @@ from drfl.arrays import Array
 from drfl.metrics.counts import named_decisions
 from drfl.metrics.probabilities import area, bins, brier, combined_auc, decisions, recalibration
 
-SMALLEST = 5
-"""Of groups and bins with fewer rows nothing is told."""
+SMALLEST = 5  # of groups and bins with fewer rows nothing is told
 HALF = 1.959963984540054
 EDGES = np.linspace(0.0, 1.0, 11)
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from drfl.models.estimator import LoadedModel
 
 
-LARGEST = 1_000_000_000
-"""A larger file is not read."""
+LARGEST = 1_000_000_000  # a larger file is not read
 
 
 def write_model(model: Model, path: str | os.PathLike[str], *, mode: int | None = None) -> None:

@@ -12,8 +12,7 @@ from drfl.files import write_bytes
 from drfl.models.document import Model
 from drfl.tables import OTHER, Number
 
-OPSET = 19
-"""The first in which texts can be compared."""
+OPSET = 19  # the first in which texts can be compared
 
 
 def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:

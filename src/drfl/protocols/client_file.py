@@ -35,8 +35,7 @@ from drfl.tables.reading import LEVELS, shown
 FARTHEST, WIDEST = 10.0, 1e3
 """With a guard, how far the agreed units may be from a client's own, and how much larger."""
 
-RARE = 5
-"""A value that fewer rows of a client hold is not named to anybody."""
+RARE = 5  # a value that fewer rows of a client hold is not named to anybody
 
 
 class ClientFile:

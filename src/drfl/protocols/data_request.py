@@ -18,8 +18,7 @@ from drfl.tables.moments import Moments
 from drfl.wire import Field, Message, WireError, validate
 
 TASKS = ("auto", "classification", "regression")
-NAMING = ("exclude", "categorical", "support", "missing_columns")
-"""What of a request names columns."""
+NAMING = ("exclude", "categorical", "support", "missing_columns")  # what of a request names columns
 
 
 @dataclass(frozen=True)

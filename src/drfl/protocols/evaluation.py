@@ -64,10 +64,8 @@ REPLY = {
     "unseen": Field("int64", ("C",), optional=True),
 }
 ALL_ROWS = ""
-By = Sequence[tuple[str, Sequence[float]]]
-"""Columns that divide rows into groups, with their cuts."""
-Texts = Callable[[str], Sequence[str]]
-"""The texts of a column of a client's file, a row each."""
+By = Sequence[tuple[str, Sequence[float]]]  # columns that divide rows into groups, with their cuts
+Texts = Callable[[str], Sequence[str]]  # the texts of a column of a client's file, a row each
 
 
 def evaluate_message(

@@ -50,8 +50,7 @@ def _of_number(column: Number, scaling: str, answer: DataReply, k: int) -> float
     return (math.sqrt(total / rows) * (1.0 + SLACK) + SLACK * (abs(mean) + abs(shift))) / scale
 
 
-MUCH = 0.3
-"""More gaps than this are told of."""
+MUCH = 0.3  # more gaps than this are told of
 
 
 def table_one(

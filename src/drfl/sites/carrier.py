@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from threading import Thread
 from time import monotonic, sleep
 
-HOLD = 1.0
-"""Seconds after which a site gives a sign at the latest."""
+HOLD = 1.0  # seconds after which a site gives a sign at the latest
 
 WORKING, WAITING = b"working", b"waiting"
 """The signs: it computes; somebody at the site has to approve the answer. No messages of drfl."""

@@ -120,8 +120,7 @@ def _without_main() -> Iterator[None]:
         vars(main).update(before)
 
 
-KEPT = ("preflight", BIND)
-"""Messages that change what a station is: a new child is told them again."""
+KEPT = ("preflight", BIND)  # messages that change what a station is: a new child is told them again
 
 
 class Seats(dict[str, Answer]):

@@ -33,11 +33,8 @@ from drfl.training.settings import from_values
 from drfl.training.train import train
 from drfl.wire import Failure, Message, WireError
 
-STATE = "DRFL_SITES_STATE"
-"""The environment variable with the path of the server's own folder."""
-
-LAST_WORDS = 3.0
-"""Seconds that the coordinator has to hear the end of the story."""
+STATE = "DRFL_SITES_STATE"  # the environment variable with the path of the server's own folder
+LAST_WORDS = 3.0  # seconds that the coordinator has to hear the end of the story
 
 MakeCarrier = Callable[[float, float], Carrier]
 Publish = Callable[[str, Callable[[dict[str, Any]], dict[str, Any]]], None]
@@ -92,8 +89,7 @@ def _engine(
     )
 
 
-OK, SHORT, FAILED = 0, 4, 5
-"""Exit codes of the command that gave the order, those of `drfl train`."""
+OK, SHORT, FAILED = 0, 4, 5  # exit codes of the command that gave the order, those of `drfl train`
 
 
 @dataclass
@@ -242,8 +238,7 @@ class Work:
         return {"status": "done", "exit": exit, "sentence": ""}
 
 
-SILENCES = "silent.json"
-"""The sites that fell silent in an attempt at the run."""
+SILENCES = "silent.json"  # the sites that fell silent in an attempt at the run
 
 
 def note_silent(state: Path, site: str) -> None:

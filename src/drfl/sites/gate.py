@@ -27,9 +27,7 @@ from drfl.sites.order import SCHEMA
 from drfl.sites.site_log import TROUBLES, MessageLedger, keep_troubles
 from drfl.wire import Failure, Message, WireError, decode, encode
 
-HELLO = "hello"
-"""The question who is there; answered without a look at the data."""
-
+HELLO = "hello"  # the question who is there; answered without a look at the data
 GLANCE = 0.2  # seconds between two looks for a person's answer
 NOTHING = Question(0, b"")
 
@@ -120,8 +118,7 @@ class _Task(Thread):
         return reply if verdict is Verdict.YES else Failure.REFUSED.message(reply.round)
 
 
-NOISE = -1
-"""What is told as k by a site with differential privacy."""
+NOISE = -1  # what is told as k by a site with differential privacy
 
 
 def about(settings: SiteSettings) -> dict[str, str | int]:

@@ -11,11 +11,8 @@ from typing import Any
 from drfl.problem import from_json, to_json
 from drfl.sites.setup.project import Project
 
-SCHEMA = 1
-"""Of orders, of what is told while they are carried out, and of outcomes."""
-
-PROGRESS = "drfl.progress"
-"""The application command that tells what has happened."""
+SCHEMA = 1  # of orders, of what is told while they are carried out, and of outcomes
+PROGRESS = "drfl.progress"  # the application command that tells what has happened
 
 KINDS = ("train", "check", "inspect", "evaluate", "explain", "calibrate")
 _RUN = re.compile(r"[0-9a-f]{32}")

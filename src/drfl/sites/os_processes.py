@@ -8,8 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-GRACE = 6.0
-"""Seconds that a process has to end by itself."""
+GRACE = 6.0  # seconds that a process has to end by itself
 
 
 class Lock:

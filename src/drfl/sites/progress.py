@@ -14,11 +14,8 @@ from drfl.sites.flare.session import FlareSession, LostError
 from drfl.sites.order import SCHEMA
 from drfl.training.progress import Listener
 
-AT_ONCE = 200
-"""So many events are told at once."""
-
-ENDS = ("done", "failed")
-"""Phases after which there is nothing more to tell."""
+AT_ONCE = 200  # so many events are told at once
+ENDS = ("done", "failed")  # phases after which there is nothing more to tell
 
 
 class ProgressLog:
@@ -79,8 +76,7 @@ class ProgressLog:
             self._events.append(plain)
 
 
-PAUSE = 0.25
-"""Seconds between two questions about the progress."""
+PAUSE = 0.25  # seconds between two questions about the progress
 
 ENDING, SILENT = 30.0, 90.0
 """Seconds for the server to end a job whose work is done, and to say anything of one that runs."""

@@ -22,8 +22,7 @@ from drfl.sites.os_processes import Tail
 from drfl.training.progress import Listener
 from drfl.wire import Failure, Message, encode
 
-SHOWN = 32
-"""So many numbers of an array are written out."""
+SHOWN = 32  # so many numbers of an array are written out
 
 
 class MessageLedger:
@@ -181,8 +180,7 @@ def _arrays(entry: dict[str, Any]) -> str:
     return ", ".join(parts) or "nothing but that"
 
 
-TROUBLES = logging.getLogger("drfl")
-"""Whoever turns an error into a code says here what it was."""
+TROUBLES = logging.getLogger("drfl")  # whoever turns an error into a code says here what it was
 
 
 def keep_troubles(state: Path) -> None:

@@ -16,8 +16,7 @@ from drfl.arrays import Array
 from drfl.tables.reading import LARGEST, MISSING_TEXTS, Reading, TableError, at_line, shown
 from drfl.tables.table import Growing, Table, coded
 
-BLOCK = 4_000_000
-"""Characters that are looked at together."""
+BLOCK = 4_000_000  # characters that are looked at together
 
 Cells = Sequence[Sequence[str]]
 

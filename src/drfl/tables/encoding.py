@@ -16,8 +16,7 @@ from drfl.tables.reading import SHOWN, TableError, listed_lines, shown
 from drfl.tables.table import GAP, Growing, Table, folded
 from drfl.tables.table import MISSING as NO_TEXT
 
-OTHER = "other"
-"""The level of values that are too rare to be named."""
+OTHER = "other"  # the level of values that are too rare to be named
 
 
 @dataclass(frozen=True)
@@ -196,11 +195,8 @@ def few_values(y: Array, most: int) -> list[list[float]] | None:
 
 
 # ---------------------------------------------------------------------- from a table to features
-BLOCK = 500_000
-"""Numbers that are encoded together."""
-
-STRANGE = -2
-"""The place of a text that a column does not know."""
+BLOCK = 500_000  # numbers that are encoded together
+STRANGE = -2  # the place of a text that a column does not know
 
 Mask = NDArray[np.bool_]
 
@@ -288,8 +284,7 @@ def refuse_missing(table: Table, name: str, advice: str) -> None:
         )
 
 
-FEW = 5
-"""Of fewer rows no site tells how many they are."""
+FEW = 5  # of fewer rows no site tells how many they are
 
 
 def unseen(table: Table, columns: Sequence[Column]) -> dict[str, int]:

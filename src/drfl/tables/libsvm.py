@@ -13,8 +13,7 @@ from drfl.tables.reading import LARGEST as MOST
 from drfl.tables.table import Growing, Table
 
 BLOCK = 4_000_000
-LARGEST = 10_000_000
-"""The largest index of a feature; a larger one is taken for an error."""
+LARGEST = 10_000_000  # the largest index of a feature; a larger one is taken for an error
 
 
 def read_libsvm(path: Path, reading: Reading) -> Table:

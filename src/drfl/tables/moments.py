@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 
 BLOCK = 500_000
-CONSTANT = 1e-13
-"""A deviation that is smaller than this, relative to the mean, is rounding."""
+CONSTANT = 1e-13  # a deviation that is smaller than this, relative to the mean, is rounding
 
 
 @dataclass(frozen=True)

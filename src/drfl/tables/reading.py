@@ -41,14 +41,9 @@ def listed_lines(lines: Sequence[int], total: int) -> str:
 MISSING_TEXTS = frozenset({"", "NA", "N/A", "NaN", "nan", "NULL", "null", "?"})
 """What stands for a missing value in a file of text."""
 
-LARGEST = 1e100
-"""Squares of larger numbers, and sums of them, would not be numbers any more."""
-
-LABEL = "label"
-"""The name of the labels of a LIBSVM file, which has no names."""
-
-LEVELS = 50
-"""A column of text with more different values is refused where it is used."""
+LARGEST = 1e100  # squares of larger numbers, and sums of them, would not be numbers any more
+LABEL = "label"  # the name of the labels of a LIBSVM file, which has no names
+LEVELS = 50  # a column of text with more different values is refused where it is used
 
 
 @dataclass(frozen=True)

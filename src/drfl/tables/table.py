@@ -16,10 +16,8 @@ from drfl._registry import nearest
 from drfl.arrays import Array
 from drfl.tables.reading import LEVELS, MISSING_TEXTS, TableError
 
-GAP = "missing"
-"""The level of rows without a value, where these count as a category of their own."""
-IN_MEMORY = 64_000_000
-"""Bytes of an array up to which it is kept in memory."""
+GAP = "missing"  # the level of rows without a value, where these count as a category of their own
+IN_MEMORY = 64_000_000  # bytes of an array up to which it is kept in memory
 
 
 class Growing:
@@ -72,8 +70,7 @@ def mapped(file: BinaryIO, dtype: DTypeLike) -> NDArray[Any]:
 
 Codes = NDArray[np.int32]
 
-MISSING = -1
-"""The code of a missing text; a missing number is NaN."""
+MISSING = -1  # the code of a missing text; a missing number is NaN
 
 
 def coded(known: dict[str, int], texts: Sequence[str]) -> list[int]:

@@ -18,8 +18,7 @@ from drfl.run import Result, solve
 from drfl.training.train import Training
 from drfl.wire import Sent, Tally
 
-MOST = 500
-"""Coefficients: beyond, the matrices would cost more than the training."""
+MOST = 500  # coefficients: beyond, the matrices would cost more than the training
 
 
 def standard_errors(

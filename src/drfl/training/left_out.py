@@ -14,10 +14,8 @@ from drfl.problem import Problem
 from drfl.uncertainty import Ball
 
 KIND = "left_out"
-LITTLE = 0.1
-"""A relative change that says nothing, whatever the weight."""
-FEWEST = 3
-"""Clients: of two the other one alone would be left."""
+LITTLE = 0.1  # a relative change that says nothing, whatever the weight
+FEWEST = 3  # clients: of two the other one alone would be left
 
 
 def without(problem: Problem, rows: Mapping[str, int], name: str) -> Problem:

@@ -26,8 +26,7 @@ from drfl.training.settings import FIELDS, RULES, Settings
 from drfl.uncertainty import Ball, Mixture
 
 MULTICLASS = ("ovr", "joint", "auto")
-AT_ONCE = ("erm", "afl", "drfa")
-"""Methods that have all classes in one problem."""
+AT_ONCE = ("erm", "afl", "drfa")  # methods that have all classes in one problem
 
 if TYPE_CHECKING:
     from drfl.native.settings import Native

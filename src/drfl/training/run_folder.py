@@ -18,8 +18,7 @@ from drfl.run import Record, Result
 from drfl.training.settings import FREE, Settings, read_settings, to_toml
 from drfl.wire import Sent, Tally
 
-FOLDER = 0o700
-"""The mode of a folder that only its owner enters."""
+FOLDER = 0o700  # the mode of a folder that only its owner enters
 
 
 class RunFolder:

@@ -242,8 +242,7 @@ def from_values(
     return _complete(Settings(dict(clients), read))
 
 
-FLAGS = {"purpose": "for"}
-"""Flags that are not called as their settings."""
+FLAGS = {"purpose": "for"}  # flags that are not called as their settings
 
 
 def flag_of(name: str) -> str:

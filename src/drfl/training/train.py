@@ -52,10 +52,8 @@ NOT_EXACT = (
     "the solver is 'private': clients tell noisy means only, and what is proved holds with "
     "probability 99 %; the means and deviations above are the middles and halves of public ranges"
 )
-CLOSE_ENOUGH = 1e-3
-"""A gap at which the losses of others are known well enough to be compared."""
-LINES = "lines"
-"""What the linear model beside an additive one is called."""
+CLOSE_ENOUGH = 1e-3  # a gap at which the losses of others are known well enough to be compared
+LINES = "lines"  # what the linear model beside an additive one is called
 ENDS = ("interval", "inference", "messages", "result")
 """The kinds of records that come after the rounds."""
 DONE = (StatusKind.CERTIFIED, StatusKind.LOCAL, StatusKind.PRIVATE)

@@ -24,8 +24,7 @@ from drfl.wire import Failure, encode
 SERVER = "server"
 """How FLARE calls the server among those who may call a site; sites may call each other, too."""
 
-SETTINGS = "DRFL_SITE_SETTINGS"
-"""The environment variable with the path of a site's own settings."""
+SETTINGS = "DRFL_SITE_SETTINGS"  # the environment variable with the path of a site's own settings
 
 
 class SiteApp:

@@ -20,11 +20,8 @@ SERVER = "server"
 _JOB = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 GOODBYE = "cellnet.channel:bye"
-REPLY = "reply"
-"""What is said in answer to a question of this cell; FLARE itself matches the two."""
-
-RECEIPT = "receipt"
-"""That a piece of a stream has come, or has not."""
+REPLY = "reply"  # what is said in answer to a question of this cell; FLARE itself matches the two
+RECEIPT = "receipt"  # that a piece of a stream has come, or has not
 
 TO_SITE = frozenset({"admin:admin", GOODBYE, REPLY})
 """What a server may send to a site; `request_refused` looks at what is in ``admin:admin``."""

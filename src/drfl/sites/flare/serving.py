@@ -104,8 +104,7 @@ def _require_plain(folder: Path) -> None:
             )
 
 
-SHUT_DOWN = "shutdown.fl"
-"""FLARE leaves this file when it was shut down by the coordinator."""
+SHUT_DOWN = "shutdown.fl"  # FLARE leaves this file when it was shut down by the coordinator
 
 STARTING = 60.0
 

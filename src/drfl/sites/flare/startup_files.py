@@ -22,8 +22,7 @@ RUNTIME = {
 HEART_BEAT_TIMEOUT = 25
 """Seconds after which a server forgets a site that sends no heartbeat; it sends one every 10."""
 
-OUTCOME_WAIT = 8
-"""Seconds that a server waits for the last words of a site when a job ends."""
+OUTCOME_WAIT = 8  # seconds that a server waits for the last words of a site when a job ends
 
 
 def authorization() -> dict[str, Any]:

@@ -11,8 +11,7 @@ from drfl.sites.setup.project import NAME
 
 HEAD = struct.Struct("<qqqd40s")
 
-WHO = 0
-"""The number of the question which site this is; the first of all others is 1."""
+WHO = 0  # the number of the question which site this is; the first of all others is 1
 
 FIRST = 1
 

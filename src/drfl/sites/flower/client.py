@@ -17,15 +17,9 @@ from typing import Any
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-RECORD, DATA = "drfl", "data"
-"""Where in Flower's records the bytes are."""
-
-NODE = "drfl"
-"""The entry of a SuperNode's ``--node-config`` that names the file of the door."""
-
-CLOSED = b"closed"
-"""Instead of an answer: there is no door, or nobody opens. No message of drfl."""
-
+RECORD, DATA = "drfl", "data"  # where in Flower's records the bytes are
+NODE = "drfl"  # the entry of a SuperNode's ``--node-config`` that names the file of the door
+CLOSED = b"closed"  # instead of an answer: there is no door, or nobody opens. No message of drfl
 RUN = struct.Struct("<Q")  # Flower's number of the run
 PATIENCE = 60.0  # seconds, more than the door holds a question
 

@@ -31,9 +31,7 @@ from drfl.sites.setup.project import NAME
 from drfl.training.progress import Listener as Voice
 from drfl.wire import Failure, encode
 
-HOLD = 10.0
-"""Seconds after which a sign is given that the answer is still being computed."""
-
+HOLD = 10.0  # seconds after which a sign is given that the answer is still being computed
 RUN = 8  # bytes of Flower's number of the run, in front of what is asked
 LARGEST = 2**30 + 2**20  # bytes of a question
 

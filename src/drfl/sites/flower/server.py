@@ -26,8 +26,7 @@ from drfl.sites.os_processes import wait_until
 from drfl.sites.progress import ENDS, tell
 from drfl.sites.setup.project import NAME, Project
 
-LOOK = 0.2
-"""Seconds between two looks for replies, all of them at once."""
+LOOK = 0.2  # seconds between two looks for replies, all of them at once
 
 REPEAT = 20.0
 """Seconds after which a question is sent again: a SuperNode that was killed has taken it along."""

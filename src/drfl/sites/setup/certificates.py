@@ -13,11 +13,8 @@ from typing import Any
 from drfl.sites.setup.project import NAME
 
 ORG = "drfl"
-LEAST_BITS, LARGEST = 2048, 100_000
-"""Of a key, and the bytes of a file with a request."""
-
-AUTHORITY_DAYS, DAYS = 1080, 360
-"""How long certificates last: the authority's, and all others."""
+LEAST_BITS, LARGEST = 2048, 100_000  # of a key, and the bytes of a file with a request
+AUTHORITY_DAYS, DAYS = 1080, 360  # how long certificates last: the authority's, and all others
 
 
 @dataclass(frozen=True)

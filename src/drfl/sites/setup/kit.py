@@ -104,8 +104,7 @@ class Kit:
 
 SCHEMA = 1
 DESCRIPTION, ROOT, CERTIFICATE, KEY = "kit.json", "rootCA.pem", "client.crt", "client.key"
-LARGEST = 100_000
-"""Bytes of a file in a kit."""
+LARGEST = 100_000  # bytes of a file in a kit
 
 
 def pack(path: Path, project: Mapping[str, Any], name: str, files: Mapping[str, bytes]) -> None:

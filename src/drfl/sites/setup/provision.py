@@ -96,8 +96,7 @@ class ProjectFolder:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
 
-RENEWED = 30
-"""A certificate that lasts fewer days is made again."""
+RENEWED = 30  # a certificate that lasts fewer days is made again
 
 
 def _lasts(path: Path, name: str) -> bool:
@@ -116,8 +115,7 @@ def approve_request(layout: ProjectFolder, path: Path) -> tuple[str, Path, str]:
     return name, layout.hand_over(name, certificate, {}), fingerprint(request.public_key())
 
 
-SOON = 30
-"""Days before its end from which a certificate is worth a word."""
+SOON = 30  # days before its end from which a certificate is worth a word
 
 
 @dataclass(frozen=True)
