@@ -56,14 +56,10 @@ def run(options: argparse.Namespace) -> None:
     """Evaluate."""
     from drfl.models import read_model
     from drfl.models.file_rows import column_texts, read_rows
-    from drfl.models.judgement import read_by
     from drfl.protocols.evaluation import scored
-    from drfl.training.fields import probabilities
 
-    levels = noise_levels(options.noise, options.repeats)
+    levels, thresholds, by = judging(options)
     model = read_model(options.model)
-    thresholds = probabilities("--threshold", options.threshold or ())
-    by = [read_by(text) for text in options.by]
     if model.scale == "per-client":
         say(
             "warning: every client of this model scaled its rows by itself, and so is every file "
@@ -161,17 +157,21 @@ def sources(
     return [(name, path, readings[name]) for name, path in files.items()]
 
 
-def noise_levels(noise: str | None, repeats: int) -> list[float]:
-    """The deviations that are asked for, and 0 before them."""
+def judging(
+    options: argparse.Namespace,
+) -> tuple[list[float], tuple[float, ...], list[tuple[str, list[float]]]]:
+    """The deviations that are asked for, and 0 before them; thresholds; columns with cuts."""
     from drfl import checks
-    from drfl.training.fields import number
+    from drfl.models.judgement import read_by
+    from drfl.training.fields import number, probabilities
 
     levels = [0.0]
-    if noise is not None:
-        parts = [number("--noise", part) for part in noise.split(",")]
+    if options.noise is not None:
+        parts = [number("--noise", part) for part in options.noise.split(",")]
         levels += [checks.number("--noise", level, least=0.0) for level in parts]
-    checks.whole("--repeats", repeats, least=1)
-    return list(dict.fromkeys(levels))
+    checks.whole("--repeats", options.repeats, least=1)
+    thresholds = probabilities("--threshold", options.threshold or ())
+    return list(dict.fromkeys(levels)), thresholds, [read_by(text) for text in options.by]
 
 
 def table(found: list[dict[str, Any]]) -> list[str]:

@@ -64,7 +64,8 @@ def _text(files: Any, tables: Any, target: str, out: Path, *, guessed: bool) -> 
         shown = "(not set)" if value is None else toml_value(value)
         lines += [f"{mark}{name} = {shown}", ""]
     lines += ["# Bounds that columns keep for certain, in the units of the files.", "[support]"]
-    lines += [_range(tables, name) for name in names if _numeric(tables, name) and name != target]
+    numbers = [name for name in names if _numeric(tables, name) and name != target]
+    lines += [f"# {toml_value(n)} = {toml_value(_extremes(tables, n))}" for n in numbers]
     lines += ["", "# What was found in the files:"]
     lines += [f"#   {_described(tables, name)}" for name in names]
     lines += ["", "[clients]"]
@@ -93,12 +94,6 @@ def _extremes(tables: Any, name: str) -> tuple[float, float]:
     low = min(float(np.fmin.reduce(column)) for column in columns)
     high = max(float(np.fmax.reduce(column)) for column in columns)
     return low, high
-
-
-def _range(tables: Any, name: str) -> str:
-    from drfl.training.settings import toml_value
-
-    return f"# {toml_value(name)} = {toml_value(_extremes(tables, name))}"
 
 
 def _described(tables: Any, name: str) -> str:

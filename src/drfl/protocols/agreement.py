@@ -10,12 +10,12 @@ import numpy as np
 from drfl._registry import listed, nearest
 from drfl.inspection.table_one import TableOne
 from drfl.protocols.data_request import NAMING, DataReply, DataRequest
-from drfl.protocols.table_one import column_sizes, table_one
+from drfl.protocols.table_one import cells_of, column_sizes, table_one
 from drfl.tables import OTHER, Category, Column, Number
 from drfl.tables.encoding import FILLED, Encoding, Label, Target
 from drfl.tables.moments import Moments, added
 from drfl.tables.reading import LEVELS
-from drfl.tables.table import GAP, folded
+from drfl.tables.table import folded
 from drfl.wire import Message
 
 
@@ -192,20 +192,8 @@ def _mostly_missing(
     most: float, names: Sequence[str], answers: Mapping[str, DataReply]
 ) -> dict[str, tuple[str, float]]:
     """Columns with more gaps at a client than are allowed, and where most are missing."""
-    found = {}
-    for name in names:
-        shares = {client: _missing(answer, name) for client, answer in answers.items()}
-        client = max(shares, key=lambda client: shares[client])
-        if shares[client] > most:
-            found[name] = client, shares[client]
-    return found
-
-
-def _missing(answer: DataReply, name: str) -> float:
-    facts, rows = answer.facts, max(answer.facts["rows"], 1)
-    if name in facts["numbers"]:
-        return 1.0 - float(answer.moments.count[facts["numbers"].index(name)] / rows)
-    return float(facts["texts"][name]["values"].get(GAP, 0) / rows)
+    worst = [max(cells_of(name, answers), key=lambda cell: cell.missing) for name in names]
+    return {cell.column: (cell.client, cell.missing) for cell in worst if cell.missing > most}
 
 
 def _widest(answers: Mapping[str, DataReply]) -> list[str]:

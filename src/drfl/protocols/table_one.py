@@ -13,7 +13,7 @@ from drfl.protocols.data_request import DataReply, DataRequest
 from drfl.tables import Column, Number
 from drfl.tables.encoding import FILLED
 from drfl.tables.moments import CONSTANT
-from drfl.tables.table import GAP
+from drfl.tables.table import GAP, as_text
 
 SLACK = 1e-6  # relative: sums were rounded
 
@@ -58,7 +58,7 @@ def table_one(
 ) -> TableOne:
     """Put together what the clients told; what looks wrong is told of columns that are used."""
     names = list(dict.fromkeys(n for a in answers.values() for n in a.facts["columns"]))
-    cells = [cell for name in names for cell in _cells(name, answers)]
+    cells = [cell for name in names for cell in cells_of(name, answers)]
     # Clients with a guard tell no hints.
     hints = {client: _of_used(answer.facts["hints"], used) for client, answer in answers.items()}
     seen = [cell for cell in cells if cell.column in used]
@@ -74,7 +74,8 @@ def _of_used(hints: Mapping[str, Any], used: Container[str]) -> dict[str, Any]:
     return {**named, **{k: [n for n in hints[k] if n in used] for k in ("ids", "perfect")}}
 
 
-def _cells(name: str, answers: Mapping[str, DataReply]) -> Iterator[Cell]:
+def cells_of(name: str, answers: Mapping[str, DataReply]) -> Iterator[Cell]:
+    """What every client told of a column."""
     for client, answer in answers.items():
         facts, rows = answer.facts, max(answer.facts["rows"], 1)
         if name in facts["numbers"]:
@@ -93,16 +94,12 @@ def _target_cells(name: str, answers: Mapping[str, DataReply]) -> Iterator[Cell]
         told = answer.facts["target"]
         if told["values"] is not None:
             total = max(sum(count for _, count in told["values"]), 1)
-            shares = {_label(value): count / total for value, count in told["values"]}
+            shares = {as_text(value): count / total for value, count in told["values"]}
             yield Cell(client, name, total, 0.0, shares=shares)
         else:
             count, total, squares = told["moments"]
             moments = total / max(count, 1.0), float(np.sqrt(squares / max(count, 1.0)))
             yield Cell(client, name, int(count), 0.0, *moments)
-
-
-def _label(value: Any) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _gaps(request: DataRequest, cells: Sequence[Cell]) -> Iterator[str]:

@@ -18,14 +18,11 @@ if TYPE_CHECKING:  # help must not wait for SciPy
 
 def evaluate(options: argparse.Namespace) -> int:
     """Ask every site for its metrics."""
-    from drfl.cli.evaluate import NO_PROBABILITIES, noise_levels, table
+    from drfl.cli.evaluate import NO_PROBABILITIES, judging, table
     from drfl.models import read_model
-    from drfl.models.judgement import lines, read_by
-    from drfl.training.fields import probabilities
+    from drfl.models.judgement import lines
 
-    levels = noise_levels(options.noise, options.repeats)
-    thresholds = probabilities("--threshold", options.threshold or ())
-    by = [read_by(text) for text in options.by]
+    levels, thresholds, by = judging(options)
     model = read_model(options.model)
     forms = [model, *(model.at(name) for name in model.calibrations)]
     if (thresholds or by) and not any(form.judgeable for form in forms):
