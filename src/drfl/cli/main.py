@@ -58,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
         if options.command is None:
             return OK
         load_extensions()
-        code: int | None = import_module(f"drfl.cli.{options.command}").run(options)
+        code: int | None = _module(options.command).run(options)
         return code or OK
 
     return exit_code(command, debug="--debug" in arguments)
@@ -90,13 +90,17 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     # Only the command that is asked for is imported: its own help may need more than this one.
     wanted = next((word for word in arguments if not word.startswith("-")), None)
     if wanted in COMMANDS:
-        module = import_module(f"drfl.cli.{wanted}")
+        module = _module(wanted)
         commands[wanted].epilog = module.EXAMPLE
         module.fill(commands[wanted])
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()
     return options
+
+
+def _module(command: str) -> Any:
+    return import_module(f"drfl.cli.{'sites.flower' if command == 'flower' else command}")
 
 
 def say(sentence: str) -> None:
