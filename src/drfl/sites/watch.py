@@ -7,7 +7,7 @@ import shutil
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from drfl._registry import listed
 from drfl.sites.flare.handshake import UnreachableError
@@ -19,8 +19,12 @@ from drfl.sites.progress import follow
 from drfl.sites.setup.provision import ProjectFolder
 from drfl.training.progress import Listener
 
-Ended = tuple[dict[str, Any], Path]
-"""What the driver says of a job that has ended (``docs/sites.md``), and where it wrote."""
+
+class Ended(NamedTuple):
+    """What the driver says of a job that has ended (``docs/sites.md``), and where it wrote."""
+
+    outcome: dict[str, Any]
+    folder: Path
 
 
 class Watch:
@@ -61,7 +65,7 @@ class Watch:
                     if ended is None:
                         continue
                     last = ended
-                    why = self._worth_another(session, ended[0])
+                    why = self._worth_another(session, ended.outcome)
                     if not why:
                         return ended
             except LostError as error:
@@ -120,7 +124,7 @@ class Watch:
             outcome = json.loads((found / "outcome.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None, f"the job ended without an outcome, {_reason(facts)}"
-        return (outcome, found), ""
+        return Ended(outcome, found), ""
 
     def _worth_another(self, session: FlareSession, outcome: dict[str, Any]) -> str:
         """Why another attempt could do better; nothing if it could not."""
