@@ -109,3 +109,23 @@ def test_the_proved_gap_follows_the_true_one(loss, radius, seed):
         reached = next(r.round for r in result.history if r.objective <= aim)
         proved = next(r.round for r in result.history if r.gap <= level)
         assert proved - reached <= 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_proved_gap_follows_where_columns_are_rare_and_the_radius_is_tiny(seed):
+    """Corners, columns of 0 and 1 of which some have 24 ones: a residual of 1e-6 would cost all."""
+    rng, N, n = np.random.default_rng(seed), 6000, 80
+    share = np.clip(0.4 / np.arange(1, n + 1) ** 0.8, 0.004, 0.5)
+    X = (rng.random((N, n)) < share).astype(float)
+    z = X @ rng.normal(size=n) + rng.logistic(size=N)
+    y = np.where(z > np.quantile(z, 0.75), 1.0, -1.0)
+    parts = partition.random(N, 5, np.random.default_rng(seed))
+    clients = [drfl.Client(f"c{s}", X[rows], y[rows]) for s, rows in enumerate(parts)]
+    problem = drfl.Problem("hinge", drfl.Ball(1e-4, "l1"), drfl.Mixture(radius=0.1, p=1))
+    result = drfl.solve(problem, clients, tol=1e-6)
+    assert result.status.kind is StatusKind.CERTIFIED
+    for level in (1e-2, 1e-3, 1e-4):
+        aim = result.lower_bound * (1.0 + level)
+        reached = next(r.round for r in result.history if r.objective <= aim)
+        proved = next(r.round for r in result.history if r.gap <= level)
+        assert proved - reached <= 2

@@ -30,6 +30,7 @@ from drfl.solvers.certificate.proof import (
     weights_in,
 )
 from drfl.solvers.certificate.region import Region
+from drfl.solvers.certificate.repair import drawn_in
 from drfl.solvers.master.master import Master
 
 S, n, K = 3, 3, 8
@@ -392,3 +393,21 @@ def test_end_lines_are_under_the_loss_and_touch_it(name):
         below = loss.value(z) - (v * z + c)
         assert below.min() >= -1e-12
         assert below.min() <= 1e-3
+
+
+def test_a_slope_that_hardly_follows_is_drawn_in_by_what_does():
+    """A fifth of the slope follows: three trials find how much less has to be asked for."""
+    asked = []
+
+    def trial(factor):
+        asked.append(factor)
+        return np.array([factor]), 1.0 + 4e-6 - 0.2 * (1.0 - factor)
+
+    (factor,) = drawn_in(trial)
+    assert 1.0 - 2.5e-5 <= factor <= 1.0 - 2e-5
+    assert len(asked) == 3
+
+
+def test_a_slope_that_does_not_follow_stays():
+    assert drawn_in(lambda factor: (np.array([factor]), 1.1)) == np.ones(1)
+    assert drawn_in(lambda factor: (np.array([factor]), 0.9)) == np.ones(1)

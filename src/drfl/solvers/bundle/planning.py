@@ -18,11 +18,12 @@ from drfl.solvers.certificate.region import Region
 SCHEDULE = frozenset((0, 1, 2, 3, 4, 6, 8, 11, 15, 20, 26, 33, 41, 50, 60, 71, 83, 96))
 DROP_AFTER, MANY_CUTS, DROP_SOON = 8, 4000, 2  # rounds without a multiplier; fewer for big pools
 REGROUP_AT = 1e-2  # predicted relative decrease at which the rows are split into groups,
-SMALL = 60  # or at once: with so few coefficients more cuts cost little
+SMALL = 150  # or at once: with so few coefficients more cuts, and more masters, cost little
 CROWDED_AT = 0.95  # for several classes with more coefficients than a client has rows: soon
 BOUND_AT = 1e-2  # predicted relative decrease at which a master is solved for its bound alone,
-BOUND_EVERY = 3  # in every so many rounds; in every round once it may prove the tolerance
-CHEAP = 150  # coefficients: such a master may be solved in every round
+BOUND_EVERY = (
+    3  # in every so many rounds; in every round if small, or if it may prove the tolerance
+)
 SECOND = 0.05  # the second point's metric, as a multiple of the first's
 ACTIVE = 10.0  # a multiplier above so many times the accuracy of its master keeps a cut
 NEWTON_NULLS = 4  # a smooth loss with so many null steps in a row is treated as nonsmooth,
@@ -101,7 +102,7 @@ def _bound_is_due(state: State) -> bool:
 
 def _bound_is_cheap(state: State) -> bool:
     """Whether such a master costs next to nothing; which cuts stay does not depend on it."""
-    small = state.server.dimension <= CHEAP and len(state.pool.cuts) <= MANY_CUTS
+    small = state.server.dimension <= SMALL and len(state.pool.cuts) <= MANY_CUTS
     return small and state.step.decrease < BOUND_AT
 
 

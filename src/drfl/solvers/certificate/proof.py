@@ -80,10 +80,8 @@ def weights_in(server: ServerProblem, weights: Array) -> Array:
     return np.maximum(server.mixture.pull(np.maximum(weights, 0.0)), 0.0)
 
 
-def share(
-    server: ServerProblem, pool: Pool, cuts: Cuts, solution: Solution
-) -> tuple[CutMinorants, Array]:
-    r"""Multipliers of the cuts that are within their pieces, families and clients; and q.
+def within(server: ServerProblem, pool: Pool, cuts: Cuts, solution: Solution) -> Solution:
+    r"""The multipliers, lowered until they are within their pieces, families and clients.
 
     Families of a client share :math:`q_s`, the cuts of a piece its share of their family's
     multiplier.
@@ -97,7 +95,16 @@ def share(
     a = np.maximum(solution.cuts, 0.0) * ratio[client]
     room = pool.piece_share * y[pool.piece_family]
     a *= _shrink(sums(cuts.piece, a, len(room)), room)[cuts.piece]
-    return CutMinorants(server, cuts, client, a, solution.clipping * ratio[:, None]), q
+    clipping = solution.clipping * ratio[:, None]
+    return replace(solution, cuts=a, families=y, weights=q, clipping=clipping)
+
+
+def share(
+    server: ServerProblem, pool: Pool, cuts: Cuts, solution: Solution
+) -> tuple[CutMinorants, Array]:
+    """The cuts times multipliers that are `within` what they share; and q."""
+    held, client = within(server, pool, cuts, solution), pool.piece_client[cuts.piece]
+    return CutMinorants(server, cuts, client, held.cuts, held.clipping), held.weights
 
 
 # ---------------------------------------------------------------------------- 3: the prices
@@ -279,7 +286,7 @@ class Certificate:
         """
         server, best, trials = self.server, 0.0, [solution]
         if polished and server.kind != "box":
-            trials.append(polish(server, pool, cuts, solution))
+            trials.append(polish(server, pool, cuts, within(server, pool, cuts, solution)))
             if server.has_intercept:
                 trials += [counterweigh(server, pool, cuts, trial) for trial in trials]
         for trial in trials:

@@ -13,6 +13,7 @@ Like all multipliers, repaired ones are reduced to what they prove.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +25,8 @@ from drfl.solvers.certificate.server import ServerProblem
 LARGEST = 1500  # equations
 SMALLEST = 1e-10  # multipliers below this are rounding themselves
 
+TRIES, BEYOND = 3, 1.1  # of a slope that is paid for; how far beyond the price they aim
+LEAST_FACTOR = 0.9  # of the slope: asking for less would not be a small correction
 MOST = 0.5  # a larger share would not be a small correction
 
 
@@ -41,30 +44,60 @@ def polish(server: ServerProblem, pool: Pool, cuts: Cuts, solution: Solution) ->
     scaled = cuts.g[active] * server.scale
     B = np.column_stack([scaled, np.eye(len(pieces))[piece], slopes])
     wanted = np.zeros(B.shape[1])
-    wanted[: server.dimension] = _wanted(server, cuts, solution) * server.scale
     wanted[server.dimension :] = a[active] @ B[:, server.dimension :]
-    change = wanted - a[active] @ B
-    root = np.sqrt(a[active])
+    slope, root = _wanted(server, cuts, solution), np.sqrt(a[active])
+
+    def trial(factor: float) -> tuple[Array, float]:
+        """Multipliers for so much of the slope, and their need as a multiple of the price."""
+        wanted[: server.dimension] = factor * slope * server.scale
+        t = np.linalg.lstsq((B * root[:, None]).T, wanted - a[active] @ B, rcond=1e-9)[0]
+        found = np.maximum(a[active] + root * t, 0.0)
+        return found, _overdrawn(server, cuts, solution, found @ cuts.g[active])
+
     try:
-        t = np.linalg.lstsq((B * root[:, None]).T, change, rcond=1e-9)[0]
+        a[active] = drawn_in(trial)
     except np.linalg.LinAlgError:
         return solution
-    a[active] = np.maximum(a[active] + root * t, 0.0)
     return replace(solution, cuts=a)
+
+
+def drawn_in(trial: Callable[[float], tuple[Array, float]]) -> Array:
+    """Multipliers whose slope is paid for: where some of it does not follow, the rest makes up.
+
+    Slopes that few rows have can hardly be moved. What is left over falls linearly with the
+    factor of the slope that is asked for, at a rate that two trials tell.
+    """
+    factor, rate = 1.0, 1.0
+    found, over = trial(factor)
+    for _ in range(TRIES):
+        farther = factor - BEYOND * rate * (over - 1.0)
+        if over <= 1.0 or farther < LEAST_FACTOR:
+            break
+        other, left = trial(farther)
+        if not left < over:
+            break
+        rate = (factor - farther) / (over - left)
+        factor, found, over = farther, other, left
+    return found
+
+
+def _overdrawn(server: ServerProblem, cuts: Cuts, solution: Solution, slope: Array) -> float:
+    """The need of a slope as a multiple of what the radii pay; 1 if they pay nothing."""
+    paid = float(solution.weights @ server.rho + solution.cuts @ cuts.slope)
+    return server.gauge.polar(slope[: server.n]) / paid if paid > 0.0 else 1.0
 
 
 def _wanted(server: ServerProblem, cuts: Cuts, solution: Solution) -> Array:
     """The slope with b cancelled, drawn into the ball that the radii pay for."""
     wanted = solution.cuts @ cuts.g
     wanted[server.n :] = 0.0
-    if not server.priced:
+    if not server.priced or solution.weights @ server.rho + solution.cuts @ cuts.slope <= 0.0:
         wanted[: server.n] = 0.0
         return wanted
-    paid = max(float(solution.weights @ server.rho + solution.cuts @ cuts.slope), 0.0)
-    need = server.gauge.polar(wanted[: server.n])
-    if need > paid:
+    over = _overdrawn(server, cuts, solution, wanted)
+    if over > 1.0:
         # A little inside, so that what rounding is left does not stick out.
-        wanted[: server.n] *= paid / need * (1.0 - 1e-12)
+        wanted[: server.n] *= (1.0 - 1e-12) / over
     return wanted
 
 
