@@ -269,11 +269,7 @@ class DescentSearch:
         """What slopes near those a step ahead prove, that cancel b and have a sum of norm rho."""
         bent = f.loss.curvature(f.arguments(at.scores), at.slopes)
         own = at.scores - float(at.x[-1]) if f.d > f.n else at.scores
-        factors = np.empty((3, len(own)))
-        by_score = np.multiply(bent, f.mass, out=factors[2])
-        np.multiply(by_score, ahead, out=factors[0])
-        np.multiply(by_score, own, out=factors[1])
-        moved, u, ones = f.combined_many(factors)
+        moved, u, ones = _moved_gradients(f, bent, ahead, own)
         g, by_b, lean = at.gradient + moved, 0.0, 0.0
         if f.d > f.n and ones[-1] > 0.0:
             by_b, lean = float(u[-1] / ones[-1]), float(g[-1] / ones[-1])
@@ -303,6 +299,15 @@ class DescentSearch:
         constants, nothing = -loss.conjugate(slopes) * mass, np.zeros(self.whole.size)
         rows = RowMinorants(self.program, self.whole, constants, slopes * mass, nothing)
         return pay_by_gauge(server, aggregate(server, rows, q))
+
+
+def _moved_gradients(f: Objective, bent: Array, ahead: Array, own: Array) -> Array:
+    """How the gradient changes along ``ahead``, ``own`` and 1, moves of the scores (3, d)."""
+    factors = np.empty((3, len(own)))
+    by_score = np.multiply(bent, f.mass, out=factors[2])
+    np.multiply(by_score, ahead, out=factors[0])
+    np.multiply(by_score, own, out=factors[1])
+    return f.combined_many(factors)
 
 
 def _onto_sphere(g: Array, h: Array, radius: float) -> float:
