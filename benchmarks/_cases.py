@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -264,16 +264,6 @@ CURVES = [
     )
     for knots, rounds in zip((0, 4, 8), most, strict=True)
 ]
-# The same with certain weights, without an intercept, and with sex as two columns.
-CERTAIN = [
-    replace(
-        case,
-        data="abalone-sexes" if case.data == "abalone" else case.data,
-        intercept=False,
-        mixture_radius=0.0,
-    )
-    for case in CURVES
-]
 # Several classes in one problem: rounds to a proved 1e-4 and 1e-6.
 CLASSES = [
     Case(
@@ -419,7 +409,6 @@ SECTIONS = {
     "many": MANY,
     "dimension": DIMENSION,
     "curves": CURVES,
-    "certain": CERTAIN,
     "classes": CLASSES,
     "flips": FLIPS,
     "rounds": ROUNDS,

@@ -69,11 +69,6 @@ def load(data: str | tuple[int, int], options: argparse.Namespace) -> Data:
         bunch = datasets.load_abalone()
         table = standardised(np.column_stack([bunch.data, bunch.target]))
         return table[:, :-1], table[:, -1]
-    if data == "abalone-sexes":
-        bunch = datasets.load_abalone(scaled=False)
-        male, female = bunch.data[:, 0] == 1.0, bunch.data[:, 0] == 2.0
-        table = standardised(np.column_stack([male, female, bunch.data[:, 1:], bunch.target]))
-        return table[:, :-1], table[:, -1]
     if data == "additive":
         sys.path.append(str(Path(__file__).parents[1]))  # a script sees its own folder alone
         from experiments.additive import synthetic as curved
