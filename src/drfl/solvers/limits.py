@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.norms import NORMS
@@ -91,3 +92,11 @@ class Limits:
 def is_below(value: float, least: float, largest_term: float = 0.0) -> bool:
     """Whether a value is below what it is at least, by more than rounding."""
     return value < least - SLACK * (1.0 + abs(least)) - DIGITS * largest_term
+
+
+def are_below(
+    values: Array | float, least: Array | float, largest_terms: Array | float = 0.0
+) -> NDArray[np.bool_]:
+    """The same of many; NaN, which is not known, is not below and nothing is below it."""
+    room = SLACK * (1.0 + np.abs(least)) + DIGITS * np.asarray(largest_terms)
+    return np.asarray(values < least - room)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -94,7 +94,7 @@ class Message:
         """The bytes of the arrays alone."""
         return sum(array.nbytes for array in self.arrays.values())
 
-    @property
+    @cached_property
     def header(self) -> bytes:
         """Everything but the numbers: a line of text that starts the encoded message."""
         arrays = "".join(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -118,25 +119,46 @@ def _check_array(name: str, array: NDArray[Any], field: Field, sizes: dict[str, 
         raise WireError(f"array {name!r} has NaN or infinite entries")
 
 
+SMALL = 200  # columns of a matrix
 INDEFINITE = 1e-4  # relative: what float32 may do to a positive semidefinite matrix
+
+
+def lower_triangle(dimension: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of the lower triangle; small ones are kept, thousands of clients send it."""
+    return _kept_triangle(dimension) if dimension <= SMALL else np.tril_indices(dimension)
+
+
+@lru_cache(maxsize=8)
+def _kept_triangle(dimension: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    return np.tril_indices(dimension)
 
 
 def pack_triangle(H: Array) -> NDArray[np.float32]:
     """The lower triangle in float32: accurate enough for Newton steps."""
-    return H[np.tril_indices(len(H))].astype(np.float32)
+    return H[lower_triangle(len(H))].astype(np.float32)
 
 
 def unpack_triangle(triangle: NDArray[np.floating], dimension: int) -> Array:
-    """H from its triangle."""
-    H = np.zeros((dimension, dimension))
-    H[np.tril_indices(dimension)] = triangle
-    return H + np.tril(H, -1).T
+    """H from its triangle, the last axis."""
+    H = np.zeros((*triangle.shape[:-1], dimension, dimension))
+    H[..., *lower_triangle(dimension)] = triangle
+    return H + np.swapaxes(np.tril(H, -1), -1, -2)
 
 
 def require_semidefinite(H: Array) -> None:
     """Anything semidefinite is a valid metric; anything else would lead the steps uphill."""
-    largest = float(np.diag(H).max(initial=0.0))
+    if not semidefinite(H[None]).all():
+        raise WireError("its curvature is not positive semidefinite")
+
+
+def semidefinite(H: Array) -> NDArray[np.bool_]:
+    """Which of the matrices (m, d, d) are positive semidefinite, up to what float32 may do."""
+    largest = np.diagonal(H, axis1=-2, axis2=-1).max(axis=-1, initial=0.0)
+    shifted = H + (INDEFINITE * largest + 1e-300)[:, None, None] * np.eye(H.shape[-1])
     try:
-        np.linalg.cholesky(H + (INDEFINITE * largest + 1e-300) * np.eye(len(H)))
+        np.linalg.cholesky(shifted)
     except np.linalg.LinAlgError:
-        raise WireError("its curvature is not positive semidefinite") from None
+        if len(H) > 1:
+            return np.concatenate([semidefinite(one[None]) for one in H])
+        return np.zeros(1, np.bool_)
+    return np.ones(len(H), np.bool_)

@@ -11,7 +11,7 @@ from drfl import Ball, Box, Mixture
 from drfl.datasets import load_heart, partition
 from drfl.losses import Hinge, Logistic, make_loss
 from drfl.solvers import StatusKind
-from drfl.solvers.bundle import Bundle
+from drfl.solvers.bundle import Bundle, stacks
 from drfl.wire import Failure
 from kit.cases import Case, uniform_case
 from kit.lossy import ChangingEngine, losing, with_arrays
@@ -264,6 +264,19 @@ def test_a_refused_answer_is_recorded_with_its_reason(name):
     result = _poisoned(_small(), POISON[name], {2})
     assert REASONS[name] in result.history[2].failures["c1"]
     assert [record.round for record in result.history if record.failures] == [3]
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+@pytest.mark.parametrize("name", POISON)
+def test_replies_are_refused_as_one_as_they_are_one_by_one(loss, name, monkeypatch):
+    """Replies of the same form are read as one array: the guilty is named, nothing else moves."""
+    case = _small(loss, S=4)
+    together = _poisoned(case, POISON[name], {2})
+    monkeypatch.setattr(stacks, "BYTES", 1)  # a stack for every reply
+    alone = _poisoned(case, POISON[name], {2})
+    assert [r.failures for r in together.history] == [r.failures for r in alone.history]
+    assert together.coef.tobytes() == alone.coef.tobytes()
+    assert (together.objective, together.lower_bound) == (alone.objective, alone.lower_bound)
 
 
 SHARES = {

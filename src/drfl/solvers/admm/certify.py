@@ -24,6 +24,7 @@ from drfl.solvers.bundle.plausibility import (
     require_possible,
 )
 from drfl.solvers.bundle.points import Point, Points
+from drfl.solvers.bundle.stacks import Stack
 from drfl.solvers.certificate.anchors import AnchorBox, Anchors, make_anchors
 from drfl.solvers.certificate.cuts import Pool
 from drfl.solvers.certificate.proof import Certificate
@@ -118,9 +119,12 @@ class Certifier:
         asked, own = self.request(s), dict(arrays)
         assert asked is not None
         support = own.pop("support", None)
-        reply = read_reply(Message(reply_kind(KIND), 0, own), 0, asked, self.lifted)
+        limits = replace(self.limits[s], split=False)
+        reply = read_reply(Message(reply_kind(KIND), 0, own), 0, asked, self.lifted, limits)
         if self.begun:
-            require_possible(reply, s, asked, self.introductions[s], self.limits[s], self.evaluated)
+            stack = Stack.of(reply, s, asked, self.introductions[s], limits)
+            require_possible(stack, self.evaluated)
+            stack.require()
         elif reply.about is None:
             raise WireError("its introduction is missing")
         if support is not None:
@@ -129,8 +133,9 @@ class Certifier:
             # A mixture of cuts at several multipliers: only what it says of values is checked.
             reply = replace(reply, rows=np.vstack([reply.rows, support[None, None]]))
         if self.begun:
-            first, limits = self.introductions[s], self.limits[s]
-            require_consistent(reply, s, asked, first, limits, self.evaluated)
+            stack = Stack.of(reply, s, asked, self.introductions[s], limits)
+            require_consistent(stack, self.evaluated)
+            stack.require()
         return reply
 
     def take(self, replies: Mapping[int, CutReply]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,13 +12,16 @@ from drfl.arrays import Array
 from drfl.solvers.bundle.client_cache import CacheMirror
 from drfl.solvers.bundle.messages import CutReply, CutRequest
 from drfl.solvers.bundle.plausibility import (
-    read_reply,
+    read_form,
+    read_numbers,
+    replies_of,
     require_classes,
     require_consistent,
     require_facts,
     require_possible,
 )
 from drfl.solvers.bundle.points import Points
+from drfl.solvers.bundle.stacks import parts_of
 from drfl.solvers.certificate.anchors import AnchorBox
 from drfl.solvers.limits import Limits
 from drfl.wire import Message, WireError
@@ -92,33 +95,15 @@ class Clients:
         points: Points,
     ) -> dict[int, CutReply]:
         """The replies that can be used; a bad one counts as missing, with its reason."""
-        heard: dict[int, CutReply] = {}
-        self.rejected = {}
-        for s, request in asked.items():
-            name = self.names[s]
-            try:
-                if name in replies:
-                    reply = read_reply(
-                        replies[name],
-                        round,
-                        request,
-                        self.lifted,
-                        split=self.limits[s].split,
-                        classes=self.limits[s].classes,
-                        intercepts=points.server.intercepts,
-                    )
-                    first = self.introductions.get(s, reply)
-                    require_possible(reply, s, request, first, self.limits[s], points)
-                    require_consistent(reply, s, request, first, self.limits[s], points)
-                    if request.introduction:
-                        require_facts(reply.facts, self.boxes[s])
-                        columns = points.server.n // (self.limits[s].classes or 1)
-                        require_classes(reply.classes, self.limits[s], columns)
-                    heard[s] = reply
-            except WireError as error:
-                self.rejected[name] = str(error)
-            self.misses[s] = 0 if s in heard else self.misses[s] + 1
-            self.answered[s] += s in heard
+        found, refused = dict[int, CutReply](), dict[int, str]()
+        for some in self._alike(replies, asked):
+            own = [replies[self.names[s]] for s in some]
+            found.update(self._read_alike(some, own, round, asked[some[0]], points, refused))
+        heard = {s: found[s] for s in asked if s in found}
+        self.rejected = {self.names[s]: refused[s] for s in asked if s in refused}
+        everyone, answers = list(asked), np.array([s in heard for s in asked], np.bool_)
+        self.misses[everyone] = np.where(answers, 0, self.misses[everyone] + 1)
+        self.answered[everyone] += answers
         for s, reply in heard.items():
             self.cache.note(s, asked[s])
             self.guarded |= reply.guarded
@@ -127,3 +112,49 @@ class Clients:
                 floor = float(points.server.floor[s]) if given is None else given
                 self.limits[s] = self.limits[s].told(float(reply.values[0]), floor)
         return heard
+
+    def _alike(
+        self, replies: Mapping[str, Message], asked: Mapping[int, CutRequest]
+    ) -> Iterator[Sequence[int]]:
+        """Clients whose replies can be read as one: asked the same, answered in the same form."""
+        alike: dict[tuple[object, ...], list[int]] = {}
+        for s, request in asked.items():
+            if self.names[s] in replies:
+                header = replies[self.names[s]].header
+                alike.setdefault((header, request.form, self._kind(s)), []).append(s)
+        for members in alike.values():
+            yield from parts_of(members, replies[self.names[members[0]]].payload)
+
+    def _kind(self, s: int) -> tuple[object, ...]:
+        """What else clients have in common whose replies are read as one."""
+        limits, box, first = self.limits[s], self.boxes[s], self.introductions.get(s)
+        about = limits.split, limits.classes, limits.columns is None
+        return *about, box and len(box.middle), first and first.guarded
+
+    def _read_alike(
+        self,
+        some: Sequence[int],
+        replies: Sequence[Message],
+        round: int,
+        asked: CutRequest,
+        points: Points,
+        refused: dict[int, str],
+    ) -> Iterator[tuple[int, CutReply]]:
+        """Those that can be used; why the others cannot is added to ``refused``."""
+        limits, first = [self.limits[s] for s in some], None
+        if some[0] in self.introductions:
+            first = [self.introductions[s] for s in some]
+        try:
+            stack = read_form(replies, some, round, asked, self.lifted, limits, first)
+        except WireError as error:
+            refused.update(dict.fromkeys(some, str(error)))
+            return iter(())
+        stack, curvature = read_numbers(stack, points.server.intercepts)
+        if len(stack):
+            require_possible(stack, points)
+            require_consistent(stack, points)
+        if len(stack) and asked.introduction:
+            require_facts(stack, self.boxes[some[0]])
+            require_classes(stack, points.server.n // (limits[0].classes or 1))
+        refused.update(stack.refused)
+        return replies_of(stack, curvature)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.solvers.certificate.cuts import Cuts, Pool, Solution, clipping
+from drfl.solvers.certificate.cuts import Cuts, Pool, Solution
 from drfl.wire import Field, Message, WireError
 
 KIND = "bundle"
@@ -144,6 +144,13 @@ class CutRequest:
             curvature=(*self.curvature, False),
         )
 
+    @property
+    def form(self) -> tuple[object, ...]:
+        """What replies of the same form answer alike: points, and what else is wanted."""
+        tilted = None if self.path is None else self.path.tilt is not None
+        wanted = self.shares, self.introduction, self.local, self.lifted, self.dual is None, tilted
+        return self.identities, self.curvature, self.groups, *wanted
+
     def message(self, round: int) -> Message:
         """The message: ages of the marks, not numbers, so that the plan fits in bytes."""
         ages = [self.identities[0] - mark if mark >= 0 else 0 for mark in self.marks]
@@ -256,9 +263,7 @@ class CutReply:
         rows = self.rows.shape[1]
         if self.share is not None:
             return np.tile(self.share, self.parts)
-        if pool.knows(client, rows):
-            return pool.share(client, rows)
-        return np.full(rows, self.parts / rows)
+        return np.asarray(pool.shares([client], rows, self.parts / rows)[0])
 
     @property
     def slopes(self) -> int:
@@ -285,14 +290,6 @@ class CutReply:
         )
         # Where nobody flips the cut is 0, which is known: the QP is spared its many copies.
         return cuts if self.parts == 1 else cuts.where((cuts.group >= 0) | rows.any(axis=1))
-
-    def at(self, x: Array, multiplier: float, half: Array) -> Array:
-        """The values (P, G) of the cuts at x and a multiplier: each is linear in these numbers."""
-        parts = [np.ones(1), np.full(self.slopes, multiplier)]
-        if self.lifted:
-            parts.append(clipping(x, multiplier, half))
-        values: Array = self.rows @ np.concatenate([*parts, x])
-        return values
 
     def dual_cut(self, pool: Pool, client: int, round: int) -> Cuts:
         """The dual cut, in the units of the other cuts.

@@ -6,7 +6,8 @@ above one of its values, here or at a point points before, proves that something
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,19 @@ from drfl.solvers.bundle.client_half.curvature import unpack_factor, unpack_sket
 from drfl.solvers.bundle.client_half.joint import of_pairs, packed_length, unpack_pairs
 from drfl.solvers.bundle.messages import KIND, REPLY, CutReply, CutRequest, PathModel
 from drfl.solvers.bundle.points import Points
+from drfl.solvers.bundle.stacks import Mask, Stack, stacked
 from drfl.solvers.certificate.anchors import AnchorBox
 from drfl.solvers.certificate.server import ServerProblem
-from drfl.solvers.limits import DIGITS, LARGEST, SLACK, Limits, is_below
+from drfl.solvers.limits import DIGITS, LARGEST, SLACK, Limits, are_below, is_below
 from drfl.wire import Message, WireError, reply_kind, validate
-from drfl.wire.schema import require_semidefinite, unpack_triangle
+from drfl.wire.schema import semidefinite, unpack_triangle
 
 COARSE = 1e-2  # what the rounding of a guard may add to a slope, relative to the largest
 ROUNDING = 1e-9  # of shares, which add up to 1
+NO_VALUES = "its values are not F and, perhaps, a nonnegative multiplier"
+NO_ROWS = "it does not say how many rows it has"
+FORM = {name: replace(field, finite=False) for name, field in REPLY.items()}
+CURVATURE = "factor", "hess", "bend", "sketch"  # the forms it comes in
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -34,60 +40,105 @@ def read_reply(
     round: int,
     asked: CutRequest,
     lifted: int,
-    *,
-    split: bool = False,
-    classes: int | None = None,
+    limits: Limits,
     intercepts: int = 0,
 ) -> CutReply:
-    """Validate a reply and unpack it; ``lifted`` numbers of a cut belong to a clipped model.
+    """Validate a reply and unpack it; ``lifted`` numbers of a cut belong to a clipped model."""
+    stack = read_form([message], [0], round, asked, lifted, [limits])
+    stack, curvature = read_numbers(stack, intercepts)
+    stack.require()
+    return next(replies_of(stack, curvature))[1]
 
-    ``split``: cuts of what flips add may follow those of the losses, as many again. ``classes``:
-    how many there are at once, with so many ``intercepts``.
-    """
+
+def read_form(
+    messages: Sequence[Message],
+    clients: Sequence[int],
+    round: int,
+    asked: CutRequest,
+    lifted: int,
+    limits: Sequence[Limits],
+    introductions: Sequence[CutReply] | None = None,
+) -> Stack:
+    """Replies with the same header to the same request, if that is the form they should have."""
     sizes = {"P": len(asked.points), "d": asked.points.shape[1]}
+    split, classes = limits[0].split, limits[0].classes
     if classes is not None:
         sizes["C"] = classes
-    found = validate(message, reply_kind(KIND), round, REPLY, sizes)
-    arrays, d = message.arrays, found["d"]
-    for name, array in arrays.items():
-        if float(np.abs(array).max(initial=0.0)) > LARGEST:
-            raise WireError(f"array {name!r} has numbers beyond {LARGEST:g}")
-    parts = 2 if split and found["G"] > 1 else 1  # a strict client does not split
+    arrays = messages[0].arrays
+    found = validate(messages[0], reply_kind(KIND), round, FORM, sizes)
+    d, parts = found["d"], 2 if split and found["G"] > 1 else 1  # a strict client does not split
     if found["G"] not in (parts, parts * asked.groups):
         raise WireError(f"cuts of {found['G']} pieces were not asked for")
     if not 0 <= found["c"] - 1 - d - lifted <= 1:
         raise WireError(f"cuts of {found['c']} numbers do not fit {d} coefficients")
-    values = arrays["value"]
-    if values.shape[1] not in (1, 2) or (values[:, 1:] < 0.0).any():
-        raise WireError("its values are not F and, perhaps, a nonnegative multiplier")
+    if arrays["value"].shape[1] not in (1, 2):
+        raise WireError(NO_VALUES)
     require_asked(arrays, asked)
-    require_shares(arrays.get("share"), found["G"] // parts, asked)
+    _require_form_of_shares(arrays.get("share"), found["G"] // parts, asked)
     if "dual" in arrays and len(arrays["dual"]) != d + 1:
         raise WireError(f"a dual cut of {len(arrays['dual'])} numbers does not fit")
-    path = read_path(arrays, asked)
-    if asked.introduction and ("about" not in arrays or not arrays["about"][0] > 0.0):
-        raise WireError("it does not say how many rows it has")
-    return CutReply(
-        identities=asked.identities,
-        values=values[:, 0],
-        multipliers=list(values[:, 1]) if values.shape[1] > 1 else [None] * len(values),
-        rows=arrays["cuts"],
-        share=arrays.get("share"),
-        curvature=read_curvature(
-            arrays, d, sum(asked.curvature) + (path is not None), classes, intercepts
-        ),
-        dual=arrays.get("dual"),
-        local=_double(arrays.get("local")),
-        about=arrays.get("about"),
-        facts=arrays.get("facts"),
-        classes=arrays.get("classes"),
-        guarded="guard" in arrays,
-        dimension=d,
-        lifted=lifted,
-        parts=parts,
-        path=path,
-        sides=arrays.get("sides"),
-    )
+    _require_form_of_path(arrays, d)
+    if asked.introduction and "about" not in arrays:
+        raise WireError(NO_ROWS)
+    _require_form_of_curvature(arrays, d, classes)
+    every = stacked(message.arrays for message in messages)
+    return Stack(np.array(clients), asked, every, limits, introductions, lifted, parts)
+
+
+def read_numbers(stack: Stack, intercepts: int) -> tuple[Stack, Array | None]:
+    """Refuse numbers that cannot be; those that are left, and their curvature (m, h, d, d)."""
+    for name, array in stack.arrays.items():
+        top = np.abs(array).reshape(len(stack), -1).max(axis=1, initial=0.0).astype(np.float64)
+        stack.refuse(~np.isfinite(top), f"array {name!r} has NaN or infinite entries")
+        stack.refuse(top > LARGEST, f"array {name!r} has numbers beyond {LARGEST:g}")
+    stack = stack.left()
+    if not len(stack):
+        return stack, None
+    arrays = stack.arrays
+    stack.refuse((arrays["value"][:, :, 1:] < 0.0).any(axis=(1, 2)), NO_VALUES)
+    if "share" in arrays:
+        stack.refuse(~_are_shares(arrays["share"]), "the masses of its groups are not shares of 1")
+    if "path" in arrays:
+        products, clipped = arrays["path"][:, 0, -1], arrays["path"][:, 1, -1]
+        bad = ~((products > 0.0) & (clipped >= 0.0) & (clipped <= 1.0))
+        stack.refuse(bad, "the products of its rows on the path cannot be")
+    if stack.asked.introduction:
+        stack.refuse(~(arrays["about"][:, 0] > 0.0), NO_ROWS)
+    return stack, _read_curvature(stack, intercepts)
+
+
+def replies_of(stack: Stack, curvature: Array | None) -> Iterator[tuple[int, CutReply]]:
+    """By client the replies that are not refused."""
+    arrays, asked = stack.arrays, stack.asked
+    local, told = _double(arrays.get("local")), arrays["value"].shape[2] > 1
+    names = "share", "dual", "about", "facts", "classes", "sides"
+    for i, s in enumerate(stack.clients.tolist()):
+        if s in stack.refused:
+            continue
+        given = {name: arrays[name][i] for name in names if name in arrays}
+        values = arrays["value"][i]
+        yield (
+            s,
+            CutReply(
+                identities=asked.identities,
+                values=values[:, 0],
+                multipliers=list(values[:, 1]) if told else [None] * len(values),
+                rows=arrays["cuts"][i],
+                share=given.get("share"),
+                curvature=() if curvature is None else tuple(curvature[i]),
+                dual=given.get("dual"),
+                local=None if local is None else local[i],
+                about=given.get("about"),
+                facts=given.get("facts"),
+                classes=given.get("classes"),
+                guarded="guard" in arrays,
+                dimension=stack.dimension,
+                lifted=stack.lifted,
+                parts=stack.parts,
+                path=_path_of(arrays["path"][i], asked) if "path" in arrays else None,
+                sides=given.get("sides"),
+            ),
+        )
 
 
 def require_asked(arrays: Arrays, asked: CutRequest) -> None:
@@ -108,38 +159,35 @@ def require_asked(arrays: Arrays, asked: CutRequest) -> None:
             raise WireError(f"array {name!r} was not asked for")
 
 
-def read_path(arrays: Arrays, asked: CutRequest) -> PathModel | None:
-    """The model of a step along the path, which goes with curvature."""
-    d = asked.points.shape[1]
+def _require_form_of_path(arrays: Arrays, d: int) -> None:
+    """The model of a step along the path goes with curvature."""
     if "sides" in arrays and arrays["sides"].shape[1] != 1 + d:
         raise WireError(f"cuts of sides do not fit {d} coefficients")
     if "path" not in arrays:
         if "sides" in arrays:
             raise WireError("cuts of sides go with a model of the path")
-        return None
-    path = arrays["path"]
-    if path.shape[1] != 2 + d or "bend" not in arrays:
+    elif arrays["path"].shape[1] != 2 + d or "bend" not in arrays:
         raise WireError(f"a model of the path does not fit {d} coefficients, or has no curvature")
+
+
+def _path_of(path: Array, asked: CutRequest) -> PathModel:
     products, clipped = (float(number) for number in path[:, -1])
-    if not (products > 0.0 and 0.0 <= clipped <= 1.0):
-        raise WireError("the products of its rows on the path cannot be")
     return PathModel(asked.points[0], path[:, :-1], products, clipped)
 
 
-def require_shares(share: Array | None, groups: int, asked: CutRequest) -> None:
-    """The masses of the groups: too large ones would be a false lower bound."""
+def _require_form_of_shares(share: Array | None, groups: int, asked: CutRequest) -> None:
     if asked.shares and groups > 1 and share is None:
         raise WireError("the masses of its groups are missing")
     if share is not None and len(share) != groups:
         raise WireError(f"{len(share)} masses of {groups} groups")
-    if share is not None and ((share < 0.0).any() or abs(share.sum() - 1.0) > ROUNDING):
-        raise WireError("the masses of its groups are not shares of 1")
 
 
-def read_curvature(
-    arrays: Arrays, d: int, wanted: int, classes: int | None = None, intercepts: int = 0
-) -> tuple[Array, ...]:
-    """Symmetric positive semidefinite matrices, as many as were asked for or none."""
+def _are_shares(share: Array) -> Mask:
+    """Whether masses (m, G) are shares of 1: too large ones would be a false lower bound."""
+    return np.asarray((share >= 0.0).all(axis=1) & (np.abs(share.sum(axis=1) - 1.0) <= ROUNDING))
+
+
+def _require_form_of_curvature(arrays: Arrays, d: int, classes: int | None) -> None:
     triangle = d * (d + 1) // 2
     if classes is not None:
         if "factor" in arrays or "sketch" in arrays:
@@ -151,63 +199,81 @@ def read_curvature(
             raise WireError(f"array {name!r} does not fit {d} coefficients")
     if ("factor" in arrays) != ("scale" in arrays):
         raise WireError("a factor of curvature goes with its scale")
-    if "sketch" in arrays and (arrays["sketch"][:, :, -1:] < 0.0).any():
-        raise WireError("its sketch of curvature has a negative diagonal")
-    found = _unpacked(arrays, d)
-    packed = tuple(found if classes is None else _of_classes(arrays, d, classes, intercepts))
-    if len(packed) not in (0, wanted):
-        raise WireError(f"curvature at {len(packed)} points instead of {wanted}")
-    return packed
 
 
-def _unpacked(arrays: Arrays, d: int) -> Iterator[Array]:
-    if "factor" in arrays:
-        for factor, scale in zip(arrays["factor"], arrays["scale"], strict=True):
-            yield unpack_factor(factor, scale)
-    for triangle in (*arrays.get("hess", ()), *arrays.get("bend", ())):
-        H = unpack_triangle(triangle, d)
-        require_semidefinite(H)
-        yield H
-    for sketch in arrays.get("sketch", ()):
-        yield unpack_sketch(sketch)
+def _read_curvature(stack: Stack, intercepts: int) -> Array | None:
+    """Symmetric positive semidefinite matrices, as many as were asked for or none."""
+    arrays, asked = stack.arrays, stack.asked
+    wanted = sum(asked.curvature) + ("path" in arrays)
+    if "sketch" in arrays:
+        negative = (arrays["sketch"][..., -1:] < 0.0).any(axis=(1, 2, 3))
+        stack.refuse(negative, "its sketch of curvature has a negative diagonal")
+    names = ("hess",) if stack.limits[0].classes is not None else CURVATURE
+    count = sum(arrays[name].shape[1] for name in names if name in arrays)
+    if count not in (0, wanted):
+        stack.refuse(np.True_, f"curvature at {count} points instead of {wanted}")
+        return None
+    found = [_unpacked(stack, name, intercepts) for name in names if name in arrays]
+    return np.concatenate(found, axis=1) if found else None
 
 
-def _of_classes(arrays: Arrays, d: int, classes: int, intercepts: int) -> Iterator[Array]:
-    for packed in arrays.get("hess", ()):
-        matrices = unpack_pairs(packed, classes, d)
-        for A in matrices:
-            require_semidefinite(A)
-        yield of_pairs(matrices, classes, d - intercepts)
+def _unpacked(stack: Stack, name: str, intercepts: int) -> Array:
+    """Curvature in one of its forms (m, h, d, d)."""
+    packed, d = stack.arrays[name], stack.dimension
+    if name == "factor":
+        return unpack_factor(packed, stack.arrays["scale"])
+    if name == "sketch":
+        return np.array([[unpack_sketch(sketch) for sketch in own] for own in packed])
+    classes = stack.limits[0].classes
+    if classes is None:
+        H = unpack_triangle(packed, d)
+        _require_semidefinite(stack, H)
+        return H
+    pairs = unpack_pairs(packed, classes, d)
+    for A in pairs:
+        _require_semidefinite(stack, A)
+    every = (m, h) = packed.shape[:2]
+    mixed = [
+        of_pairs([A[i, k] for A in pairs], classes, d - intercepts) for i, k in np.ndindex(m, h)
+    ]
+    return np.array(mixed).reshape(*every, d, d)
 
 
-def require_facts(facts: Array | None, box: AnchorBox | None) -> None:
+def _require_semidefinite(stack: Stack, H: Array) -> None:
+    good = semidefinite(H.reshape(-1, *H.shape[2:])).reshape(H.shape[:2]).all(axis=1)
+    stack.refuse(~good, "its curvature is not positive semidefinite")
+
+
+def require_facts(stack: Stack, box: AnchorBox | None) -> None:
     """The anchors of a support are made of what clients tell in their first answer."""
-    columns, wanted = 0 if facts is None else facts.shape[1], 0
+    facts = stack.arrays.get("facts")
+    columns, wanted = 0 if facts is None else facts.shape[2], 0
     if box is not None:
         wanted = len(box.middle) + 1
     if columns != wanted:
-        raise WireError(f"{columns} columns of facts about its support, not {wanted}")
-    if facts is not None and not (
-        (facts[:2, 0] >= 0.0).all() and facts[:2, 0].sum() <= 1.0 + 1e-9 and facts[2, 0] >= 0.0
-    ):
-        raise WireError("shares of classes or a distance that cannot be")
+        stack.refuse(np.True_, f"{columns} columns of facts about its support, not {wanted}")
+    elif facts is not None:
+        share, distance = facts[:, :2, 0], facts[:, 2, 0]
+        good = (share >= 0.0).all(axis=1) & (share.sum(axis=1) <= 1.0 + 1e-9) & (distance >= 0.0)
+        stack.refuse(~good, "shares of classes or a distance that cannot be")
 
 
-def require_classes(told: Array | None, limits: Limits, columns: int) -> None:
+def require_classes(stack: Stack, columns: int) -> None:
     """Shares and mean rows of the classes, which bound their intercepts."""
-    wanted = limits.classes is not None
-    if (told is not None) != wanted or (told is not None and told.shape[1] != columns + 1):
-        raise WireError("the shares and means of its classes do not fit the problem")
+    told, wanted = stack.arrays.get("classes"), stack.limits[0].classes is not None
+    if (told is not None) != wanted or (told is not None and told.shape[2] != columns + 1):
+        stack.refuse(np.True_, "the shares and means of its classes do not fit the problem")
+        return
     if told is None:
         return
-    share, means = told[:, 0], told[:, 1:]
-    if (share < 0.0).any() or abs(share.sum() - 1.0) > ROUNDING:
-        raise WireError("the shares of its classes are not shares of 1")
-    if limits.columns is not None:
+    share, means = told[:, :, 0], told[:, :, 1:]
+    stack.refuse(~_are_shares(share), "the shares of its classes are not shares of 1")
+    sizes = _columns(stack)
+    if sizes is not None:
         # A share of the rows cannot have a larger sum than all of them allow.
-        most = np.sqrt(share)[:, None] * limits.columns[:columns]
-        if (share[:, None] * np.abs(means) > (1.0 + SLACK) * most + SLACK).any():
-            raise WireError("the means of its classes are larger than its columns allow")
+        most = np.sqrt(np.maximum(share, 0.0))[:, :, None] * sizes[:, None, :columns]
+        bad = (share[:, :, None] * np.abs(means) > (1.0 + SLACK) * most + SLACK).any(axis=(1, 2))
+        stack.refuse(bad, "the means of its classes are larger than its columns allow")
 
 
 def _double(array: NDArray[Any] | None) -> Array | None:
@@ -215,129 +281,143 @@ def _double(array: NDArray[Any] | None) -> Array | None:
 
 
 # ---------------------------------------------------------------------- can it be true?
-def require_possible(
-    reply: CutReply, s: int, asked: CutRequest, first: CutReply, limits: Limits, points: Points
-) -> None:
-    """Refuse what no rows could give; ``first`` is the client's introduction."""
-    server = points.server
-    for x, value in zip(asked.points, reply.values, strict=True):
-        if limits.at_zero is not None and not x.any():
-            _require_value_at_zero(float(value), limits.at_zero, guarded=first.guarded)
-    _require_slopes(reply, s, first, limits, server, reply.masses(points.pool, s))
-    if reply is first:
-        require_sizes(first, limits)
+def require_possible(stack: Stack, points: Points) -> None:
+    """Refuse what no rows could give."""
+    at_zero = _numbers(limits.at_zero for limits in stack.limits)
+    for x, values in zip(stack.asked.points, stack.values.T, strict=True):
+        if not x.any():
+            _require_value_at_zero(stack, values, at_zero)
+    _require_slopes(stack, points)
+    if stack.introductions is None:
+        _require_sizes(stack)
 
 
-def _require_value_at_zero(value: float, known: float, *, guarded: bool) -> None:
+def _numbers(numbers: Iterable[float | None]) -> Array:
+    """One for every client; NaN: it is not known, and nothing is below or above it."""
+    return np.array([np.nan if number is None else number for number in numbers])
+
+
+def _columns(stack: Stack) -> Array | None:
+    """The root mean squares of the clients' columns (m, n): those of all are known, or none's."""
+    known = [limits.columns for limits in stack.limits]
+    return None if any(sizes is None for sizes in known) else np.array(known, dtype=np.float64)
+
+
+def _require_value_at_zero(stack: Stack, values: Array, known: Array) -> None:
     """A guard rounds up, by a factor of 3 at most."""
-    most = 4.0 * known + 1.0 if guarded else known
-    if is_below(value, known) or is_below(most, value):
-        raise WireError(f"its value at w = 0 is {value:.6g}, and everybody's is {known:.6g}")
+    most = 4.0 * known + 1.0 if stack.guarded else known
+    stack.refuse(
+        are_below(values, known) | are_below(most, values),
+        lambda i: f"its value at w = 0 is {values[i]:.6g}, and everybody's is {known[i]:.6g}",
+    )
 
 
-def _require_slopes(
-    reply: CutReply, s: int, first: CutReply, limits: Limits, server: ServerProblem, share: Array
-) -> None:
+def _require_slopes(stack: Stack, points: Points) -> None:
     """Bounds of the slopes in x and in the multiplier, of all cuts and of a dual cut."""
-    n, loose = server.n, COARSE if first.guarded else SLACK
-    slopes = reply.rows[:, :, -reply.dimension :]
-    if reply.parts > 1:  # a row's loss and what its flip adds are together no steeper than the loss
-        groups = len(share) // reply.parts
-        slopes, share = slopes[:, :groups] + slopes[:, groups:], share[:groups]
+    server, share, lip = points.server, stack.masses(points), stack.limits[0].lipschitz
+    n, d, loose = server.n, stack.dimension, COARSE if stack.guarded else SLACK
+    arrays, cost = stack.arrays, np.array([limits.label_cost for limits in stack.limits])
+    slopes = stack.rows[..., -d:]
+    if stack.parts > 1:  # a row's loss and what its flip adds are together no steeper than the loss
+        groups = share.shape[1] // stack.parts
+        slopes, share = slopes[:, :, :groups] + slopes[:, :, groups:], share[:, :groups]
     slopes = np.abs(slopes)
-    if reply.lifted:  # far from the origin a clipped model is the model
-        lift = reply.rows[:, :, 1 + reply.slopes :][:, :, : reply.lifted]
-        slopes[:, :, :n] = np.abs(reply.rows[:, :, -reply.dimension :][:, :, :n] + lift[:, :, :n])
-        room = (1.0 + loose) * limits.lipschitz * np.append(server.half[s], 1.0)
-        if (np.abs(lift) > room + loose).any() or (lift[:, :, n] < -loose).any():
-            raise WireError("the slopes of its cuts in the clipped model cannot be")
-    if reply.dual is not None:
-        _require_means(np.abs(reply.dual[1:])[None], first, limits, server, loose)
-    if reply.sides is not None:  # a row is on one side
-        size = np.abs(reply.sides[:, 1:]).sum(axis=0)
-        _require_means(size[None], first, limits, server, loose)
-    if reply.slopes:
-        _require_flips(-reply.rows[:, :, 1], limits.label_cost, loose)
+    if stack.lifted:  # far from the origin a clipped model is the model
+        lift = stack.rows[..., 1 + stack.slopes :][..., : stack.lifted]
+        slopes[..., :n] = np.abs(stack.rows[..., -d:][..., :n] + lift[..., :n])
+        half = server.half[stack.clients]
+        room = (1.0 + loose) * lip * np.column_stack([half, np.ones(len(stack))]) + loose
+        bad = (np.abs(lift) > room[:, None, None]).any(axis=(1, 2, 3))
+        bad |= (lift[..., n] < -loose).any(axis=(1, 2))
+        stack.refuse(bad, "the slopes of its cuts in the clipped model cannot be")
+    if "dual" in arrays:
+        _require_means(stack, np.abs(arrays["dual"][:, None, 1:]), server)
+    if "sides" in arrays:  # a row is on one side
+        _require_means(stack, np.abs(arrays["sides"][:, :, 1:]).sum(axis=1)[:, None], server)
+    if stack.slopes:
+        _require_flips(stack, -stack.rows[..., 1], cost, loose)
     if server.is_shared:
-        cost = limits.label_cost if limits.move == 0.0 else LARGEST
-        _require_flips(-reply.rows[:, :, -1], cost, loose)
-    _require_means(share @ slopes, first, limits, server, loose)
+        moves = np.array([limits.move for limits in stack.limits])
+        _require_flips(stack, -stack.rows[..., -1], np.where(moves == 0.0, cost, LARGEST), loose)
+    _require_means(stack, (share[:, None, :, None] * slopes).sum(axis=2), server)
 
 
-def _require_flips(mass: Array, label_cost: float, loose: float) -> None:
+def _require_flips(stack: Stack, mass: Array, label_cost: Array, loose: float) -> None:
     """A slope in the multiplier is the label cost times the mass that is flipped."""
-    most = label_cost if np.isfinite(label_cost) else 0.0
-    if (mass < -SLACK).any() or (mass > (1.0 + loose) * most).any():
-        raise WireError("the slopes of its cuts in the multiplier cannot be")
+    most = np.where(np.isfinite(label_cost), label_cost, 0.0)
+    least, top = mass.min(axis=(1, 2)), mass.max(axis=(1, 2))
+    bad = (least < -SLACK) | (top > (1.0 + loose) * most)
+    stack.refuse(bad, "the slopes of its cuts in the multiplier cannot be")
 
 
-def _require_means(
-    size: Array, first: CutReply, limits: Limits, server: ServerProblem, loose: float
-) -> None:
-    """Sizes (P, d) of slopes in x, means over the groups, against those of the columns."""
-    n, lip = server.n, limits.lipschitz
-    if (size[:, n : n + server.intercepts] > (1.0 + loose) * lip).any():
-        raise WireError("the slopes of its cuts in the intercept are steeper than the loss")
-    if limits.columns is not None:
-        most = lip * (limits.columns + limits.move)
-        largest = most[np.isfinite(most)].max(initial=0.0)  # of what is known
-        if (size[:, :n] > (1.0 + loose) * most + loose * largest).any():
-            raise WireError("the slopes of its cuts are steeper than its columns allow")
-    elif first.about is not None:
+def _require_means(stack: Stack, size: Array, server: ServerProblem) -> None:
+    """Sizes (m, P, d) of slopes in x, means over the groups, against those of the columns."""
+    n, lip, loose = server.n, stack.limits[0].lipschitz, COARSE if stack.guarded else SLACK
+    move = np.array([limits.move for limits in stack.limits])
+    level = (size[:, :, n : n + server.intercepts] > (1.0 + loose) * lip).any(axis=(1, 2))
+    stack.refuse(level, "the slopes of its cuts in the intercept are steeper than the loss")
+    columns = _columns(stack)
+    if columns is not None:
+        most = lip * (columns + move[:, None])
+        # Of what is known.
+        largest = np.where(np.isfinite(most), most, 0.0).max(axis=1, initial=0.0)
+        room = (1.0 + loose) * most + loose * largest[:, None]
+        steep = (size[:, :, :n] > room[:, None]).any(axis=(1, 2))
+        stack.refuse(steep, "the slopes of its cuts are steeper than its columns allow")
+    else:
         # A guard tells the size of a feature as a power of 2.
-        rms = np.sqrt(n * max(float(first.about[1]), 0.0) * (4.0 if first.guarded else 1.0))
-        length = np.linalg.norm(size[:, :n], axis=1)
-        if (length > (1.0 + loose) * lip * (rms + np.sqrt(n) * limits.move) + SLACK).any():
-            raise WireError("the slopes of its cuts are steeper than the features it told of allow")
+        rms = np.sqrt(n * np.maximum(stack.size, 0.0) * (4.0 if stack.guarded else 1.0))
+        most = (1.0 + loose) * lip * (rms + np.sqrt(n) * move) + SLACK
+        steep = (np.linalg.norm(size[:, :, :n], axis=2) > most[:, None]).any(axis=1)
+        stack.refuse(steep, "the slopes of its cuts are steeper than the features it told of allow")
 
 
-def require_sizes(first: CutReply, limits: Limits) -> None:
+def _require_sizes(stack: Stack) -> None:
     """The size of a feature that a client tells, against that of its columns."""
-    assert first.about is not None
-    if limits.columns is None or not len(limits.columns):
+    columns = _columns(stack)
+    if columns is None or not columns.shape[1]:
         return
-    most = float(np.mean(limits.columns**2)) * (2.0 if first.guarded else 1.0 + SLACK)
-    if float(first.about[1]) > most + DIGITS:
-        raise WireError("its features are larger than its columns")
+    most = np.mean(columns**2, axis=1) * (2.0 if stack.guarded else 1.0 + SLACK)
+    stack.refuse(stack.size > most + DIGITS, "its features are larger than its columns")
 
 
-def require_consistent(
-    reply: CutReply, s: int, asked: CutRequest, first: CutReply, limits: Limits, points: Points
-) -> None:
-    """Refuse a reply that contradicts itself or what is known of the client."""
-    server = points.server
-    here = [
-        (x, float(value), server.multiplier(s, x) if given is None else given)
-        for x, value, given in zip(asked.points, reply.values, reply.multipliers, strict=True)
-    ]
-    for k, (x, value, multiplier) in enumerate(here):
-        if is_below(value, points.model_of(s, x, multiplier)):
-            raise WireError("its value is below its own earlier cuts")
-        cut = _cut_values(reply, s, x, multiplier, points)[k]
-        if not first.guarded and is_below(cut, value, _largest_term(reply, k, x)):
-            raise WireError("its value is above its own cut")
-    known = [
-        (point.x, float(point.values[s]), float(point.multipliers[s]))
-        for point in points.at.values()
-        if not np.isnan(point.values[s])
-    ]
-    if limits.at_zero is not None:
-        known.append((np.zeros(reply.dimension), limits.at_zero, limits.multiplier_at_zero))
-    for x, value, multiplier in (*here, *known):
-        for k, least in enumerate(_cut_values(reply, s, x, multiplier, points)):
-            if is_below(value, least, _largest_term(reply, k, x)):
-                raise WireError("its cuts are above its own values")
+def require_consistent(stack: Stack, points: Points) -> None:
+    """Refuse replies that contradict themselves or what is known of their clients."""
+    server, clients = points.server, stack.clients
+    multipliers = stack.multipliers(server).T
+    here = list(zip(stack.asked.points, stack.values.T, multipliers, strict=True))
+    for k, (x, values, multiplier) in enumerate(here):
+        least = points.model_of(clients, x, multiplier)
+        stack.refuse(are_below(values, least), "its value is below its own earlier cuts")
+        if not stack.guarded:
+            cut = stack.cut_values(x, multiplier, points)[:, k]
+            above = are_below(cut, values, stack.largest_terms(x)[:, k])
+            stack.refuse(above, "its value is above its own cut")
+    told = [(p.x, p.values[clients], p.multipliers[clients]) for p in points.at.values()]
+    known = [(x, values, at) for x, values, at in told if not np.isnan(values).all()]
+    zero = _numbers(limits.at_zero for limits in stack.limits)
+    if not np.isnan(zero).all():
+        at = np.array([limits.multiplier_at_zero for limits in stack.limits])
+        known.append((np.zeros(stack.dimension), zero, at))
+    for x, values, multiplier in (*here, *known):
+        least = stack.cut_values(x, multiplier, points)
+        too_high = are_below(values[:, None], least, stack.largest_terms(x)).any(axis=1)
+        stack.refuse(too_high, "its cuts are above its own values")
     if server.priced and not server.is_shared:
-        for x, value, multiplier in here:
-            _require_multiplier(multiplier, value, x, s, server)
+        for x, values, multiplier in here:
+            _require_multipliers(stack, multiplier, values, x, server)
 
 
-def _require_multiplier(
-    given: float, value: float, x: Array, s: int, server: ServerProblem
+def _require_multipliers(
+    stack: Stack, given: Array, values: Array, x: Array, server: ServerProblem
 ) -> None:
-    least = 0.0 if server.kind == "box" else server.multiplier(s, x)
-    if is_below(given, least) or is_below(value, float(server.rho[s]) * given):
-        raise WireError("its multiplier is below the norm of w, or costs more than its loss")
+    s = stack.clients
+    gauge = 0.0 if server.kind == "box" else server.gauge.value(x)
+    least = np.zeros(len(s)) if server.kind == "box" else np.maximum(gauge, server.floor[s])
+    stack.refuse(
+        are_below(given, least) | are_below(values, server.rho[s] * given),
+        "its multiplier is below the norm of w, or costs more than its loss",
+    )
 
 
 def require_constants(
@@ -348,7 +428,8 @@ def require_constants(
     ``value`` is what the client told of the best point.
     """
     server, best = points.server, points.at[points.best]
-    if is_below(value, points.model_of(s, best.x, float(best.multipliers[s]))):
+    mine = np.array([s])
+    if are_below(value, points.model_of(mine, best.x, best.multipliers[mine])).any():
         raise WireError("its value is below its own earlier cuts")
     known = [(best.x, value, float(best.multipliers[s]))]
     if limits.at_zero is not None:
@@ -357,27 +438,3 @@ def require_constants(
         priced = float(server.rho[s]) * multiplier if server.priced else 0.0
         if any(is_below(most, priced + c) for c in constants + slopes @ x):
             raise WireError("its constants are above its own values")
-
-
-def _largest_term(reply: CutReply, k: int, x: Array) -> float:
-    """What the rounding of the k-th cut at x is relative to."""
-    if k >= len(reply.rows):
-        others = [a for a in (reply.dual, reply.sides) if a is not None]
-        return max(float((np.abs(a[..., 1:]) @ np.abs(x)).max()) for a in others)
-    g = np.abs(reply.rows[k, :, -reply.dimension :])
-    return float((g @ np.abs(x)).max())
-
-
-def _cut_values(
-    reply: CutReply, s: int, x: Array, multiplier: float, points: Points
-) -> Sequence[float]:
-    """What the new cuts say of F at x: those of every point, and the dual ones."""
-    pool, half = points.pool, points.server.half[s]
-    priced = points.server.rho[s] * multiplier if points.server.priced else 0.0
-    share = reply.masses(pool, s)
-    values = list(np.maximum(reply.at(x, multiplier, half), 0.0) @ share)
-    if reply.dual is not None:
-        values.append(reply.dual[0] + reply.dual[1:] @ x)
-    if reply.sides is not None:
-        values.append(np.maximum(reply.sides[:, 0] + reply.sides[:, 1:] @ x, 0.0).sum())
-    return [priced + float(value) for value in values]

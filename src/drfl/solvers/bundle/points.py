@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.solvers.certificate.cuts import Pool
+from drfl.solvers.certificate.cuts import Ints, Pool
 from drfl.solvers.certificate.server import ServerProblem
 
 
@@ -87,10 +87,10 @@ class Points:
             values = np.where(np.isnan(values), self.model(point.x), values)
         return self.server.mixture.support(values) + self.server.shared_cost(point.x)
 
-    def model_of(self, s: int, x: Array, multiplier: float) -> float:
-        """The cut model of one client at x and its own multiplier: F cannot be below it."""
-        priced = self.server.rho[s] * multiplier if self.server.priced else 0.0
-        return priced + self.pool.values_of(s, x, multiplier, self.server.half[s])
+    def model_of(self, clients: Ints, x: Array, multipliers: Array) -> Array:
+        """The cut models of clients (m,) at x and their multipliers: no F can be below its own."""
+        values = self.pool.values_of(clients, x, multipliers, self.server.half[clients])
+        return self.server.rho[clients] * multipliers + values if self.server.priced else values
 
     def model(self, x: Array) -> Array:
         r"""The cut model of every F_s at x: each :math:`\lambda_s` minimised by golden section."""

@@ -12,7 +12,7 @@ Old families stay valid after a regrouping.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -115,11 +115,12 @@ class Pool:
             self.piece_share = np.concatenate([self.piece_share, share])
         return self._first_piece[key] + np.arange(groups)
 
-    def share(self, client: int, groups: int) -> Array:
-        """The masses of a client's groups."""
-        if not self.knows(client, groups):
-            return np.full(groups, 1.0 / groups)
-        return self.piece_share[self._first_piece[client, groups] + np.arange(groups)]
+    def shares(self, clients: Iterable[int], family: int, otherwise: float) -> Array:
+        """The masses of the pieces of some clients' families (m, family), or else this number."""
+        first = np.array([self._first_piece.get((int(s), family), -1) for s in clients], np.intp)
+        known, masses = first >= 0, np.full((len(first), family), otherwise)
+        masses[known] = self.piece_share[first[known][:, None] + np.arange(family)]
+        return masses
 
     def knows(self, client: int, family: int) -> bool:
         """Whether the shares of a client's family are known."""
@@ -164,26 +165,34 @@ class Pool:
         np.maximum.at(out, self.family_client, families)
         return out
 
-    def values_of(self, s: int, x: Array, multiplier: float, half: Array) -> float:
-        """The same of one client's cuts alone."""
-        mine, cuts = self._of(s), self.cuts
-        at = cuts.c[mine] + cuts.g[mine] @ x + cuts.slope[mine] * multiplier
+    def values_of(self, clients: Ints, x: Array, lam: Array, half: Array) -> Array:
+        """The same of the cuts of some clients alone (m,), numbers in ascending order."""
+        mine, cuts = self._of(clients), self.cuts
+        owner = np.searchsorted(clients, self.cut_client[mine])
+        at = cuts.c[mine] + cuts.g[mine] @ x + cuts.slope[mine] * lam[owner]
         if cuts.lift.shape[1]:
-            at += cuts.lift[mine] @ clipping(x, multiplier, half)
+            clipped = np.array([clipping(x, own, h) for own, h in zip(lam, half, strict=True)])
+            at += (cuts.lift[mine] * clipped[owner]).sum(axis=1)
         pieces, position = np.unique(cuts.piece[mine], return_inverse=True)
         u = np.zeros(len(pieces))
         np.maximum.at(u, position, at)
-        families = np.bincount(self.piece_family[pieces], self.piece_share[pieces] * u)
-        return float(families.max(initial=0.0))
+        families, family = np.unique(self.piece_family[pieces], return_inverse=True)
+        sums_of = np.bincount(family, self.piece_share[pieces] * u, len(families))
+        out = np.zeros(len(clients))
+        np.maximum.at(out, np.searchsorted(clients, self.family_client[families]), sums_of)
+        return out
 
-    def _of(self, s: int) -> Ints:
-        """The cuts of one client; all are sorted once, for thousands of clients ask."""
+    def _of(self, clients: Ints) -> Ints:
+        """The cuts of some clients; all are sorted once, for thousands may ask one by one."""
         if self._by_client is None:
             order = np.argsort(self.cut_client, kind="stable")
             ends = np.cumsum(np.bincount(self.cut_client, minlength=self.n_clients))
             self._by_client = order, np.append(0, ends)
         order, ends = self._by_client
-        return order[ends[s] : ends[s + 1]]
+        if len(clients) == self.n_clients:
+            return order
+        parts = [order[ends[s] : ends[s + 1]] for s in clients.tolist()]
+        return np.concatenate([order[:0], *parts])
 
 
 def clipping(x: Array, multiplier: float, half: Array) -> Array:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.client import Site
 from drfl.solvers.bundle.client_half.evaluation import Evaluation
+from drfl.wire.schema import lower_triangle
 from drfl.worst_case.oracle import Oracle
 from drfl.worst_case.whole_space import flip_gain
 
@@ -139,15 +140,18 @@ def pack_factor(H: Array) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
     top = max(float(np.diag(H).max(initial=0.0)), 1e-300)
     scale = np.sqrt(np.maximum(np.diag(H), 1e-12 * top))
     R = np.linalg.cholesky(H / np.outer(scale, scale) + 1e-6 * np.eye(len(H)))
-    return R[np.tril_indices(len(H))].astype(np.float16), scale.astype(np.float32)
+    return R[lower_triangle(len(H))].astype(np.float16), scale.astype(np.float32)
 
 
 def unpack_factor(factor: NDArray[np.float16], scale: NDArray[np.float32]) -> Array:
-    """H from its factor."""
-    R = np.zeros((len(scale), len(scale)))
-    R[np.tril_indices(len(scale))] = factor
-    R *= scale.astype(np.float64)[:, None]
-    return R @ R.T
+    """H from its factor; of several the last axis is that of one."""
+    d = scale.shape[-1]
+    R = np.zeros((*scale.shape, d))
+    R[..., *lower_triangle(d)] = factor
+    R *= scale.astype(np.float64)[..., None]
+    if R.ndim == 2:
+        return R @ R.T
+    return np.array([unpacked @ unpacked.T for unpacked in R.reshape(-1, d, d)]).reshape(R.shape)
 
 
 def _rms(oracle: Oracle, move: Array) -> float:

@@ -233,10 +233,9 @@ def _mixed_shares(z: Array, dual: Dual, old: Sequence[Cached], block: slice) -> 
 
 
 def unpack_pairs(packed: NDArray[np.float32], classes: int, dimension: int) -> list[Array]:
-    """The matrices of all pairs."""
-    return [
-        unpack_triangle(part, dimension // classes) for part in np.split(packed, pairs(classes))
-    ]
+    """The matrices of all pairs; the last axis is that of one client and point."""
+    parts = np.split(packed, pairs(classes), axis=-1)
+    return [unpack_triangle(part, dimension // classes) for part in parts]
 
 
 def pairs(classes: int) -> int:
