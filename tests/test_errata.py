@@ -14,6 +14,7 @@ from drfl import Box, worst_case_loss
 from drfl.datasets import load_heart, partition
 from drfl.losses import LOSSES, make_loss
 from drfl.norms import NORMS
+from drfl.solvers import Assignment
 from drfl.solvers.admm import AdLpmm, Admm
 from drfl.solvers.admm.ad_lpmm import printed_constants, tight_constants, update_t
 from kit import brute, problems
@@ -185,7 +186,7 @@ def rounds_of(solver, problem, n_rounds, N=15):
     """Requests, answers and the session of every round, with everyone answering."""
     made = three_clients(N)
     sites = {client.name: drfl.client.Site(client, problem, debug=True) for client in made}
-    session = solver.start(problem, list(sites), 2, tol=1e-12, max_rounds=n_rounds + 1)
+    session = solver.start(Assignment(problem, tuple(sites), 2, 1e-12, n_rounds + 1))
     for _ in range(n_rounds):
         asked = session.propose()
         answers = {name: sites[name].answer(m, solver.handlers) for name, m in asked.items()}

@@ -9,6 +9,7 @@ from scipy.spatial import cKDTree
 import drfl
 from drfl.client import Site
 from drfl.privacy import Guard
+from drfl.solvers import Assignment
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.bundle.messages import CutRequest
 from drfl.wire import Message
@@ -72,14 +73,9 @@ class Server:
         sites = {c.name: Site(c, self.problem_of(self.site)) for c in friends}
         sites[self.client.name] = self.site
         solver = Bundle(groups=1, curvature="never", dual_cuts=False, warm_start=False)
-        session = solver.start(
-            self.problem_of(self.site),
-            list(sites),
-            self.client.rows.n_features,
-            tol=tol,
-            max_rounds=rounds,
-        )
-        while session.status is None:
+        stated, n = self.problem_of(self.site), self.client.rows.n_features
+        session = solver.start(Assignment(stated, tuple(sites), n, tol, rounds))
+        while session.standing.status is None:
             messages = session.propose()
             replies = {s: sites[s].answer(m, solver.handlers) for s, m in messages.items()}
             mine = messages[self.client.name], replies[self.client.name]

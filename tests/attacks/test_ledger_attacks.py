@@ -15,6 +15,7 @@ from attack_kit import (
 import drfl
 from drfl.client import Site
 from drfl.privacy import audit
+from drfl.solvers import Assignment
 from drfl.solvers.bundle import Bundle
 from drfl.wire import Message, encode
 
@@ -143,7 +144,7 @@ def test_methods_that_do_not_know_guards_are_not_answered():
     assert Bundle.handlers["bundle"].guarded
     from drfl.solvers.admm import Admm
 
-    session = Admm().start(make_problem(), ["target"], n, tol=1e-3, max_rounds=3)
+    session = Admm().start(Assignment(make_problem(), ("target",), n, tol=1e-3, max_rounds=3))
     message = session.propose()["target"]
     assert site.answer(message, Admm.handlers).kind == "failure/refused"
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.client import Policy, Site
+from drfl.solvers import Assignment
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.certificate.server import ServerProblem
@@ -24,14 +25,14 @@ def sites_of(case: Case, policy: Policy | None = None) -> dict[str, Site]:
 def session_after(case: Case, rounds: int, **settings: Any) -> BundleSession:
     """The server half after a number of rounds with everyone answering."""
     sites, bundle = sites_of(case), Bundle(**settings)
-    session = bundle.start(case.problem, case.names, case.n, tol=1e-15, max_rounds=10_000)
+    session = bundle.start(Assignment(case.problem, case.names, case.n, 1e-15, 10_000))
     assert isinstance(session, BundleSession)
     for _ in range(rounds):
         messages = session.propose()
         replies = {name: sites[name].answer(m, bundle.handlers) for name, m in messages.items()}
         session.absorb(replies, {})
-        assert not session.rejected
-        if session.status is not None:
+        assert not session.standing.rejected
+        if session.standing.status is not None:
             break
     return session
 

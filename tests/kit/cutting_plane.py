@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import linprog
 
 from drfl.client import Checked
-from drfl.solvers.base import Session, Solver, Status, StatusKind
+from drfl.solvers import (
+    Assignment,
+    Session,
+    Solver,
+    Standing,
+    Status,
+    StatusKind,
+    relative_gap,
+)
 from drfl.wire import Field, Message, WireError, reply_kind, validate
 
 REQUEST = {"x": Field("float64", ("d",))}
@@ -45,20 +53,21 @@ class CuttingPlane(Solver):
     name = "cutting_plane"
     handlers = {"evaluate": Checked(evaluate, REQUEST, REPLY)}  # noqa: RUF012
 
-    def start(self, problem, names, n_features, *, tol, max_rounds):
-        return Cube(self, problem, tuple(names), n_features, tol)
+    def start(self, task):
+        return Cube(self, task)
 
 
 class Cube(Session):
     at_zero = math.nan
 
-    def __init__(self, settings, problem, names: Sequence[str], n: int, tol: float) -> None:
-        self.settings, self.problem, self.names, self.tol = settings, problem, names, tol
-        self.n, self.round, self.misses = n, 0, 0
-        self.x = self.best_x = np.zeros(n + problem.shared_intercept)
+    def __init__(self, settings, task: Assignment) -> None:
+        self.settings, self.problem = settings, task.problem
+        self.names, self.tol = task.names, task.tol
+        self.n, self.round, self.misses = task.n, 0, 0
+        self.x = self.best_x = np.zeros(task.dimension)
         self.cuts: list[np.ndarray] = []
         self.upper, self.lower = math.inf, -math.inf
-        self.losses = self.prices = np.full(len(names), math.nan)
+        self.losses = self.prices = np.full(len(task.names), math.nan)
         self._rejected: dict[str, str] = {}
 
     def propose(self):
@@ -96,47 +105,25 @@ class Cube(Session):
         self.x, self.lower = found.x[:d], found.fun
 
     @property
-    def status(self) -> Status | None:
+    def standing(self) -> Standing:
+        return Standing(
+            self._status(),
+            self.best_x[: self.n],
+            float(self.best_x[-1]) if self.problem.shared_intercept else 0.0,
+            self.upper,
+            self.lower,
+            self.at_zero,
+            self.problem.mixture.worst_weights(np.nan_to_num(self.losses)),
+            self.losses,
+            self.prices,
+            self._rejected,
+            {"cuts": len(self.cuts)},
+        )
+
+    def _status(self) -> Status | None:
         if self.misses >= self.settings.patience:
             return Status(StatusKind.FAILED, "a client was missing too often")
-        if self.gap <= self.tol:
+        if relative_gap(self.upper, self.lower, self.at_zero) <= self.tol:
             where = f"no entry beyond {self.settings.region:g}"
             return Status(StatusKind.LOCAL, f"optimal among the models with {where}")
         return None
-
-    @property
-    def coef(self):
-        return self.best_x[: self.n]
-
-    @property
-    def intercept(self) -> float:
-        return float(self.best_x[-1]) if self.problem.shared_intercept else 0.0
-
-    @property
-    def objective(self) -> float:
-        return self.upper
-
-    @property
-    def lower_bound(self) -> float:
-        return self.lower
-
-    @property
-    def weights(self):
-        known = np.nan_to_num(self.losses)
-        return self.problem.mixture.worst_weights(known)
-
-    @property
-    def client_losses(self):
-        return self.losses
-
-    @property
-    def client_multipliers(self):
-        return self.prices
-
-    @property
-    def rejected(self):
-        return self._rejected
-
-    @property
-    def info(self):
-        return {"cuts": len(self.cuts)}

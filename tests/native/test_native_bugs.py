@@ -6,6 +6,7 @@ from native_kit import SIMPLEX, Listening, Plain, model_of, run
 
 import drfl
 from drfl.native import AFL, DRFA, QFFL, WAFL, Scaffold
+from drfl.solvers import Assignment
 
 LOSS, E, ETA = "logistic", 4, 0.3
 PLAIN = Plain(LOSS)
@@ -51,9 +52,9 @@ def test_drfa_asks_for_fresh_losses_at_the_midway_model_of_clients_drawn_uniform
 
 def test_the_losses_of_the_walk_do_not_move_the_weights_of_drfa():
     method = fixed(DRFA, local_steps=3, weight_step=0.1)
-    names = [f"c{s}" for s in range(S)]
+    names = tuple(f"c{s}" for s in range(S))
     stated = drfl.Problem(LOSS, mixture=SIMPLEX)
-    session = method.start(stated, names, D - 1, tol=1e-6, max_rounds=9)
+    session = method.start(Assignment(stated, names, D - 1, tol=1e-6, max_rounds=9))
     introduce(session)
     before = session.lam
     session.requests()
@@ -77,9 +78,8 @@ def test_every_client_moves_the_weights_of_afl():
     for s in range(S):
         start = drfl.Mixture(np.eye(S)[s] * 0.4 + 0.15, np.inf)
         method = fixed(AFL, weight_step=1e-3)
-        session = method.start(
-            drfl.Problem(LOSS, mixture=start), ["a", "b", "c", "d"], D - 1, tol=1e-6, max_rounds=9
-        )
+        stated = drfl.Problem(LOSS, mixture=start)
+        session = method.start(Assignment(stated, tuple("abcd"), D - 1, tol=1e-6, max_rounds=9))
         introduce(session)
         before = session.lam
         session.requests()

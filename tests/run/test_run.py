@@ -355,15 +355,17 @@ class Lying(Solver):
     def handlers(self):
         return self.truthful.handlers
 
-    def start(self, problem, names, n_features, *, tol, max_rounds):
-        session = self.truthful.start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
+    def start(self, task):
+        session = self.truthful.start(task)
         excess, kind = self.excess, type(session)
 
         class Liar(kind):
             @property
-            def lower_bound(self):
-                known = math.isfinite(self.objective)
-                return self.objective * (1.0 + excess) if known else -math.inf
+            def standing(self):
+                found = super().standing
+                known = math.isfinite(found.objective)
+                lower = found.objective * (1.0 + excess) if known else -math.inf
+                return replace(found, lower_bound=lower)
 
         session.__class__ = Liar
         return session

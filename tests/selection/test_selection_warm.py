@@ -9,6 +9,7 @@ from drfl import Ball, Box, Client, Mixture, Polyhedron, Problem, solve
 from drfl.engines import SerialEngine
 from drfl.selection.client_half.folds import FoldEngine, Part, on_parts
 from drfl.selection.warm import WarmBundle
+from drfl.solvers import Assignment
 from drfl.solvers.bundle import Bundle
 from drfl.worst_case import make_oracle
 from kit.lossy import losing
@@ -60,8 +61,8 @@ class Path:
 
     def inherited(self, problem):
         """The model of the next problem before its first round."""
-        names, n = [client.name for client in self.clients], X.shape[2]
-        session = self.solver.start(problem, names, n, tol=1e-6, max_rounds=1)
+        names, n = tuple(client.name for client in self.clients), X.shape[2]
+        session = self.solver.start(Assignment(problem, names, n, tol=1e-6, max_rounds=1))
         return session.state.points.model
 
 
@@ -143,7 +144,7 @@ def test_other_clients_or_another_loss_begin_anew():
         (Problem("hinge", Ball(0.1, norm="l2")), clients),
         (Problem("smooth_hinge", Ball(0.1)), clients),
     ]:
-        path.solver.start(Problem("hinge", Ball(0.1)), ["c0"], 2, tol=1e-6, max_rounds=9)
+        path.solver.start(Assignment(Problem("hinge", Ball(0.1)), ("c0",), 2, 1e-6, 9))
         window = SerialEngine(debug=True)
         warm = solve(problem, group, solver=path.solver, engine=window)
         cold = solve(problem, group)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -18,8 +18,7 @@ from drfl.arrays import Array
 from drfl.losses import Loss
 from drfl.native.client import FACTS, VALUE, Arrays, LocalSteps
 from drfl.native.settings import Native
-from drfl.problem import Problem
-from drfl.solvers.base import Session, Status, StatusKind
+from drfl.solvers.base import Assignment, Session, Standing, Status, StatusKind
 from drfl.uncertainty import Mixture
 from drfl.wire import Message, WireError, reply_kind, validate
 
@@ -97,16 +96,14 @@ class NativeSession(Session, Generic[M]):
     at_zero: float = math.inf
     steps: StepSizes  # when all are known
 
-    def __init__(
-        self, method: M, problem: Problem, names: Sequence[str], n_features: int, max_rounds: int
-    ) -> None:
-        self.problem, self.names = problem, tuple(names)
-        self.method, self.max_rounds = method, max_rounds
-        network = problem.network
-        self.d = problem.dimension(n_features)
-        self.n = n_features if network is None else self.d  # its coefficients are the whole model
+    def __init__(self, method: M, task: Assignment) -> None:
+        self.problem, self.names = task.problem, task.names
+        self.method, self.max_rounds = method, task.max_rounds
+        network = task.problem.network
+        self.d = task.dimension
+        self.n = task.n if network is None else self.d  # its coefficients are the whole model
         self.mixture: Mixture | None = None  # resolved when all are known
-        self.losses = np.full(len(names), np.nan)
+        self.losses = np.full(len(task.names), np.nan)
         self._objective = math.inf
         self._rejected: dict[str, str] = {}
         self._status: Status | None = None
@@ -280,46 +277,26 @@ class NativeSession(Session, Generic[M]):
         return self.mix.weights
 
     @property
-    def status(self) -> Status | None:
-        return self._status
-
-    @property
-    def coef(self) -> Array:
-        return self.returned[: self.n]
-
-    @property
-    def intercept(self) -> float:
-        return float(self.returned[self.n :].sum())
-
-    @property
-    def objective(self) -> float:
-        return self._objective
-
-    @property
-    def lower_bound(self) -> float:
-        return 0.0  # no loss is negative; these methods prove no more
-
-    @property
     def weights(self) -> Array:
-        known = self.mixture is not None
-        return self.mix.worst_weights(self.losses) if known else np.full(len(self.names), np.nan)
+        """The weights q (S,) of the clients in the objective, once the mixture is known."""
+        return self.mix.worst_weights(self.losses)
 
     @property
-    def client_losses(self) -> Array:
-        return self.losses
-
-    @property
-    def client_multipliers(self) -> Array:
-        return np.zeros(len(self.names))  # nothing is transported
-
-    @property
-    def rejected(self) -> Mapping[str, str]:
-        return self._rejected
-
-    @property
-    def info(self) -> Mapping[str, Any]:
-        known = self.mixture is not None
-        return {"worst_loss": float(self.losses.max())} if known else {}
+    def standing(self) -> Standing:
+        known, unknown = self.mixture is not None, np.full(len(self.names), np.nan)
+        return Standing(
+            self._status,
+            self.returned[: self.n],
+            float(self.returned[self.n :].sum()),
+            self._objective,
+            0.0,  # no loss is negative; these methods prove no more
+            self.at_zero,
+            self.weights if known else unknown,
+            self.losses,
+            np.zeros(len(self.names)),  # nothing is transported
+            self._rejected,
+            {"worst_loss": float(self.losses.max())} if known else {},
+        )
 
 
 def _refuse_impossible(arrays: Arrays) -> None:

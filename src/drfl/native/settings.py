@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from drfl import checks
 from drfl.native.client import REQUEST, Answer, Step, checked
 from drfl.problem import Problem
-from drfl.solvers.base import Session, Solver
+from drfl.solvers.base import Assignment, Session, Solver
 from drfl.wire import Schema
 
 if TYPE_CHECKING:
@@ -79,17 +79,9 @@ class Native(Solver):
         checks.whole("evaluate_every", self.evaluate_every, least=1)
         checks.number("stop_change", self.stop_change, least=0.0)
 
-    def start(
-        self,
-        problem: Problem,
-        names: Sequence[str],
-        n_features: int,
-        *,
-        tol: float,
-        max_rounds: int,
-    ) -> Session:
-        self.refuse(problem, names)
-        return self.session(self, problem, names, n_features, max_rounds)
+    def start(self, task: Assignment) -> Session:
+        self.refuse(task.problem, task.names)
+        return self.session(self, task)
 
     def refuse(self, problem: Problem, names: Sequence[str]) -> None:
         """Raise unless the problem is one of this method."""

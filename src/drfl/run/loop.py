@@ -14,7 +14,7 @@ from drfl.engines import Engine, make_engine
 from drfl.problem import Problem
 from drfl.run.checkpoint import Checkpoint, CheckpointError, digest
 from drfl.run.result import Meter, Record, Result
-from drfl.solvers import Session, Solver, Status, crossed, make_solver
+from drfl.solvers import Assignment, Session, Solver, Standing, Status, crossed, make_solver
 from drfl.uncertainty import Ball
 
 Callback = Callable[[Record], object]
@@ -68,7 +68,7 @@ def solve(
     n = problem.coefficients(clients[0].n_features)
     if any(isinstance(client, Client) and client.guard is not None for client in clients):
         solver = solver.under_guards()
-    session = solver.start(problem, names, n, tol=tol, max_rounds=max_rounds)
+    session = solver.start(Assignment(problem, names, n, tol, max_rounds))
     log = (
         None
         if checkpoint is None
@@ -77,7 +77,8 @@ def solve(
     meter, history = Meter(names), list[Record]()
     if log is not None:
         history.extend(_replay(log, session, meter))
-    status = _status(session)
+    standing = session.standing
+    status = _status(standing)
     with engine:
         engine.start(clients, problem, solver.handlers)
         if history and status is None:
@@ -91,40 +92,41 @@ def solve(
             with meter.server():
                 session.absorb(answers.replies, answers.failures)
             meter.count(messages, answers)
-            history.append(meter.record(len(history) + 1, session, answers.failures))
+            standing = session.standing
+            history.append(meter.record(len(history) + 1, standing, answers.failures))
             # Every callback sees every record, also if another one wants to stop.
             wishes = [callback(history[-1]) for callback in callbacks]
-            status = _status(session)
+            status = _status(standing)
             if status is None and any(wishes):
-                status = Status.stopped(session.gap)
+                status = Status.stopped(standing.gap)
             if status is None and len(history) >= max_rounds:
-                status = Status.max_rounds(session.gap, tol)
-        own = _own_intercepts(problem, session, names, engine, meter, deadline)
-    return meter.result(session, status, tuple(history), own)
+                status = Status.max_rounds(standing.gap, tol)
+        own = _own_intercepts(problem, standing, names, engine, meter, deadline)
+    return meter.result(standing, status, tuple(history), own)
 
 
 def _own_intercepts(
     problem: Problem,
-    session: Session,
+    standing: Standing,
     names: Sequence[str],
     engine: Engine,
     meter: Meter,
     deadline: float | None,
 ) -> dict[str, float | Array]:
     """The clients' own intercepts at the model, of those who tell; a guard keeps it to itself."""
-    if not problem.own_intercepts or not math.isfinite(session.objective):
+    if not problem.own_intercepts or not math.isfinite(standing.objective):
         return {}
-    messages = dict.fromkeys(names, intercept_message.request(session.coef))
+    messages = dict.fromkeys(names, intercept_message.request(standing.coef))
     answers = engine.map(messages, deadline)
     meter.count(messages, answers)
     return intercept_message.read(answers.replies, names, problem.classes)
 
 
-def _status(session: Session) -> Status | None:
+def _status(standing: Standing) -> Status | None:
     """Why the run ends, if it does; whatever a method says, crossed bounds prove nothing."""
-    if crossed(session.objective, session.lower_bound, session.at_zero):
-        return Status.contradiction(session.objective, session.lower_bound)
-    return session.status
+    if crossed(standing.objective, standing.lower_bound, standing.at_zero):
+        return Status.contradiction(standing.objective, standing.lower_bound)
+    return standing.status
 
 
 def _replay(log: Checkpoint, session: Session, meter: Meter) -> Iterator[Record]:
@@ -139,7 +141,7 @@ def _replay(log: Checkpoint, session: Session, meter: Meter) -> Iterator[Record]
         session.absorb(recorded.answers.replies, recorded.answers.failures)
         meter.count(messages, recorded.answers)
         meter.seconds_server = recorded.seconds_server
-        yield meter.record(number, session, recorded.answers.failures)
+        yield meter.record(number, session.standing, recorded.answers.failures)
 
 
 def _identity(

@@ -15,7 +15,7 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.engines import Answers
 from drfl.problem import from_json, to_json
-from drfl.solvers import Session, Status
+from drfl.solvers import Standing, Status
 from drfl.wire import Failure, Message, Sent, Tally
 
 if TYPE_CHECKING:
@@ -252,19 +252,21 @@ class Meter:
         self.tally.add(answers.replies)
         self.seconds_clients += sum(answers.seconds.values())
 
-    def record(self, round: int, session: Session, failures: Mapping[str, str]) -> Record:
+    def record(self, round: int, standing: Standing, failures: Mapping[str, str]) -> Record:
         return Record(
             round=round,
-            **self._stand(session),
-            worst_client=self._worst(session.client_losses),
-            failures={**failures, **session.rejected},
-            info=dict(session.info),
+            **self._stand(standing),
+            worst_client=self._worst(standing.client_losses),
+            failures={**failures, **standing.rejected},
+            info=dict(standing.info),
         )
 
-    def _stand(self, session: Session) -> dict[str, Any]:
+    def _stand(self, standing: Standing) -> dict[str, Any]:
         """What is proved, and what it has cost."""
         return {
-            **{name: float(getattr(session, name)) for name in ("objective", "lower_bound", "gap")},
+            **{
+                name: float(getattr(standing, name)) for name in ("objective", "lower_bound", "gap")
+            },
             "bytes_up": dict(self.up),
             "bytes_down": dict(self.down),
             "seconds_clients": self.seconds_clients,
@@ -276,19 +278,19 @@ class Meter:
 
     def result(
         self,
-        session: Session,
+        standing: Standing,
         status: Status,
         history: tuple[Record, ...],
         intercepts: Mapping[str, float | Array],
     ) -> Result:
         return Result(
-            coef=np.array(session.coef, dtype=np.float64),
-            intercept=session.intercept,
-            **self._stand(session),
+            coef=np.array(standing.coef, dtype=np.float64),
+            intercept=standing.intercept,
+            **self._stand(standing),
             status=status,
-            weights=self._by_name(session.weights),
-            client_losses=self._by_name(session.client_losses),
-            client_multipliers=self._by_name(session.client_multipliers),
+            weights=self._by_name(standing.weights),
+            client_losses=self._by_name(standing.client_losses),
+            client_multipliers=self._by_name(standing.client_multipliers),
             rounds=len(history),
             history=history,
             sent=self.tally.sent,

@@ -16,7 +16,7 @@ So the next problem starts with the cuts, the centre and the curvature of the la
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -25,11 +25,11 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.client import Handler
 from drfl.problem import Problem
-from drfl.solvers.base import Session, Solver
+from drfl.solvers.base import Assignment, Session, Solver
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.bundle.session import BundleSession
-from drfl.solvers.bundle.state import BundleTask, State, ask_again, begin, use
+from drfl.solvers.bundle.state import State, ask_again, begin, use
 from drfl.solvers.bundle.steps import Metric
 from drfl.solvers.certificate.server import ServerProblem, server_problem
 from drfl.solvers.first_order import takes_over
@@ -61,20 +61,11 @@ class WarmBundle(Solver):
         self.settings = self.settings.under_guards()
         return self
 
-    def start(
-        self,
-        problem: Problem,
-        names: Sequence[str],
-        n_features: int,
-        *,
-        tol: float,
-        max_rounds: int,
-    ) -> Session:
+    def start(self, task: Assignment) -> Session:
         # Another method begins anew: its rounds are cheap.
-        if not self.settings.guarded and takes_over(problem, names, n_features):
-            return self.settings.start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
-        task = BundleTask(self.settings, problem, tuple(names), n_features, tol, max_rounds)
-        state = begin(task, task.names)
+        if not self.settings.guarded and takes_over(task):
+            return self.settings.start(task)
+        state = begin(self.settings, task, task.names)
         if self._last is not None:
             state = inherit(self._last.state, state)
         self._last = BundleSession(state)

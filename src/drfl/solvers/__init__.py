@@ -3,12 +3,23 @@
 from importlib import import_module
 
 from drfl._registry import lookup
-from drfl.solvers.base import Session, Solver, Status, StatusKind, crossed, relative_gap
+from drfl.solvers.base import (
+    Assignment,
+    Session,
+    Solver,
+    Standing,
+    Status,
+    StatusKind,
+    crossed,
+    relative_gap,
+)
 
 __all__ = [
     "SOLVERS",
+    "Assignment",
     "Session",
     "Solver",
+    "Standing",
     "Status",
     "StatusKind",
     "crossed",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -117,6 +117,39 @@ def _short_of(gap: float, tol: float) -> str:
     return f"the proved gap is {gap:.1e}, not yet {tol:.1e}"
 
 
+@dataclass(frozen=True)
+class Assignment:
+    """What a solver is given at the start of a run: the problem, for whom, and when it may end.
+
+    The columns are agreed upon beforehand. The sizes that a proportional mixture needs are the
+    clients' to tell, in their first replies.
+
+    Attributes
+    ----------
+    problem : Problem
+        What is minimised.
+    names : tuple of str
+        The clients, in the order of every result and every sum.
+    n : int
+        How many coefficients w has: one per column, if there are no curves and no classes.
+    tol : float
+        The relative gap that is to be proved.
+    max_rounds : int
+        After so many rounds the run is over.
+    """
+
+    problem: Problem
+    names: tuple[str, ...]
+    n: int
+    tol: float
+    max_rounds: int
+
+    @property
+    def dimension(self) -> int:
+        """The length of x: coefficients, an intercept, a multiplier that all clients share."""
+        return self.problem.dimension(self.n)
+
+
 class Solver(ABC):
     """A method: settings (a frozen dataclass), a client half and a server half.
 
@@ -154,20 +187,8 @@ class Solver(ABC):
     private: ClassVar[bool] = False
 
     @abstractmethod
-    def start(
-        self,
-        problem: Problem,
-        names: Sequence[str],
-        n_features: int,
-        *,
-        tol: float,
-        max_rounds: int,
-    ) -> Session:
-        """Return the server half for these clients, before its first round.
-
-        The columns are agreed upon beforehand. The sizes that a proportional mixture needs are
-        the clients' to tell, in their first replies.
-        """
+    def start(self, task: Assignment) -> Session:
+        """Return the server half of a run, before its first round."""
 
     def under_guards(self) -> Solver:
         """The same for clients of whom some have guards; they answer what keeps to their ledger."""
@@ -175,10 +196,7 @@ class Solver(ABC):
 
 
 class Session(ABC):
-    """The server half of one run, with explicit state; it never touches rows.
-
-    Arrays by client are in the order of ``names``; NaN where a client has not answered yet.
-    """
+    """The server half of one run, with explicit state; it never touches rows."""
 
     @abstractmethod
     def propose(self) -> dict[str, Message]:
@@ -189,7 +207,7 @@ class Session(ABC):
         """Take in the answers to the last proposal; both mappings are in client order.
 
         Replies come as they were sent: the session validates them (`drfl.wire.validate`) and
-        treats a bad one as missing, with its reason in `rejected`.
+        treats a bad one as missing, with its reason in `Standing.rejected`.
         """
 
     def recall(self) -> dict[str, Message]:
@@ -201,63 +219,58 @@ class Session(ABC):
 
     @property
     @abstractmethod
-    def status(self) -> Status | None:
-        """None while the run should go on."""
+    def standing(self) -> Standing:
+        """Where the run stands after the answers absorbed so far."""
 
-    @property
-    @abstractmethod
-    def coef(self) -> Array:
-        """The best model so far: w (n,), or W (K, n) of K classes at once."""
 
-    @property
-    @abstractmethod
-    def intercept(self) -> float | Array:
-        """The best model so far: b, or (K,) of K classes at once; 0 without an intercept."""
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """Where a run stands: the best model so far, and what is proved of it.
 
-    @property
-    @abstractmethod
-    def objective(self) -> float:
-        """The objective there, an upper bound of the optimum; inf before it is known."""
+    Arrays by client are in the order of `Assignment.names`; NaN where a client has not answered.
 
-    @property
-    @abstractmethod
-    def lower_bound(self) -> float:
-        """A proven lower bound of the optimum; -inf where there is none."""
+    Attributes
+    ----------
+    status : Status or None
+        Why the run ends; None while it should go on.
+    coef : array of shape (n,)
+        w of the best model so far, or W (K, n) of K classes at once.
+    intercept : float or array
+        Its b, or (K,) of K classes at once; 0 without an intercept.
+    objective : float
+        The objective there, an upper bound of the optimum; inf before it is known.
+    lower_bound : float
+        A proven lower bound of the optimum; -inf where there is none.
+    at_zero : float
+        The objective at w = 0, the scale of the gap; inf or NaN before it is known.
+    weights : array of shape (S,)
+        The worst weights q there.
+    client_losses : array of shape (S,)
+        F_s there.
+    client_multipliers : array of shape (S,)
+        The clients' prices of transport there.
+    rejected : mapping of str to str
+        The replies of this round that were refused, with the reason, by client name.
+    info : mapping of str to object
+        What the method likes to record of this round: numbers and strings.
+    """
 
-    @property
-    @abstractmethod
-    def at_zero(self) -> float:
-        """The objective at w = 0, the scale of the gap; inf or NaN before it is known."""
+    status: Status | None
+    coef: Array
+    intercept: float | Array
+    objective: float
+    lower_bound: float
+    at_zero: float
+    weights: Array
+    client_losses: Array
+    client_multipliers: Array
+    rejected: Mapping[str, str] = field(default_factory=dict)
+    info: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def gap(self) -> float:
         """`relative_gap` of the two bounds."""
         return relative_gap(self.objective, self.lower_bound, self.at_zero)
-
-    @property
-    @abstractmethod
-    def weights(self) -> Array:
-        """The worst weights q (S,)."""
-
-    @property
-    @abstractmethod
-    def client_losses(self) -> Array:
-        """F_s (S,) at the best model."""
-
-    @property
-    @abstractmethod
-    def client_multipliers(self) -> Array:
-        """The clients' prices of transport (S,) at the best model."""
-
-    @property
-    def rejected(self) -> Mapping[str, str]:
-        """The replies of this round that were refused, with the reason, by client name."""
-        return {}
-
-    @property
-    def info(self) -> Mapping[str, Any]:
-        """What the method likes to record of this round: numbers and strings."""
-        return {}
 
 
 MOST_COLUMNS = 8000  # matrices of columns x columns then have half a gigabyte each

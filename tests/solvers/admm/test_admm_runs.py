@@ -8,6 +8,7 @@ from admm_kit import PROBLEM, ROUNDS, SOLVERS, clients, solve
 
 import drfl
 from drfl.client import Site
+from drfl.solvers import Assignment
 from drfl.solvers.admm import Admm
 from kit.lossy import ChangingEngine, losing, with_arrays
 
@@ -32,7 +33,7 @@ def test_lost_answers_cost_rounds_not_the_optimum(name, share, best):
 def test_who_does_not_answer_is_represented_by_its_last_answer(name):
     solver, made = SOLVERS[name], clients()
     sites = {c.name: Site(c, PROBLEM, debug=True) for c in made}
-    session = solver.start(PROBLEM, list(sites), 3, tol=1e-9, max_rounds=50)
+    session = solver.start(Assignment(PROBLEM, tuple(sites), 3, tol=1e-9, max_rounds=50))
     for round in range(12):
         messages = session.propose()
         answers = {k: sites[k].answer(m, solver.handlers) for k, m in messages.items()}

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from drfl.client import Site
+from drfl.solvers import Assignment
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.bundle.session import BundleSession, let_go
-from drfl.solvers.bundle.state import BundleTask, begin
+from drfl.solvers.bundle.state import begin
 from kit.random_cases import random_case
 
 SEEDS = [0, 3, 7, 11]
@@ -26,10 +27,10 @@ def _round(session, sites):
 
 def _begun(case, rounds):
     sites = _sites(case)
-    task = BundleTask(Bundle(), case.problem, case.names, case.n, tol=1e-9, max_rounds=30)
-    session = BundleSession(begin(task, case.names))
+    task = Assignment(case.problem, case.names, case.n, tol=1e-9, max_rounds=30)
+    session = BundleSession(begin(Bundle(), task, case.names))
     for _ in range(rounds):
-        if session.status is None:
+        if session.state.status is None:
             _round(session, sites)
     return session, sites
 
@@ -39,12 +40,13 @@ def test_a_copy_of_the_state_goes_on_alike(seed):
     """Nothing that matters is kept outside of it."""
     session, sites = _begun(random_case(seed), 3)
     other, others = BundleSession(copy.deepcopy(session.state)), copy.deepcopy(sites)
-    while session.status is None:
+    while session.state.status is None:
         _round(session, sites)
         _round(other, others)
-        np.testing.assert_array_equal(session.coef, other.coef)
-        assert (session.objective, session.lower_bound) == (other.objective, other.lower_bound)
-    assert session.status == other.status
+        one, two = session.standing, other.standing
+        np.testing.assert_array_equal(one.coef, two.coef)
+        assert (one.objective, one.lower_bound) == (two.objective, two.lower_bound)
+    assert session.state.status == other.state.status
 
 
 def test_the_clients_caches_are_known_to_the_server():

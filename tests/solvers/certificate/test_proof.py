@@ -143,10 +143,10 @@ def test_any_multipliers_give_a_minorant(kind, name):
     certificate, pool, terms = session.state.certificate, session.state.pool, session.state.server
     assert terms.kind == kind
     assert certificate.everywhere
-    points = random_points(case, rng, _count(name, kind), case.at(session))
+    points = random_points(case, rng, _count(name, kind), case.at(session.standing))
     values = np.array([case.exact(x) for x in points])
     slack = 1e-9 * np.maximum.reduce([np.ones(len(points)), values, np.abs(points).max(axis=1)])
-    least = min(float(values.min()), session.objective)
+    least = min(float(values.min()), session.standing.objective)
     for solution in _solutions(session, rng, 20):
         for polished in (False, True):
             bound = certificate.bound(pool, pool.cuts, solution, polished=polished)
@@ -176,7 +176,7 @@ def test_negative_multipliers_do_no_harm(kind, name):
             solution.clipping,
         )
         bound = session.state.certificate.bound(pool, pool.cuts, negative)
-        assert 0.0 <= bound <= session.objective * (1.0 + 1e-9)
+        assert 0.0 <= bound <= session.standing.objective * (1.0 + 1e-9)
 
 
 # ---------------------------------------------------------------------------- anchors

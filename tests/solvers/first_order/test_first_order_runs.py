@@ -1,11 +1,14 @@
 """Runs of the first-order method: when it is taken, engines, lost answers, resumed runs, lies."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 import drfl
 from drfl.privacy import Guard
+from drfl.solvers import Assignment
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.first_order import FirstOrder
@@ -219,12 +222,12 @@ def guarded(columns):
 
 
 def test_clients_with_guards_stay_with_the_bundle_method():
-    about = {"tol": 1e-3, "max_rounds": 40}
-    assert isinstance(Bundle().start(problem("l2"), ["a"], 2001, **about), FirstOrderSession)
+    task = Assignment(problem("l2"), ("a",), 2001, tol=1e-3, max_rounds=40)
+    assert isinstance(Bundle().start(task), FirstOrderSession)
     under_guards = Bundle().under_guards()
-    assert isinstance(under_guards.start(problem("l2"), ["a"], 2001, **about), BundleSession)
+    assert isinstance(under_guards.start(task), BundleSession)
     with pytest.raises(ValueError, match=r"8001 columns are too many .* under a guard there is no"):
-        under_guards.start(problem("l2"), ["a"], 8001, **about)
+        under_guards.start(replace(task, n=8001))
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ class QFFLSession(FedAvgSession["QFFL"]):
 
     @property
     def weights(self) -> Array:
-        return self.center if self.mixture is not None else super().weights
+        return self.center
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -124,7 +124,7 @@ class ScaffPDSession(SaddleSession["ScaffPD"]):
 
     @property
     def weights(self) -> Array:
-        return super().weights if self.mixture is None else self.worst_weights(self.losses)
+        return self.worst_weights(self.losses)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.losses import Loss
-from drfl.problem import Problem
-from drfl.solvers.base import Status, relative_gap
+from drfl.solvers.base import Assignment, Status, relative_gap
 from drfl.solvers.bundle.messages import KIND, CutReply, CutRequest
 from drfl.solvers.bundle.plausibility import (
     read_reply,
@@ -55,11 +54,11 @@ class Certifier:
         The objective at those of them that everyone has evaluated.
     """
 
-    def __init__(self, problem: Problem, names: Sequence[str], n_features: int) -> None:
-        self.problem, self.names, self.n = problem, tuple(names), n_features
-        self.dimension = n_features + problem.shared_intercept + problem.shared_ball
-        self.lifted = lifted(problem, names, n_features)
-        self.limits = [Limits.of(problem, name) for name in names]
+    def __init__(self, task: Assignment) -> None:
+        self.problem, self.names, self.n = task.problem, task.names, task.n
+        self.dimension = task.dimension
+        self.lifted = lifted(task.problem, task.names, task.n)
+        self.limits = [Limits.of(task.problem, name) for name in task.names]
         self.introductions: dict[int, CutReply] = {}
         self.upper, self.at_zero = math.inf, math.nan
         self.points: dict[int, Point] = {}

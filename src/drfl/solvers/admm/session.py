@@ -10,7 +10,7 @@ multipliers.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import Handler
-from drfl.problem import Problem
 from drfl.solvers.admm.certify import Certifier
 from drfl.solvers.admm.client import HANDLERS, KIND, RECALL_KIND, REPLY
 from drfl.solvers.admm.multipliers import Multipliers, Penalties
-from drfl.solvers.base import Session, Solver, Status, require_few_columns
+from drfl.solvers.base import Assignment, Session, Solver, Standing, Status, require_few_columns
 from drfl.solvers.bundle.messages import CutReply
 from drfl.wire import Message, WireError, reply_kind, validate
 
@@ -46,19 +45,9 @@ class AdmmSession(Session):
 
     settings: AdmmSolver
 
-    def __init__(
-        self,
-        settings: AdmmSolver,
-        problem: Problem,
-        names: Sequence[str],
-        n_features: int,
-        *,
-        tol: float,
-        max_rounds: int,
-    ) -> None:
-        certifier = Certifier(problem, names, n_features)
-        self.certifier, self.names, self.n = certifier, certifier.names, certifier.n
-        self.tol, self.max_rounds, self.round = tol, max_rounds, 0
+    def __init__(self, settings: AdmmSolver, task: Assignment) -> None:
+        self.certifier, self.task, self.names = Certifier(task), task, task.names
+        self.round = 0
         self._rejected: dict[str, str] = {}
         self._status: Status | None = None
         self._info: dict[str, float] = {}
@@ -136,7 +125,7 @@ class AdmmSession(Session):
             if first:
                 self.begin()
             if cuts:
-                self.certifier.bound(self.tol)
+                self.certifier.bound(self.task.tol)
             apart = float(np.abs(self.last[:, :-1] - self.w).max())
             self._info = {"disagreement": apart, **self._objectives()}
             self._average()
@@ -181,53 +170,25 @@ class AdmmSession(Session):
         cut = None if self.certifier.request(s) is None else self.certifier.read(s, arrays)
         return step, cut
 
-    # ------------------------------------------------------------------ what everyone reads
     @property
-    def status(self) -> Status | None:
-        return self._status
-
-    @property
-    def coef(self) -> Array:
-        return self.certifier.best.x[: self.n]
-
-    @property
-    def intercept(self) -> float:
-        x = self.certifier.best.x
-        return float(x[self.n]) if self.certifier.problem.shared_intercept else 0.0
-
-    @property
-    def objective(self) -> float:
-        return self.certifier.upper
-
-    @property
-    def lower_bound(self) -> float:
-        return self.certifier.lower
-
-    @property
-    def at_zero(self) -> float:
-        return self.certifier.at_zero
-
-    @property
-    def weights(self) -> Array:
-        if not self.certifier.best.complete:
-            return np.full(len(self.names), np.nan)
-        return self.certifier.server.mixture.worst_weights(self.client_losses)
-
-    @property
-    def client_losses(self) -> Array:
-        return self.certifier.best.values
-
-    @property
-    def client_multipliers(self) -> Array:
-        return self.certifier.best.multipliers
-
-    @property
-    def rejected(self) -> Mapping[str, str]:
-        return self._rejected
-
-    @property
-    def info(self) -> Mapping[str, Any]:
-        return self._info
+    def standing(self) -> Standing:
+        certifier, best = self.certifier, self.certifier.best
+        shared, weights = self.task.problem.shared_intercept, np.full(len(self.names), np.nan)
+        if best.complete:
+            weights = certifier.server.mixture.worst_weights(best.values)
+        return Standing(
+            self._status,
+            best.x[: self.task.n],
+            float(best.x[self.task.n]) if shared else 0.0,
+            certifier.upper,
+            certifier.lower,
+            certifier.at_zero,
+            weights,
+            best.values,
+            best.multipliers,
+            self._rejected,
+            self._info,
+        )
 
     # ------------------------------------------------------------------ the end
     def _asked(self) -> list[int]:
@@ -240,20 +201,24 @@ class AdmmSession(Session):
     def _judge(self) -> None:
         """Stop on the proved gap, or with the rounds."""
         if not self.certifier.begun:
-            if self.round >= min(PATIENCE, self.max_rounds):
+            if self.round >= min(PATIENCE, self.task.max_rounds):
                 missing = [self.names[s] for s in self._asked()]
                 self._status = Status.unintroduced(missing, self._rejected)
             return
         self._status = self._verdict()
-        if self._status is None and self.round >= self.max_rounds:
-            self._status = Status.max_rounds(self.gap, self.tol)
+        if self._status is None and self.round >= self.task.max_rounds:
+            self._status = Status.max_rounds(self.certifier.gap, self.task.tol)
 
     def _verdict(self) -> Status | None:
         """What can be said once the gap is small enough."""
-        if self.gap > self.tol:
+        if self.certifier.gap > self.task.tol:
             return None
         proof = self.certifier.proof
-        return Status.certified(self.gap) if proof.everywhere else proof.local(self.gap)
+        return (
+            Status.certified(self.certifier.gap)
+            if proof.everywhere
+            else proof.local(self.certifier.gap)
+        )
 
     def _objectives(self) -> dict[str, float]:
         """The objective at the last w that was evaluated, and at the average, once known."""
@@ -272,14 +237,6 @@ class AdmmSolver(Solver):
     batch_size: int | None = None  # rows of a step; None: all
     seed: int = 0
 
-    def start(
-        self,
-        problem: Problem,
-        names: Sequence[str],
-        n_features: int,
-        *,
-        tol: float,
-        max_rounds: int,
-    ) -> Session:
-        require_few_columns(self.name, n_features)
-        return self.session(self, problem, names, n_features, tol=tol, max_rounds=max_rounds)
+    def start(self, task: Assignment) -> Session:
+        require_few_columns(self.name, task.n)
+        return self.session(self, task)

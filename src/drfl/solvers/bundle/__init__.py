@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from drfl.client import Checked, Handler, intercept_message
-from drfl.problem import Problem
-from drfl.solvers.base import Session, Solver, require_few_columns
+from drfl.solvers.base import Assignment, Session, Solver, require_few_columns
 from drfl.solvers.bundle import client_cache, guard, messages
 from drfl.solvers.bundle.client_half.answers import answer
 from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.bundle.settings import BundleSettings
-from drfl.solvers.bundle.state import BundleTask, begin
+from drfl.solvers.bundle.state import begin
 from drfl.solvers.first_order import FirstOrder, takes_over
 
 
@@ -39,22 +38,12 @@ class Bundle(BundleSettings, Solver):
         **FirstOrder.handlers,
     }
 
-    def start(
-        self,
-        problem: Problem,
-        names: Sequence[str],
-        n_features: int,
-        *,
-        tol: float,
-        max_rounds: int,
-    ) -> Session:
+    def start(self, task: Assignment) -> Session:
         if self.guarded:
-            require_few_columns(self.name, n_features, "under a guard there is no other; ")
-        elif takes_over(problem, names, n_features):
-            other = FirstOrder(column_sizes=self.column_sizes)
-            return other.start(problem, names, n_features, tol=tol, max_rounds=max_rounds)
-        task = BundleTask(self, problem, tuple(names), n_features, tol, max_rounds)
-        return BundleSession(begin(task, task.names))
+            require_few_columns(self.name, task.n, "under a guard there is no other; ")
+        elif takes_over(task):
+            return FirstOrder(column_sizes=self.column_sizes).start(task)
+        return BundleSession(begin(self, task, task.names))
 
     def under_guards(self) -> Bundle:
         return replace(self, guarded=True)

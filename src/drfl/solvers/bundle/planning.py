@@ -54,11 +54,11 @@ def prove(state: State) -> list[Proposal]:
         solve_for_bound(state, x, at_centre)
     elif _bound_is_cheap(state):
         solve_for_bound(state, x, at_centre, kept=False)
-    if state.task.settings.second_point and not step.smooth:
+    if state.settings.second_point and not step.smooth:
         far = solve_master(state, tangent, x, SECOND * M, at_centre, eps=ROUGH)
         proposals.append(_proposal(far, x, SECOND * M))
     state.asked.dual = {}
-    if state.task.settings.dual_cuts and not state.task.problem.loss.kinks:
+    if state.settings.dual_cuts and not state.task.problem.loss.kinks:
         ask_duals(state, tangent, near, H)
     return proposals
 
@@ -148,7 +148,7 @@ def _set_wishes(state: State) -> None:
         asked.groups = asked.most_groups
     # Where the model promises less than the tolerance, only the bound is still open.
     promising = step.decrease > min(state.task.tol, 1e-6)
-    auto = state.task.settings.curvature == "auto"
+    auto = state.settings.curvature == "auto"
     asked.curvature = auto and promising and ((newton and not late) or ahead in SCHEDULE)
 
 

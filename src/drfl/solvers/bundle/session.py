@@ -14,7 +14,7 @@ from typing import final
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.solvers.base import Session, Status
+from drfl.solvers.base import Session, Standing, Status
 from drfl.solvers.bundle import guard
 from drfl.solvers.bundle.central_path import follow_path, prove_by_sides
 from drfl.solvers.bundle.dual_cuts import prove_by_duals
@@ -80,54 +80,31 @@ class BundleSession(Session):
         return {names[s]: cache.message(s, self.state.round) for s in cache.known}
 
     @property
-    def status(self) -> Status | None:
-        return self.state.status
+    def standing(self) -> Standing:
+        state, best = self.state, self._best
+        losses, worst = best.values, np.full(len(best.values), np.nan)
+        if not np.isnan(losses).any():
+            worst = state.server.mixture.worst_weights(losses)
+        whole_space = state.server.kind in ("norm", "flips")
+        unit = state.task.problem.loss.lipschitz if whole_space else 1.0
+        return Standing(
+            state.status,
+            *self._model(best.x),
+            state.bounds.upper,
+            state.bounds.lower,
+            state.bounds.at_zero,
+            self._of_everyone(worst),
+            self._of_everyone(losses),
+            self._of_everyone(unit * best.multipliers),
+            state.clients.rejected,
+        )
 
-    @property
-    def coef(self) -> Array:
-        w, classes = self._best.x[: self.state.task.n], self.state.task.problem.classes
-        return w if classes is None else w.reshape(classes, -1)
-
-    @property
-    def intercept(self) -> float | Array:
-        task = self.state.task
-        if task.problem.classes is not None:
-            b = self._best.x[task.n :]
-            return b if len(b) else np.zeros(task.problem.classes)
-        return float(self._best.x[task.n]) if task.problem.shared_intercept else 0.0
-
-    @property
-    def objective(self) -> float:
-        return self.state.bounds.upper
-
-    @property
-    def lower_bound(self) -> float:
-        return self.state.bounds.lower
-
-    @property
-    def at_zero(self) -> float:
-        return self.state.bounds.at_zero
-
-    @property
-    def weights(self) -> Array:
-        values = self._best.values
-        if np.isnan(values).any():
-            return self._of_everyone(np.full(len(values), np.nan))
-        return self._of_everyone(self.state.server.mixture.worst_weights(values))
-
-    @property
-    def client_losses(self) -> Array:
-        return self._of_everyone(self._best.values)
-
-    @property
-    def client_multipliers(self) -> Array:
-        whole_space = self.state.server.kind in ("norm", "flips")
-        unit = self.state.task.problem.loss.lipschitz if whole_space else 1.0
-        return self._of_everyone(unit * self._best.multipliers)
-
-    @property
-    def rejected(self) -> Mapping[str, str]:
-        return self.state.clients.rejected
+    def _model(self, x: Array) -> tuple[Array, float | Array]:
+        """Coefficients and intercept, of one score or of several classes at once."""
+        problem, w, b = self.state.task.problem, *np.split(x, [self.state.task.n])
+        if problem.classes is not None:
+            return w.reshape(problem.classes, -1), b if len(b) else np.zeros(problem.classes)
+        return w, float(b[0]) if problem.shared_intercept else 0.0
 
     @property
     def _best(self) -> Point:

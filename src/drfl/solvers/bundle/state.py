@@ -10,8 +10,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.gauges import DualNorm
-from drfl.problem import Problem
-from drfl.solvers.base import Status, relative_gap
+from drfl.solvers.base import Assignment, Status, relative_gap
 from drfl.solvers.bundle.client_cache import CacheMirror
 from drfl.solvers.bundle.client_half.curvature import NONE_ABOVE
 from drfl.solvers.bundle.clients import Clients
@@ -37,23 +36,6 @@ MOST_ROOM = 0.003  # of the price of the norm
 PATH_ABOVE = 200  # coefficients: with fewer, cuts learn the corners of a loss in fewer rounds
 FIRST_MU = 0.3  # products on the central path at w = 0
 LINEAR = 1e-6  # curvature below this share of a feature's mean square counts as none
-
-
-@dataclass(frozen=True)
-class BundleTask:
-    """What is to be solved, and when it may end; ``names`` are all clients of the run."""
-
-    settings: BundleSettings
-    problem: Problem
-    names: tuple[str, ...]
-    n: int
-    tol: float
-    max_rounds: int
-
-    @property
-    def dimension(self) -> int:
-        """The length of x: coefficients, an intercept, a multiplier that all clients share."""
-        return self.problem.dimension(self.n)
 
 
 @dataclass
@@ -207,7 +189,8 @@ class State:
         By client its rows on the central path, while that is followed.
     """
 
-    task: BundleTask
+    settings: BundleSettings
+    task: Assignment
     round: int
     clients: Clients
     pool: Pool
@@ -252,15 +235,18 @@ class State:
 
 
 # ---------------------------------------------------------------------- how a run begins
-def begin(task: BundleTask, names: Sequence[str], round: int = 0) -> State:
+def begin(
+    settings: BundleSettings, task: Assignment, names: Sequence[str], round: int = 0
+) -> State:
     """Everyone is asked to evaluate w = 0 and to introduce itself."""
-    problem, auto = task.problem, task.settings.curvature == "auto"
+    problem, auto = task.problem, settings.curvature == "auto"
     # Until the clients' sizes are known: all else is.
     server = server_problem(problem, names, task.dimension, np.ones(len(names)))
-    clients = _clients(task, names)
+    clients = _clients(settings, task, names)
     pool = Pool(server.n_clients, task.dimension, clients.lifted)
-    warm = task.settings.warm_start and len(names) > 1 and not problem.shared_ball
+    warm = settings.warm_start and len(names) > 1 and not problem.shared_ball
     state = State(
+        settings,
         task,
         round,
         clients,
@@ -274,15 +260,15 @@ def begin(task: BundleTask, names: Sequence[str], round: int = 0) -> State:
         Asked(curvature=auto, local=warm),
         Bounds(progress=round),
     )
-    if _has_path(task, server):
+    if _has_path(settings, task, server):
         state.path, state.asked = {}, Asked(path=PathRequest(FIRST_MU))
     ask(state, [Proposal(np.zeros(task.dimension))])
     return state
 
 
-def _has_path(task: BundleTask, server: ServerProblem) -> bool:
+def _has_path(settings: BundleSettings, task: Assignment, server: ServerProblem) -> bool:
     """Whether a loss with corners has so many columns that its central path is followed."""
-    problem, settings = task.problem, task.settings
+    problem = task.problem
     whole = server.on_whole_space and server.priced and isinstance(server.gauge, DualNorm)
     one = problem.classes is None and not problem.own_intercepts
     plain = whole and one and bool(problem.loss.corners)
@@ -290,10 +276,10 @@ def _has_path(task: BundleTask, server: ServerProblem) -> bool:
     return plain and wanted and PATH_ABOVE < task.n <= NONE_ABOVE
 
 
-def _clients(task: BundleTask, names: Sequence[str]) -> Clients:
+def _clients(settings: BundleSettings, task: Assignment, names: Sequence[str]) -> Clients:
     """Nobody has answered yet."""
     problem, none = task.problem, np.zeros(len(names), int)
-    cut, known = lifted(problem, names, task.n), task.settings.column_sizes or {}
+    cut, known = lifted(problem, names, task.n), settings.column_sizes or {}
     known = {} if problem.curves is not None else known  # of columns, not of their ramps
     return Clients(
         tuple(names),
@@ -314,7 +300,8 @@ def without(state: State, lost: Sequence[str]) -> State:
     sizes = [float(told[s][0]) if s in told else 1.0 for s in range(len(names))]
     mixture = problem.mixture.among(kept, sizes if set(kept) <= set(told) else None)
     task = replace(state.task, problem=replace(problem, mixture=mixture))
-    return begin(task, [name for name in names if name not in lost], state.round)
+    left = [name for name in names if name not in lost]
+    return begin(state.settings, task, left, state.round)
 
 
 def open_first(state: State) -> None:
@@ -341,7 +328,7 @@ def equip(state: State) -> None:
     state.q = q
     g = q @ state.points.here.gradients
     state.step.start(float(g @ (g / state.metric.diagonal)), bounds.upper)
-    wish = state.task.settings.groups or math.ceil(n / (2 * server.n_clients))
+    wish = state.settings.groups or math.ceil(n / (2 * server.n_clients))
     most = max(1, min(255, int(about[:, 0].min()) // 50))
     alone = state.task.problem.own_intercepts  # rows of such clients are one group
     state.asked.most_groups = 1 if alone else int(np.clip(wish, 1, most))

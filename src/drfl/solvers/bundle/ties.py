@@ -31,7 +31,7 @@ def single_out(state: State) -> None:
     bounds, task = state.bounds, state.task
     if state.ties is not None or not state.reached or state.certificate.everywhere:
         return
-    if not task.settings.smallest:
+    if not state.settings.smallest:
         return
     x = state.points.at[state.points.best].x
     region = state.master.region(state.pool, bounds.upper, x)
@@ -86,7 +86,7 @@ def _ask_smaller(state: State, ties: Ties, refused: tuple[Array, float] | None) 
     solution, multiplier = state.master.smallest(state.pool, cuts, ties.level)
     proposals = _next_points(ties, solution, refused)
     task = state.task
-    asked.curvature = task.settings.curvature == "auto" and not task.problem.loss.kinks
+    asked.curvature = state.settings.curvature == "auto" and not task.problem.loss.kinks
     if asked.curvature and metric.known:
         bend = (ties.nu or multiplier) * metric.curvature(state.q), ties.at
         # A little inside, so that the step does not end just beyond the level.

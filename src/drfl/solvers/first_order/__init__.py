@@ -10,12 +10,11 @@ from typing import ClassVar
 from drfl import checks
 from drfl.client import Checked, Handler
 from drfl.losses import Loss
-from drfl.problem import Problem
-from drfl.solvers.base import Session, Solver, require_few_columns
+from drfl.solvers.base import Assignment, Session, Solver, require_few_columns
 from drfl.solvers.first_order import questions
 from drfl.solvers.first_order.gradients import answer
 from drfl.solvers.first_order.penalized import PENALTIES
-from drfl.solvers.first_order.rounds import FirstOrderSession, FirstOrderTask
+from drfl.solvers.first_order.rounds import FirstOrderSession
 from drfl.supports import WholeSpace
 
 
@@ -48,46 +47,35 @@ class FirstOrder(Solver):
         checks.whole("newton", self.newton, least=0)
         checks.whole("memory", self.memory, least=1)
 
-    def start(
-        self,
-        problem: Problem,
-        names: Sequence[str],
-        n_features: int,
-        *,
-        tol: float,
-        max_rounds: int,
-    ) -> Session:
-        reason = objection(problem, names)
+    def start(self, task: Assignment) -> Session:
+        reason = objection(task)
         if reason is not None:
             raise ValueError(f"the solver 'first_order' {reason}")
-        about = (problem, tuple(names), n_features, tol, max_rounds)
-        return FirstOrderSession(
-            FirstOrderTask(*about, self.newton, self.memory, self.column_sizes)
-        )
+        return FirstOrderSession(task, self.newton, self.memory, self.column_sizes or {})
 
 
 MANY_COLUMNS = 2000  # clients send no curvature of more, and masters get slow
 
 
-def takes_over(problem: Problem, names: Sequence[str], n_features: int) -> bool:
+def takes_over(task: Assignment) -> bool:
     """The one rule: whether a problem is left to this method by the bundle method.
 
     It is, with more than 2000 columns, if this method knows it. Where it does not, the bundle
     method goes up to 8000; beyond, its matrices would end in a lack of memory, and that is said
     before any work.
     """
-    if n_features <= MANY_COLUMNS:
+    if task.n <= MANY_COLUMNS:
         return False
-    reason = objection(problem, names)
+    reason = objection(task)
     if reason is not None:
-        require_few_columns("bundle", n_features, f"solver='first_order' {reason}, or ")
+        require_few_columns("bundle", task.n, f"solver='first_order' {reason}, or ")
     return reason is None
 
 
-def objection(problem: Problem, names: Sequence[str]) -> str | None:
+def objection(task: Assignment) -> str | None:
     """Why this method does not solve a problem, and what to do; None if it does."""
-    balls = [problem.ball_of(name) for name in names]
-    loss = problem.loss
+    problem, loss = task.problem, task.problem.loss
+    balls = [problem.ball_of(name) for name in task.names]
     if problem.support_kind is not WholeSpace:
         return "knows the whole space only: leave out the support"
     if loss.kinks or type(loss).curvature is Loss.curvature:

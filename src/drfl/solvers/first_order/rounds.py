@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.problem import Problem
-from drfl.solvers.base import Session, Status, relative_gap
+from drfl.solvers.base import Assignment, Session, Standing, Status, relative_gap
 from drfl.solvers.certificate import Certificate, ServerProblem, server_problem
 from drfl.solvers.certificate.proof import Aggregate, add_up, level
 from drfl.solvers.first_order.curved_model import CurvedModel
@@ -28,25 +27,6 @@ from drfl.wire import Message, WireError
 PATIENCE = 8  # misses in a row after which nobody waits for a client
 STALL_AFTER = 40  # rounds without better bounds
 HEAVY = 300  # columns whose curvature is asked for where more are at work: less than a gradient
-
-
-@dataclass(frozen=True)
-class FirstOrderTask:
-    """What the run is about, and when it ends."""
-
-    problem: Problem
-    names: tuple[str, ...]
-    n: int
-    tol: float
-    max_rounds: int
-    newton: int
-    memory: int
-    column_sizes: Mapping[str, Sequence[float]] | None = None
-
-    @property
-    def dimension(self) -> int:
-        """Coefficients and intercept."""
-        return self.problem.dimension(self.n)
 
 
 @dataclass
@@ -69,6 +49,8 @@ class Known:
 class Progress:
     """The state of a run."""
 
+    newton: int  # as in `drfl.solvers.first_order.FirstOrder`, and never changed
+    memory: int
     asked: GradientRequest  # the point of this round
     misses: NDArray[np.int_]  # (S,), misses in a row
     limits: list[Limits]  # what the clients' answers cannot exceed
@@ -89,12 +71,18 @@ class Progress:
 class FirstOrderSession(Session):
     """A run: its state, what a round does to it, and what everyone reads of it."""
 
-    def __init__(self, task: FirstOrderTask) -> None:
+    def __init__(
+        self,
+        task: Assignment,
+        newton: int,
+        memory: int,
+        column_sizes: Mapping[str, Sequence[float]],
+    ) -> None:
         self.task = task
         first = GradientRequest(np.zeros(task.dimension), introduction=True)
-        known = task.column_sizes or {}
-        limits = [Limits.of(task.problem, name, known.get(name)) for name in task.names]
-        self.progress = Progress(first, np.zeros(len(task.names), np.int_), limits)
+        limits = [Limits.of(task.problem, name, column_sizes.get(name)) for name in task.names]
+        misses = np.zeros(len(task.names), np.int_)
+        self.progress = Progress(newton, memory, first, misses, limits)
 
     def propose(self) -> dict[str, Message]:
         now = self.progress
@@ -111,68 +99,33 @@ class FirstOrderSession(Session):
         now.status = judge(task, now)
 
     @property
-    def status(self) -> Status | None:
-        return self.progress.status
-
-    @property
-    def coef(self) -> Array:
-        known = self.progress.known
-        return np.zeros(self.task.n) if known is None else known.centre.x[: self.task.n]
-
-    @property
-    def intercept(self) -> float:
-        known = self.progress.known
-        shared = known is not None and self.task.problem.shared_intercept
-        return float(known.centre.x[-1]) if known is not None and shared else 0.0
-
-    @property
-    def objective(self) -> float:
-        return self.progress.upper
-
-    @property
-    def lower_bound(self) -> float:
-        return self.progress.lower
-
-    @property
-    def at_zero(self) -> float:
-        return self.progress.at_zero
-
-    @property
-    def weights(self) -> Array:
-        known = self.progress.known
-        if known is None:
-            return self._unknown
-        return known.server.mixture.worst_weights(known.centre.values(known.server))
-
-    @property
-    def client_losses(self) -> Array:
-        known = self.progress.known
-        return self._unknown if known is None else known.centre.values(known.server)
-
-    @property
-    def client_multipliers(self) -> Array:
-        known = self.progress.known
-        if known is None:
-            return self._unknown
-        size = known.server.gauge.value(known.centre.x) * self.task.problem.loss.lipschitz
-        return np.full(len(self.task.names), size)
-
-    @property
-    def rejected(self) -> Mapping[str, str]:
-        return self.progress.rejected
-
-    @property
-    def info(self) -> Mapping[str, Any]:
-        known, columns = self.progress.known, self.progress.asked.columns
-        used = 0 if known is None else int(np.count_nonzero(known.centre.x[: self.task.n]))
-        return {"columns_used": used, "curved_columns": 0 if columns is None else len(columns)}
-
-    @property
-    def _unknown(self) -> Array:
-        return np.full(len(self.task.names), np.nan)
+    def standing(self) -> Standing:
+        task, now = self.task, self.progress
+        known, columns = now.known, now.asked.columns
+        x = np.zeros(task.dimension) if known is None else known.centre.x
+        losses = weights = prices = np.full(len(task.names), np.nan)
+        if known is not None:
+            losses = known.centre.values(known.server)
+            weights = known.server.mixture.worst_weights(losses)
+            size = known.server.gauge.value(x) * task.problem.loss.lipschitz
+            prices = np.full(len(task.names), size)
+        w, used = x[: task.n], int(np.count_nonzero(x[: task.n]))
+        return Standing(
+            now.status,
+            w,
+            float(x[-1]) if task.problem.shared_intercept else 0.0,
+            now.upper,
+            now.lower,
+            now.at_zero,
+            weights,
+            losses,
+            prices,
+            now.rejected,
+            {"columns_used": used, "curved_columns": 0 if columns is None else len(columns)},
+        )
 
 
-def hear(task: FirstOrderTask, now: Progress, replies: Mapping[str, Message]) -> None:
+def hear(task: Assignment, now: Progress, replies: Mapping[str, Message]) -> None:
     """The answers that can be used; a bad one counts as missing, with its reason."""
     now.rejected = {}
     intercept = task.problem.shared_intercept
@@ -197,7 +150,7 @@ def hear(task: FirstOrderTask, now: Progress, replies: Mapping[str, Message]) ->
         now.misses[s] = 0 if s in now.heard else now.misses[s] + 1
 
 
-def advance(task: FirstOrderTask, now: Progress) -> None:
+def advance(task: Assignment, now: Progress) -> None:
     """Everyone has evaluated the point: learn, prove, move, and ask for the next one."""
     replies = [now.heard[s] for s in range(len(task.names))]
     at = Evaluated(
@@ -206,7 +159,7 @@ def advance(task: FirstOrderTask, now: Progress) -> None:
         np.array([reply.slope for reply in replies]),
     )
     if now.known is None:
-        now.known = introduce(task, at, replies)
+        now.known = introduce(task, now.memory, at, replies)
         now.lower = now.known.server.least
         value = now.at_zero = now.known.server.mixture.support(at.values(now.known.server))
         paid = True
@@ -223,7 +176,9 @@ def advance(task: FirstOrderTask, now: Progress) -> None:
     plan(task, now)
 
 
-def introduce(task: FirstOrderTask, at: Evaluated, replies: Sequence[GradientReply]) -> Known:
+def introduce(
+    task: Assignment, memory: int, at: Evaluated, replies: Sequence[GradientReply]
+) -> Known:
     """What follows once every client has said what it is."""
     sizes = np.array([reply.total for reply in replies])
     server = server_problem(task.problem, task.names, task.dimension, sizes)
@@ -242,9 +197,8 @@ def introduce(task: FirstOrderTask, at: Evaluated, replies: Sequence[GradientRep
         leaning = [add_up(server, q, float(half[0]), half[1:]) for half in both]
     penalty = PENALTIES[type(task.problem.norm)](task.n, task.dimension)
     certificate = Certificate(server, None)
-    return Known(
-        server, certificate, penalty, CurvedModel.of(diagonal, task.memory), leaning, at, q
-    )
+    model = CurvedModel.of(diagonal, memory)
+    return Known(server, certificate, penalty, model, leaning, at, q)
 
 
 def prove(known: Known, at: Evaluated, replies: Sequence[GradientReply]) -> float:
@@ -289,14 +243,14 @@ def move(now: Progress, at: Evaluated, replies: Sequence[GradientReply], *, paid
         model.matrix = np.tensordot(0.5 * (known.q + known.server.mixture.weights), told, axes=1)
 
 
-def plan(task: FirstOrderTask, now: Progress) -> None:
+def plan(task: Assignment, now: Progress) -> None:
     """The next point, and of which columns curvature is wanted there."""
     known = now.known
     assert known is not None
     now.heard = {}
     centre, price = known.centre, float(known.q @ known.server.rho)
     working = known.penalty.at_work(centre.x, known.q @ centre.slopes, price)
-    if now.asked.introduction and len(working) <= task.newton:
+    if now.asked.introduction and len(working) <= now.newton:
         # Newton's step from 0 saves several of the others: ask for the curvature there first.
         now.asked = GradientRequest(centre.x, columns=working[working < task.n], whole=True)
         return
@@ -304,14 +258,14 @@ def plan(task: FirstOrderTask, now: Progress) -> None:
     now.stuck = bool((x == now.asked.x).all()) and bool((x == centre.x).all())
     used = np.union1d(working, np.flatnonzero(x[: task.n]))
     used = used[used < task.n]
-    whole = len(used) <= task.newton
+    whole = len(used) <= now.newton
     if not whole:
         heaviest = np.argsort(-known.model.first[used], kind="stable")
-        used = np.sort(used[heaviest[: min(HEAVY, task.newton)]])
-    now.asked = GradientRequest(x, columns=used if task.newton else None, whole=whole)
+        used = np.sort(used[heaviest[: min(HEAVY, now.newton)]])
+    now.asked = GradientRequest(x, columns=used if now.newton else None, whole=whole)
 
 
-def judge(task: FirstOrderTask, now: Progress) -> Status | None:
+def judge(task: Assignment, now: Progress) -> Status | None:
     """Why the run ends here; None if it goes on."""
     gone = [name for s, name in enumerate(task.names) if now.misses[s] >= PATIENCE]
     gap = relative_gap(now.upper, now.lower, now.at_zero)

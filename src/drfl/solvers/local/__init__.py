@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
 from drfl.client import Handler
-from drfl.problem import Problem
-from drfl.solvers.base import Session, Solver
+from drfl.solvers.base import Assignment, Session, Solver
 from drfl.solvers.bundle import Bundle
 from drfl.solvers.first_order import FirstOrder, objection
 from drfl.solvers.local.descent import suits
@@ -66,51 +65,38 @@ class Local(Solver):
         # Each solver has a collector of its own: what a handler keeps is not for others to find.
         object.__setattr__(self, "handlers", {**Bundle.handlers, KIND: RowCollector()})
 
-    def start(
-        self,
-        problem: Problem,
-        names: Sequence[str],
-        n_features: int,
-        *,
-        tol: float,
-        max_rounds: int,
-    ) -> Session:
+    def start(self, task: Assignment) -> Session:
+        problem, n = task.problem, task.n
         if problem.support_kind is not WholeSpace:
             raise ValueError(
                 "solver='local' knows the whole space only: use solver='bundle' with a support"
             )
-
-        def given_to(solver: Solver, rounds: int = max_rounds) -> Session:
-            return solver.start(problem, names, n_features, tol=tol, max_rounds=rounds)
-
-        balls = [problem.ball_of(name) for name in names]
+        balls = [problem.ball_of(name) for name in task.names]
         flips = problem.loss.task == "classification" and any(
             ball.radius > 0.0 and math.isfinite(ball.label_cost) for ball in balls
         )
         known = has_kernel(problem.loss, flips=flips) and has_cone(problem.norm)
         known = known and problem.curves is None
-        if not (known and any(ball.radius for ball in balls) and 0 < n_features <= LARGEST):
-            return given_to(Bundle())
+        if not (known and any(ball.radius for ball in balls) and 0 < n <= LARGEST):
+            return Bundle().start(task)
         collector = cast(RowCollector, self.handlers[KIND])
 
         def interior(most: float = math.inf) -> Session:
-            return GatheredSession(problem, names, n_features, tol, collector, INTERIOR, most)
-
-        def descent() -> Session:
-            return GatheredSession(problem, names, n_features, tol, collector, DESCENT)
+            return GatheredSession(task, collector, INTERIOR, most)
 
         stages: list[Stage] = [
             ("interior point", interior),
-            ("bundle", lambda: given_to(Bundle())),
+            ("bundle", lambda: Bundle().start(task)),
         ]
-        if suits(problem, names):
-            stages.insert(0, (DESCENT, descent))
+        if suits(problem, task.names):
+            stages.insert(0, (DESCENT, lambda: GatheredSession(task, collector, DESCENT)))
             return LocalSession(stages)
-        certain = len(names) == 1 or problem.mixture.radius == 0.0
-        if certain and tol >= COARSE and objection(problem, names) is None:
-            rounds = min(max_rounds, max(TRIED[0], int(TRIED[1] * n_features)))
-            if n_features >= (SOFT if problem.loss.soft else ROUND):
-                stages.insert(0, ("first order", lambda: given_to(FirstOrder(), rounds)))
-            if n_features >= SOFT and problem.loss.soft:
-                stages.insert(0, ("interior point", lambda: interior(SOFT_ENTRIES / n_features)))
+        certain = len(task.names) == 1 or problem.mixture.radius == 0.0
+        if certain and task.tol >= COARSE and objection(task) is None:
+            rounds = min(task.max_rounds, max(TRIED[0], int(TRIED[1] * n)))
+            tried = replace(task, max_rounds=rounds)
+            if n >= (SOFT if problem.loss.soft else ROUND):
+                stages.insert(0, ("first order", lambda: FirstOrder().start(tried)))
+            if n >= SOFT and problem.loss.soft:
+                stages.insert(0, ("interior point", lambda: interior(SOFT_ENTRIES / n)))
         return LocalSession(stages)

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drfl.arrays import Array
 from drfl.client import Site
-from drfl.problem import Problem
 from drfl.rows import Rows
-from drfl.solvers.base import Session, Status, StatusKind
+from drfl.solvers.base import Assignment, Session, Standing, Status, StatusKind
 from drfl.solvers.local.descent import DescentSearch
 from drfl.solvers.local.program import ExactModel, make_program
 from drfl.solvers.local.stages import StagedSearch
@@ -90,37 +89,33 @@ class GatheredSession(Session):
 
     def __init__(
         self,
-        problem: Problem,
-        names: Sequence[str],
-        n_features: int,
-        tol: float,
+        task: Assignment,
         collector: RowCollector,
         method: str = INTERIOR,
         most_rows: float = math.inf,
     ) -> None:
-        self.problem, self.names, self.n, self.tol = problem, names, n_features, tol
-        self.method = method
+        self.task, self.method = task, method
         self.collector, self.number = collector, collector.open()
         self.most_rows = most_rows
         self.round, self.replayed, self.gave_up = 0, 0, False
-        self.best, self.lower = ExactModel.unknown(n_features, len(names)), -math.inf
+        self.best, self.lower = ExactModel.unknown(task.n, len(task.names)), -math.inf
         self.search: StagedSearch | DescentSearch | None = None
         self._iterations: Iterator[None] = iter(())
-        self._at_zero = self._expected = math.inf
-        self._status: Status | None = None
+        self.at_zero = self.expected = math.inf
+        self.status: Status | None = None
 
     def propose(self) -> dict[str, Message]:
         return self.recall() if self.round == 0 else {}
 
     def recall(self) -> dict[str, Message]:
-        return {name: self.collector.message(self.number, self.round) for name in self.names}
+        return {name: self.collector.message(self.number, self.round) for name in self.task.names}
 
     def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
         """One iteration, or ten with few rows, and what a resumed run has to make up for."""
         self.round += 1
         if failures:
             reasons = "; ".join(f"{name}: {why}" for name, why in failures.items())
-            self._status = Status.failed(f"rows are missing ({reasons})")
+            self.status = Status.failed(f"rows are missing ({reasons})")
         elif self.round == 1 and self._too_many(replies):
             self._give_up()
         elif self.search is None and not self._begin():
@@ -135,7 +130,7 @@ class GatheredSession(Session):
         if self.method == DESCENT:
             return sum(counts) >= MANY_ROWS
         sizes = np.array(counts, dtype=float)
-        program = make_program(self.problem, self.names, self.n, sizes, 1.0)
+        program = make_program(self.task.problem, self.task.names, self.task.n, sizes, 1.0)
         smooth_flips = program.flips and not program.loss.kinks
         least = MANY_SMOOTH_ROWS if smooth_flips else math.inf
         return min(counts) >= least or sum(counts) >= min(MANY_ROWS, self.most_rows)
@@ -147,12 +142,12 @@ class GatheredSession(Session):
     def _begin(self) -> bool:
         """Take the rows if they are all there; answers read from a checkpoint bring none."""
         met = self.collector.met(self.number)
-        if any(name not in met for name in self.names):
+        if any(name not in met for name in self.task.names):
             return False
-        rows = [met[name] for name in self.names]
+        rows = [met[name] for name in self.task.names]
         self.collector.close(self.number)
         kind = StagedSearch if self.method == INTERIOR else DescentSearch
-        self.search = kind(self.problem, self.names, rows, self.tol)
+        self.search = kind(self.task.problem, self.task.names, rows, self.task.tol)
         self._iterations = self.search.iterations()
         return True
 
@@ -162,54 +157,29 @@ class GatheredSession(Session):
         # Where an iteration takes milliseconds, a round should do more than one.
         quick = self.method == DESCENT or search.whole.size <= FEW_ROWS
         for _ in range(rounds * (TEN if quick else 1)):
-            if search.gap > self.tol and next(self._iterations, self) is self:
-                self.gave_up = search.gap > self.tol
+            if search.gap > self.task.tol and next(self._iterations, self) is self:
+                self.gave_up = search.gap > self.task.tol
                 break
-        if search.gap <= self.tol:
-            self._status = Status.certified(search.gap)
-        self.best, self.lower, self._at_zero = search.best, search.lower, search.at_zero
-        self._expected = search.promise
-
-    # ------------------------------------------------------------------ what everyone reads
-    @property
-    def status(self) -> Status | None:
-        return self._status
+        if search.gap <= self.task.tol:
+            self.status = Status.certified(search.gap)
+        self.best, self.lower, self.at_zero = search.best, search.lower, search.at_zero
+        self.expected = search.promise
 
     @property
-    def coef(self) -> Array:
-        return self.best.w
-
-    @property
-    def intercept(self) -> float:
-        return self.best.b
-
-    @property
-    def objective(self) -> float:
-        return self.best.objective
-
-    @property
-    def lower_bound(self) -> float:
-        return self.lower
-
-    @property
-    def at_zero(self) -> float:
-        return self._at_zero
-
-    @property
-    def weights(self) -> Array:
-        return self.best.weights
-
-    @property
-    def client_losses(self) -> Array:
-        return self.best.losses
-
-    @property
-    def client_multipliers(self) -> Array:
-        return self.best.multipliers
-
-    @property
-    def info(self) -> Mapping[str, Any]:
-        return {"method": self.method, "expected_gap": self._expected}
+    def standing(self) -> Standing:
+        best = self.best
+        return Standing(
+            self.status,
+            best.w,
+            best.b,
+            best.objective,
+            self.lower,
+            self.at_zero,
+            best.weights,
+            best.losses,
+            best.multipliers,
+            info={"method": self.method, "expected_gap": self.expected},
+        )
 
 
 Stage = tuple[str, Callable[[], Session]]
@@ -228,7 +198,8 @@ class LocalSession(Session):
     def __init__(self, stages: Sequence[Stage]) -> None:
         self._stages = list(stages)
         self.method, begin = self._stages.pop(0)
-        self.running = self._best = begin()
+        self.running = begin()
+        self._before: Standing | None = None  # what the methods that gave up have found
 
     def propose(self) -> dict[str, Message]:
         return self.running.propose()
@@ -239,64 +210,23 @@ class LocalSession(Session):
     def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
         self.running.absorb(replies, failures)
         if self._stages and gives_up(self.running):
-            self._best = self.shown
+            self._before = self.standing
             self.method, begin = self._stages.pop(0)
             self.running = begin()
 
     @property
-    def status(self) -> Status | None:
-        return self.running.status
-
-    @property
-    def rejected(self) -> Mapping[str, str]:
-        return self.running.rejected
-
-    @property
-    def info(self) -> Mapping[str, Any]:
-        return {"method": self.method, **self.running.info}
-
-    @property
-    def shown(self) -> Session:
-        """Whose model is the better one."""
-        if self.running is self._best:
-            return self.running
-        return min(self.running, self._best, key=lambda session: session.gap)
-
-    @property
-    def coef(self) -> Array:
-        return self.shown.coef
-
-    @property
-    def intercept(self) -> float | Array:
-        return self.shown.intercept
-
-    @property
-    def objective(self) -> float:
-        return self.shown.objective
-
-    @property
-    def lower_bound(self) -> float:
-        return self.shown.lower_bound
-
-    @property
-    def at_zero(self) -> float:
-        return self.shown.at_zero
-
-    @property
-    def weights(self) -> Array:
-        return self.shown.weights
-
-    @property
-    def client_losses(self) -> Array:
-        return self.shown.client_losses
-
-    @property
-    def client_multipliers(self) -> Array:
-        return self.shown.client_multipliers
+    def standing(self) -> Standing:
+        """The better model, and what the method at work says of this round."""
+        now = self.running.standing
+        info = {"method": self.method, **now.info}
+        before = now if self._before is None else self._before
+        best = min(now, before, key=lambda standing: standing.gap)
+        return replace(best, status=now.status, rejected=now.rejected, info=info)
 
 
 def gives_up(session: Session) -> bool:
     """Whether another method has to go on."""
     if isinstance(session, GatheredSession):
         return session.gave_up
-    return session.status is not None and session.status.kind is not StatusKind.CERTIFIED
+    status = session.standing.status
+    return status is not None and status.kind is not StatusKind.CERTIFIED

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from drfl import checks
 from drfl.client import Checked, Handler
-from drfl.problem import Problem
-from drfl.solvers.base import Session, Solver
+from drfl.solvers.base import Assignment, Session, Solver
 from drfl.solvers.private import client
 from drfl.solvers.private.client import CLOSE, REPLIES, REQUESTS, SLOPE, START, TERMS
 from drfl.solvers.private.session import PrivateSession
@@ -38,13 +37,5 @@ class Private(Solver):
     def __post_init__(self) -> None:
         checks.number("share of a privacy budget", self.share, above=0.0, most=1.0)
 
-    def start(
-        self,
-        problem: Problem,
-        names: Sequence[str],
-        n_features: int,
-        *,
-        tol: float,
-        max_rounds: int,
-    ) -> Session:
-        return PrivateSession(self.share, problem, names, n_features, tol)
+    def start(self, task: Assignment) -> Session:
+        return PrivateSession(self.share, task)

@@ -16,7 +16,7 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.privacy.dp import ENOUGH, Sensitivity, deviation, require_known, row_length, unpacked
 from drfl.problem import Problem
-from drfl.solvers.base import Session, Status, StatusKind, relative_gap
+from drfl.solvers.base import Assignment, Session, Standing, Status, StatusKind, relative_gap
 from drfl.solvers.limits import LARGEST
 from drfl.solvers.private.certificate import (
     Ellipsoid,
@@ -65,13 +65,11 @@ class PrivateState:
 class PrivateSession(Session):
     """See `drfl.solvers.private.Private`."""
 
-    def __init__(
-        self, share: float, problem: Problem, names: Sequence[str], n_features: int, tol: float
-    ) -> None:
-        self.share, self.problem, self.names, self.tol = share, problem, list(names), tol
-        self.n, self.d = n_features, n_features + problem.shared_intercept
-        self.norm = problem.ball_of(self.names[0]).norm
-        _check(problem, self.names)
+    def __init__(self, share: float, task: Assignment) -> None:
+        self.share, self.problem, self.names = share, task.problem, list(task.names)
+        self.n, self.d = task.n, task.n + task.problem.shared_intercept
+        self.norm = self.problem.ball_of(self.names[0]).norm
+        _check(self.problem, self.names)
         self.state = PrivateState(x=np.zeros(self.d), subgradient=np.zeros(self.d))
         self.state.values = np.full(len(self.names), np.nan)
 
@@ -251,80 +249,45 @@ class PrivateSession(Session):
         return float(self.state.terms["weights"] @ self._radii) * self.problem.loss.lipschitz
 
     @property
-    def status(self) -> Status | None:
-        state = self.state
-        if state.reason:
-            return Status.failed(state.reason)
-        if state.proof is None:
-            return None
-        rows = dict(zip(self.names, state.terms["rows"], strict=True))
-        few = [name for name in self.names if rows[name] < ENOUGH]
-        more = (
+    def standing(self) -> Standing:
+        """Losses are estimates, with noise but without bias; bounds hold with probability 99 %."""
+        state, terms, unknown = self.state, self.state.terms, np.full(len(self.names), np.nan)
+        w, proof = state.x[: self.n], state.proof
+        weights = terms["weights"] if terms else unknown
+        price = self.problem.loss.lipschitz * self.norm.dual(w)
+        losses = state.values + self._radii * price
+        upper, lower, status = math.inf, -math.inf, None
+        info: dict[str, Any] = {"stage": STAGES[min(state.stage, len(STAGES) - 1)]}
+        if proof is not None:
+            info |= {"excess": proof.excess, "value_margin": state.margin}
+            estimate = float(weights @ losses)
+            upper = max(0.0, estimate) + state.margin
+            bound = max(0.0, estimate - state.margin - proof.excess)  # where the proof holds
+            # 0 if nothing is proved of all models: no loss is negative.
+            lower = bound if math.isinf(proof.radius) else 0.0
+            gap = relative_gap(upper, bound, math.inf)
+            status = Status(*_sentence(proof, upper, gap, self._few_rows()))
+        return Standing(
+            Status.failed(state.reason) if state.reason else status,
+            w,
+            float(state.x[-1]) if self.problem.shared_intercept else 0.0,
+            upper,
+            lower,
+            math.inf,  # nobody has told: clients would have to pay for it
+            weights,
+            losses,
+            np.full(len(self.names), price),
+            state.rejected,
+            info,
+        )
+
+    def _few_rows(self) -> str:
+        """A remark on the first client that noise leaves little of."""
+        rows = self.state.terms["rows"]
+        few = [name for name, n in zip(self.names, rows, strict=True) if n < ENOUGH]
+        return (
             f"; {few[0]!r} has fewer than {ENOUGH} rows: noise leaves little there" if few else ""
         )
-        gap = relative_gap(self.objective, self._bound(state.proof), self.at_zero)
-        return Status(*_sentence(state.proof, self.objective, gap, more))
-
-    @property
-    def coef(self) -> Array:
-        return self.state.x[: self.n]
-
-    @property
-    def intercept(self) -> float:
-        return float(self.state.x[-1]) if self.problem.shared_intercept else 0.0
-
-    @property
-    def objective(self) -> float:
-        """An upper bound, with probability 99 %."""
-        if self.state.proof is None:
-            return math.inf
-        return max(0.0, float(self.weights @ self.client_losses)) + self.state.margin
-
-    @property
-    def lower_bound(self) -> float:
-        """With the same probability; 0 if nothing is proved of all models: no loss is negative."""
-        proof = self.state.proof
-        if proof is None:
-            return -math.inf
-        return self._bound(proof) if math.isinf(proof.radius) else 0.0
-
-    def _bound(self, proof: Proof) -> float:
-        """A lower bound of the objective where the proof holds."""
-        estimate = float(self.weights @ self.client_losses)
-        return max(0.0, estimate - self.state.margin - proof.excess)
-
-    @property
-    def at_zero(self) -> float:
-        """Nobody has told: clients would have to pay for it."""
-        return math.inf
-
-    @property
-    def weights(self) -> Array:
-        terms = self.state.terms
-        return terms["weights"] if terms else np.full(len(self.names), np.nan)
-
-    @property
-    def client_losses(self) -> Array:
-        """Estimates: with noise, but without bias."""
-        price = self.problem.loss.lipschitz * self.norm.dual(self.coef)
-        return self.state.values + self._radii * price
-
-    @property
-    def client_multipliers(self) -> Array:
-        price = self.problem.loss.lipschitz * self.norm.dual(self.coef)
-        return np.full(len(self.names), price)
-
-    @property
-    def rejected(self) -> Mapping[str, str]:
-        return self.state.rejected
-
-    @property
-    def info(self) -> Mapping[str, Any]:
-        stage = STAGES[min(self.state.stage, len(STAGES) - 1)]
-        found: dict[str, Any] = {"stage": stage}
-        if self.state.proof is not None:
-            found |= {"excess": self.state.proof.excess, "value_margin": self.state.margin}
-        return found
 
 
 def _sentence(proof: Proof, upper: float, gap: float, more: str) -> tuple[StatusKind, str]:

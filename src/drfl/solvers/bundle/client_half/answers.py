@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import Site
+from drfl.solvers.base import Assignment
 from drfl.solvers.bundle.client_cache import (
     Cache,
     Cached,
@@ -45,7 +46,7 @@ from drfl.solvers.bundle.guard import guarded_answer
 from drfl.solvers.bundle.messages import CutRequest, Dual
 from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.bundle.settings import BundleSettings
-from drfl.solvers.bundle.state import BundleTask, begin
+from drfl.solvers.bundle.state import begin
 from drfl.solvers.certificate.anchors import AnchorBox, class_facts
 from drfl.uncertainty import Ball, Mixture
 from drfl.wire import Message
@@ -241,9 +242,10 @@ def local_optimum(site: Site) -> Array:
     ball = stated.ball if isinstance(stated.ball, Ball) else stated.ball[site.name]
     problem = replace(stated, ball=ball, mixture=Mixture())
     settings = BundleSettings(groups=1, dual_cuts=False, second_point=False, warm_start=False)
-    task = BundleTask(settings, problem, (site.name,), site.n_features, ROUGH, FEW)
-    session = BundleSession(begin(task, task.names))
-    while session.status is None:
+    task = Assignment(problem, (site.name,), site.n_features, ROUGH, FEW)
+    session = BundleSession(begin(settings, task, task.names))
+    while session.state.status is None:
         messages = session.propose()
         session.absorb({k: m.reply(answer(alone, m)) for k, m in messages.items()}, {})
-    return np.append(session.coef, session.intercept)[: site.dimension]
+    found = session.standing
+    return np.append(found.coef, found.intercept)[: site.dimension]
