@@ -194,7 +194,7 @@ class DRFLClassifier(RobustClassifier):
         the names. "auto" is :math:`0.1\sqrt{n/N}` with n columns and the total weight N of all
         rows, or what the purpose says. "confidence" is so large that the true coefficients are
         among those that the robust problem can find with probability 0.95
-        (`drfl.inference.confidence`): 35 to 60 times as large.
+        (`drfl.inference.confidence_radius`): 35 to 60 times as large.
     label_cost : float
         :math:`\kappa`, what it costs to change a label; inf: labels never change.
     norm : {"l2", "l1", "linf"}

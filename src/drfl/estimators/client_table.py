@@ -22,6 +22,7 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 from drfl.arrays import Array
 from drfl.client import Client
 from drfl.inspection import column_ends
+from drfl.rows.parts import is_sparse
 
 Index = NDArray[np.intp]
 Keys = NDArray[np.uint64]
@@ -128,11 +129,6 @@ def _odd_numbers(size: int) -> Keys:
     """So many of them; nobody changes them."""
     rng = np.random.default_rng(0)
     return np.asarray(rng.integers(1 << 63, size=size, dtype=np.uint64) * np.uint64(2) + 1)
-
-
-def is_sparse(X: Any) -> bool:
-    """Whether X is a sparse matrix or array."""
-    return bool(sparse.issparse(X))
 
 
 def _bits(values: NDArray[Any]) -> Keys:

@@ -12,9 +12,10 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from drfl.arrays import Array
 from drfl.defaults import crowded
-from drfl.estimators.client_table import BLOCK, ClientTable, is_sparse, named_clients
+from drfl.estimators.client_table import BLOCK, ClientTable, named_clients
 from drfl.inspection import TableOne, array_table, row_sentences
 from drfl.one_vs_rest import is_nothing
+from drfl.rows.parts import is_sparse
 from drfl.tables.table import folded
 from drfl.uncertainty import Mixture
 

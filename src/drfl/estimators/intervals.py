@@ -9,8 +9,7 @@ from drfl.arrays import Array
 from drfl.estimators.choices import AT_ONCE, OVR, Choices
 from drfl.estimators.client_table import ClientTable
 from drfl.estimators.fitting import find_model
-from drfl.inference import Estimate, Inquiry, confidence_radius, corrected, require_curved
-from drfl.inference.classes import parameters
+from drfl.inference import Estimate, Inquiry, confidence_radius, require_curved
 from drfl.problem import Problem
 from drfl.run import Result
 from drfl.solvers import Solver
@@ -47,17 +46,9 @@ def estimate_of(
         Of the coefficients, for sentences.
     """
     require_curved(problem.loss)
-    x = parameters(problem, result.coef, result.intercept)
     engine = "serial" if choices.engine is None else choices.engine
     with Inquiry(problem, list(table.clients(target)), engine) as inquiry:
-        return corrected(
-            inquiry.ask,
-            problem.loss,
-            x,
-            result.weights,
-            names=names,
-            own_intercepts=inquiry.own,
-        )
+        return inquiry.estimate(result.coef, result.intercept, result.weights, names)
 
 
 def with_confidence(

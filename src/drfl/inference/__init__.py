@@ -1,11 +1,11 @@
 """Standard errors, intervals and tests for the unpenalised model that a robust fit leads to."""
 
-from drfl.inference.confidence import confidence_radius
 from drfl.inference.estimate import (
     KINDS,
     Estimate,
     InferenceError,
     ModelPieces,
+    confidence_radius,
     corrected,
     require_curved,
 )

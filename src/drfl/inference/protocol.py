@@ -32,12 +32,14 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.client import Checked, Client, Party, RefusedError, Site
 from drfl.engines import Engine, make_engine
-from drfl.inference.estimate import InferenceError, ModelPieces
+from drfl.inference.classes import parameters
+from drfl.inference.estimate import Estimate, InferenceError, ModelPieces, corrected
 from drfl.losses.joint import softmax
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.uncertainty import Ball
 from drfl.wire import Failure, Field, Message, Tally, WireError, reply_kind, validate
+from drfl.wire.schema import lower_triangle, unpack_triangle
 from drfl.worst_case.joint import JointOracle
 from drfl.worst_case.joint_intercepts import own_intercepts
 from drfl.worst_case.own_intercept import middle_intercept
@@ -78,11 +80,11 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         "loss": np.array(rows.mean(at.value)),
         "moments": np.array([rows.mean(np.square(at.slope).sum(axis=0)), rows.mean(at.spread)]),
         "gradient": at.gradient(p)[:f],
-        "hessian": packed((taken @ H @ taken.T)[:f, :f]),
+        "hessian": (taken @ H @ taken.T)[lower_triangle(f)],
     }
     if outer:
         J = at.matrix(np.square(p), lambda j, k: at.slope[j] * at.slope[k])
-        reply["outer"] = packed((taken @ J @ taken.T)[:f, :f])
+        reply["outer"] = (taken @ J @ taken.T)[lower_triangle(f)]
     return reply
 
 
@@ -175,24 +177,6 @@ def _following(H: Array, n: int, *, own: bool) -> Array:
 HANDLERS = {KIND: Checked(answer, REQUEST, REPLY)}
 
 
-def packed(H: Array) -> Array:
-    """The lower triangle of a symmetric matrix, (d(d+1)/2,)."""
-    return np.asarray(H[np.tril_indices(len(H))])
-
-
-def unpacked(triangle: Array, d: int) -> Array:
-    """Undo `packed`.
-
-    Examples
-    --------
-    >>> unpacked(np.array([1.0, 2.0, 3.0]), 2).tolist()
-    [[1.0, 2.0], [2.0, 3.0]]
-    """
-    H, (i, j) = np.zeros((d, d)), np.tril_indices(d)
-    H[i, j] = H[j, i] = triangle
-    return H
-
-
 @dataclass
 class Inquiry:
     """The server's half: asks all clients for their pieces at a point.
@@ -271,10 +255,17 @@ class Inquiry:
         self.rounds += 1
         return found
 
-    @property
-    def own(self) -> int:
-        """How many intercepts every client fits for itself."""
-        return ((self.problem.classes or 2) - 1) if self.problem.own_intercepts else 0
+    def estimate(
+        self,
+        coef: Array,
+        intercept: float | Array,
+        weights: Mapping[str, float],
+        names: list[str] | None = None,
+    ) -> Estimate:
+        """The unpenalised estimate that a robust model leads to; see `corrected`."""
+        problem, x = self.problem, parameters(self.problem, coef, intercept)
+        own = (problem.classes or 2) - 1 if problem.own_intercepts else 0
+        return corrected(self.ask, problem.loss, x, weights, names=names, own_intercepts=own)
 
     def _read(self, name: str, reply: Message, outer: bool) -> ModelPieces:
         n, classes = self.problem.coefficients(self.clients[0].n_features), self.problem.classes
@@ -292,6 +283,6 @@ class Inquiry:
             loss=float(told["loss"]),
             moments=told["moments"],
             gradient=told["gradient"],
-            hessian=unpacked(told["hessian"], d),
-            outer=unpacked(told["outer"], d) if outer else None,
+            hessian=unpack_triangle(told["hessian"], d),
+            outer=unpack_triangle(told["outer"], d) if outer else None,
         )

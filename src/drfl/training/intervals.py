@@ -10,10 +10,9 @@ from drfl.inference import (
     InferenceError,
     Inquiry,
     confidence_radius,
-    corrected,
     require_curved,
 )
-from drfl.inference.classes import parameter_names, parameters
+from drfl.inference.classes import parameter_names
 from drfl.run import Result, solve
 from drfl.training.train import Training
 from drfl.wire import Sent, Tally
@@ -74,14 +73,8 @@ def _inquiry(training: Training, k: int) -> Inquiry:
 def _estimate(training: Training, inquiry: Inquiry, result: Result) -> Estimate:
     names, problem = training.agreement.features, training.problem
     names = names if problem.curves is None else problem.curves.names(names)
-    return corrected(
-        inquiry.ask,
-        problem.loss,
-        parameters(problem, result.coef, result.intercept),
-        result.weights,
-        names=parameter_names(problem, names, training.agreement.target.classes),
-        own_intercepts=inquiry.own,
-    )
+    names = parameter_names(problem, names, training.agreement.target.classes)
+    return inquiry.estimate(result.coef, result.intercept, result.weights, names)
 
 
 def _require_possible(training: Training) -> None:

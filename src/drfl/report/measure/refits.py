@@ -10,8 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from drfl.arrays import Array
-from drfl.inference import Estimate, InferenceError, Inquiry, corrected
-from drfl.inference.classes import parameters
+from drfl.inference import Estimate, InferenceError, Inquiry
 from drfl.models import Model
 from drfl.models.adversary import mean_loss
 from drfl.models.curve_facts import curve_facts, slope_estimates
@@ -127,12 +126,10 @@ def drawn_curves(model: Model, data: Mapping[str, ClientSample]) -> list[Json]:
 
 def _estimated(model: Model, k: int, data: Mapping[str, ClientSample]) -> Estimate | None:
     """The unpenalised estimate of the k-th problem; None where there is none."""
-    problem = model.problem
     weights = {part.name: part.weights[k] for part in model.clients}
     try:
-        with Inquiry(problem, clients_of(model, k, data)) as inquiry:
-            x = parameters(problem, *model.linear(k))
-            return corrected(inquiry.ask, problem.loss, x, weights, own_intercepts=inquiry.own)
+        with Inquiry(model.problem, clients_of(model, k, data)) as inquiry:
+            return inquiry.estimate(*model.linear(k), weights)
     except InferenceError:
         return None
 

@@ -7,6 +7,7 @@ asked for, gradients are those of the Lagrangian :math:`-\langle y,\zeta(w,t)\ra
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -63,7 +64,38 @@ class GaugeCone(ABC):
         """The cones, which know gaps and step lengths."""
 
 
-class LargestEntry(GaugeCone):
+C = TypeVar("C", Orthant, SecondOrder)
+
+
+class OneCone(GaugeCone, Generic[C]):
+    """The image of (w, t) under a linear map lies in one cone."""
+
+    cone: C
+
+    @abstractmethod
+    def _map(self, x: Array) -> Array:
+        """The linear map."""
+
+    @abstractmethod
+    def _adjoint(self, y: Array, out: Array) -> None:
+        """Add its transpose."""
+
+    def gradient(self, out: Array) -> None:
+        self._adjoint(-self.cone.y, out)
+
+    def aim(self, x: Array, target: float, rhs: Array) -> None:
+        self.cone.aim(self._map(x), target)
+        self._adjoint(self.cone.k, rhs)
+
+    def move(self, dx: Array) -> None:
+        self.cone.move(self._map(dx))
+
+    @property
+    def parts(self) -> tuple[C, ...]:
+        return (self.cone,)
+
+
+class LargestEntry(OneCone[Orthant]):
     r"""Ground norm l1: :math:`t-w\ge0,\ t+w\ge0`."""
 
     def start(self, x: Array, price: float) -> None:
@@ -78,9 +110,6 @@ class LargestEntry(GaugeCone):
         out[: self.n] -= y[: self.n] - y[self.n :]
         out[self.t] += y.sum()
 
-    def gradient(self, out: Array) -> None:
-        self._adjoint(-self.cone.y, out)
-
     def add_hessian(self, H: Array) -> None:
         n, t = self.n, self.t
         self.cone.prepare()
@@ -90,24 +119,13 @@ class LargestEntry(GaugeCone):
         H[:n, t] += down - up
         H[t, t] += self.cone.M.sum()
 
-    def aim(self, x: Array, target: float, rhs: Array) -> None:
-        self.cone.aim(self._map(x), target)
-        self._adjoint(self.cone.k, rhs)
-
-    def move(self, dx: Array) -> None:
-        self.cone.move(self._map(dx))
-
-    @property
-    def parts(self) -> tuple[Orthant, ...]:
-        return (self.cone,)
-
     def _widen(self, by: float) -> None:
         cone = self.cone
         cone.s = cone.s + by
         cone.y = np.maximum(cone.y, 0.1 * float((cone.s * cone.y).mean()) / cone.s)
 
 
-class EuclideanNorm(GaugeCone):
+class EuclideanNorm(OneCone[SecondOrder]):
     """Ground norm l2: (t, w) in the second-order cone."""
 
     def start(self, x: Array, price: float) -> None:
@@ -124,24 +142,10 @@ class EuclideanNorm(GaugeCone):
         out[: self.n] += y[1:]
         out[self.t] += y[0]
 
-    def gradient(self, out: Array) -> None:
-        self._adjoint(-self.cone.y, out)
-
     def add_hessian(self, H: Array) -> None:
         self.cone.prepare()
         index = np.append(self.t, np.arange(self.n))
         H[np.ix_(index, index)] += self.cone.matrix
-
-    def aim(self, x: Array, target: float, rhs: Array) -> None:
-        self.cone.aim(self._map(x), target)
-        self._adjoint(self.cone.k, rhs)
-
-    def move(self, dx: Array) -> None:
-        self.cone.move(self._map(dx))
-
-    @property
-    def parts(self) -> tuple[SecondOrder, ...]:
-        return (self.cone,)
 
     def _widen(self, by: float) -> None:
         s, price = self.cone.s.copy(), float(self.cone.y[0])
