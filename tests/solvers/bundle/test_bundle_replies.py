@@ -306,6 +306,63 @@ def test_wrong_shares_of_groups_do_not_change_the_result(name):
         assert_optimal(case, result, best)
 
 
+def _boasting(factor, radius=1.0):
+    """A client that calls its loss more curved than it is, and all of that certain."""
+
+    def change(reply):
+        if "reach" not in reply.arrays:
+            return reply
+        reach = reply.arrays["reach"] * [radius * math.sqrt(factor), 0.0] + [0.0, 1.0]
+        return with_arrays(reply, bend=factor * reply.arrays["bend"], reach=reach)
+
+    return change
+
+
+@pytest.mark.parametrize("factor", [2.0, 1e2, 1e4, 1e8])
+@pytest.mark.parametrize("loss", ["logistic", "huber"])
+def test_curvature_that_is_boasted_of_does_not_raise_the_bound(loss, factor):
+    """Cuts from curvature are proofs: they are held against every value the client has told."""
+    case = _small(loss, INF)
+    best = case.solve(tol=1e-9).objective
+    for radius in (0.01, 1.0, 100.0):
+        result = _poisoned(case, _boasting(factor, radius), range(10_000))
+        assert result.lower_bound <= best + 1e-6 * abs(best)
+        if factor >= 1e2 and radius == 1.0:
+            assert "above its own values" in str([r.failures for r in result.history])
+
+
+REACHES = {
+    "how far its curvature reaches cannot be": [
+        np.array([[-1.0, 0.5]]),
+        np.array([[1.0, 1.5]]),
+        np.array([[1.0, -0.5]]),
+    ],
+    "NaN or infinite": [np.array([[INF, 0.5]])],
+    "goes with its digits": [None],
+}
+
+
+@pytest.mark.parametrize("reason", REACHES)
+def test_a_reach_that_cannot_be_is_refused(reason):
+    case = _small("logistic", INF)
+    best = case.at(case.solve(tol=1e-7))
+    for table in REACHES[reason]:
+        told = []
+
+        def change(reply, table=table, told=told):
+            if "reach" not in reply.arrays:
+                return reply
+            told.append(reply.round)
+            if table is None:
+                return with_arrays(reply, bend=None)
+            return with_arrays(reply, reach=table)
+
+        result = _poisoned(case, change, range(3))
+        assert told
+        assert reason in str([record.failures for record in result.history])
+        assert_optimal(case, result, best)
+
+
 def test_wrong_facts_of_a_box_are_refused():
     """The anchors of a box are made of what clients tell in their first answer."""
     case = _small("hinge", 2.0, Box(-3.0, 3.0))

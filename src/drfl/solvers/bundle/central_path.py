@@ -43,7 +43,7 @@ def prove_by_sides(state: State) -> None:
     last = dict(zip(pool.cuts.piece[on_path].tolist(), on_path.tolist(), strict=True))
     clients = set(pool.piece_client[list(last)].tolist()) if last else set()
     if len(asked.weights) == len(clients):
-        prove_by_cuts(state, np.array(sorted(last.values())))
+        prove_by_cuts(state, np.array(sorted(last.values())), state.asked.weights)
 
 
 def follow_path(state: State) -> bool:

@@ -22,10 +22,16 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.messages import CutReply, dual_requests
+from drfl.solvers.bundle.messages import (
+    CutReply,
+    dual_cut,
+    dual_requests,
+    split_dual_cut,
+)
 from drfl.solvers.bundle.state import MOST_ROOM, State
-from drfl.solvers.certificate.cuts import Cuts, Ints, Solution
-from drfl.solvers.certificate.proof import aggregate, share
+from drfl.solvers.certificate.curved import Reach
+from drfl.solvers.certificate.cuts import Cuts, Ints, Pool, Solution
+from drfl.solvers.certificate.proof import INSIDE, aggregate, share
 
 REFINEMENTS = 3  # of the step e
 RIDGE = 1e-6  # in units of the mean curvature
@@ -33,6 +39,7 @@ LEAST_ROOM = 0.1  # of the tolerance, which it can cost at most
 SMALL = 120  # coefficients: another master costs nothing to speak of, and may prove more
 PAYS = 0.5  # a proof that leaves more of the gap than this is not enough
 MISS = 0.3  # the share of the last miss that is left as room
+TRIES, FARTHER = 4, 1.2  # of a step from curvature; its reach is looked for with some room
 CHEAP, LARGE_ROOM = 0.06, 0.1  # as much as costs this share of the decrease; of the price
 
 
@@ -72,24 +79,80 @@ def prove_by_duals(state: State, heard: Mapping[int, CutReply]) -> None:
     if not complete or not _by_gauge(state):
         return
     newest = np.flatnonzero(~pool.cuts.tangent & (pool.cuts.used == state.round))
-    before, solution = bounds.gap, prove_by_cuts(state, newest)
+    before, solution = bounds.gap, prove_by_cuts(state, newest, asked.weights)
     asked.dual_pays = bounds.gap <= PAYS * before
     total = aggregate(state.server, *share(state.server, pool, pool.cuts, solution))
     used = state.server.gauge.polar(total.g) / max(float(total.B.sum()), 1e-300)
     asked.miss = abs(used - (1.0 - asked.room))
 
 
-def prove_by_cuts(state: State, chosen: Ints) -> Solution:
-    """What one cut of every piece proves with the weights that asked for them."""
+def prove_by_cuts(state: State, chosen: Ints, weights: Array) -> Solution:
+    """What one cut of every piece proves with given weights of the clients."""
     asked, pool, S = state.asked, state.pool, state.server.n_clients
     a, families = np.zeros(len(pool.cuts)), np.zeros(len(pool.family_client))
-    a[chosen] = asked.weights[pool.cut_client[chosen]]
+    a[chosen] = weights[pool.cut_client[chosen]]
     families[pool.piece_family[pool.cuts.piece[chosen]]] = a[chosen]
     x, none = asked.proposals[0].x, np.zeros((S, state.server.n))
-    solution = Solution(x, np.nan, a, families, asked.weights, none)
+    solution = Solution(x, np.nan, a, families, weights, none)
     bound = state.certificate.bound(pool, pool.cuts, solution, polished=True)
     state.bounds.raise_to(bound, state.round)
     return solution
+
+
+# ---------------------------------------------------------------------- cuts from curvature
+def prove_by_curvature(state: State, near: Solution, left: Array) -> None:
+    r"""What the cuts at the centre prove, each moved along its client's curvature.
+
+    See `drfl.solvers.certificate.curved`. The step e is the master's p, corrected until
+    :math:`\sum_sq_s(g_s+c_sH_se)` is what the master has ``left`` to the norm, which pays for it.
+    """
+    points, pool, server = state.points, state.pool, state.server
+    told = {s: r for s, r in state.metric.reaches.items() if r.point == points.centre}
+    here = pool.cuts.where(pool.cuts.tangent & (pool.cuts.point == points.centre))
+    everyone = len(np.unique(pool.piece_client[here.piece])) == server.n_clients
+    if not (told and everyone and _by_gauge(state)) or here.slope.any():
+        return
+    q, cuts = server.mixture.pull(np.maximum(near.weights, 0.0)), _whole_cuts(pool, here)
+    wanted = np.zeros_like(left)
+    wanted[: server.n] = server.gauge.payable(left[: server.n], INSIDE * float(q @ server.rho))
+    found = _moved_step(state, told, q, wanted - q @ cuts[:, 1:], near.x - points.here.x)
+    if found is None:
+        return
+    for s, c in found[1].items():
+        cuts[s] = told[s].moved(cuts[s], points.here.x, found[0], c)
+    first = len(pool.cuts)
+    pool.add([_dual_cut(state, s, cut) for s, cut in enumerate(cuts)])
+    prove_by_cuts(state, np.arange(first, len(pool.cuts)), q)
+
+
+def _whole_cuts(pool: Pool, here: Cuts) -> Array:
+    """The cuts of all groups of a client in one, (S, 1 + d): constant and slope."""
+    cuts = np.zeros((pool.n_clients, 1 + pool.dimension))
+    numbers = pool.piece_share[here.piece, None] * np.column_stack([here.c, here.g])
+    np.add.at(cuts, pool.piece_client[here.piece], numbers)
+    return cuts
+
+
+def _dual_cut(state: State, s: int, cut: Array) -> Cuts:
+    if state.clients.introductions[s].parts > 1:
+        none = np.zeros(1 + len(cut))  # nobody flips
+        return split_dual_cut(cut, none, state.pool, s, state.round)
+    return dual_cut(cut, state.pool, s, state.round, 0)
+
+
+def _moved_step(
+    state: State, told: Mapping[int, Reach], q: Array, change: Array, step: Array
+) -> tuple[Array, dict[int, float]] | None:
+    """The step e that changes the slope so, and the factors c that reach so far; or none."""
+    for _ in range(TRIES):
+        factors = {s: reach.factor(FARTHER * step) for s, reach in told.items()}
+        if not any(factors.values()):
+            return None
+        K = np.asarray(sum(q[s] * c * told[s].H for s, c in factors.items()))
+        step = step + _solved(state, K, change - K @ step)
+        if all(told[s].factor(step) >= c for s, c in factors.items()):
+            return step, factors
+    return None
 
 
 def _by_gauge(state: State) -> bool:
@@ -99,17 +162,22 @@ def _by_gauge(state: State) -> bool:
 
 def _correction(state: State, cuts: Cuts, near: Solution, H: Array, step: Array) -> Array:
     """The step e; none if the curvature cannot be inverted."""
-    server, diagonal = state.server, state.metric.diagonal
+    server = state.server
     G = near.cuts @ cuts.g + H @ step
     paid = float(near.weights @ server.rho + near.cuts @ cuts.slope)
     need = server.gauge.polar(G[: server.n])
     over = 1.0 - min(1.0, (1.0 - state.asked.room) * paid / need) if need > 0.0 else 0.0
+    return _solved(state, H, -over * G)
+
+
+def _solved(state: State, H: Array, right: Array) -> Array:
+    """The step e with He = right, nearly; 0 if the curvature cannot be inverted."""
+    diagonal, e = state.metric.diagonal, np.zeros_like(right)
     ridge = RIDGE * float(np.trace(H / diagonal[:, None])) / len(H)
     try:
         factor = cho_factor(H + np.diag(ridge * diagonal))
     except LinAlgError:
-        return np.zeros_like(step)
-    e = np.zeros_like(step)
+        return e
     for _ in range(1 + REFINEMENTS):
-        e += cho_solve(factor, -over * G - H @ e)
+        e += cho_solve(factor, right - H @ e)
     return e

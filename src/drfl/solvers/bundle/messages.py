@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.solvers.certificate.curved import Reach
 from drfl.solvers.certificate.cuts import Cuts, Pool, Solution
 from drfl.wire import Field, Message, WireError
 
@@ -22,6 +23,7 @@ REQUEST = {
     "dual": Field("float64", ("k", None), optional=True),  # numbers of points, and weights
     "shift": Field("float64", ("d",), optional=True),  # with them: see Dual
     "path": Field("float64", (None,), optional=True),  # see PathRequest
+    "reach": Field("float64", (1,), optional=True),  # how far curvature should be certain
 }
 REPLY = {
     "value": Field("float64", ("P", None)),  # F [and its multiplier, if the norm does not give it]
@@ -33,7 +35,8 @@ REPLY = {
     "scale": Field("float32", ("h", "d"), optional=True),
     "dual": Field("float64", (None,), optional=True),
     "path": Field("float64", (2, None), optional=True),  # see PathModel
-    "bend": Field("float64", (1, None), optional=True),  # its curvature: every digit counts
+    "bend": Field("float64", (1, None), optional=True),  # curvature of which every digit counts
+    "reach": Field("float64", (None, 2), optional=True),  # how far that is certain: see Reach
     "sides": Field("float64", (2, None), optional=True),  # cuts that fall and rise with the score
     "local": Field("float32", ("d",), optional=True),
     "about": Field("float64", (2,), optional=True),  # weight of the rows, size of a feature
@@ -121,6 +124,8 @@ class CutRequest:
         With it a dual cut is wanted.
     path : PathRequest or None
         With it a step along the central path is wanted.
+    reach : float
+        With it curvature is wanted with all digits if it reaches so far; 0: it is not.
     """
 
     points: Array
@@ -134,6 +139,7 @@ class CutRequest:
     marks: tuple[int, int, int] = (-1, -1, -1)
     dual: Dual | None = None
     path: PathRequest | None = None
+    reach: float = 0.0
 
     def also(self, identity: int, x: Array) -> CutRequest:
         """One more point, without curvature."""
@@ -168,6 +174,8 @@ class CutRequest:
         if self.path is not None:
             tilt = np.zeros(0) if self.path.tilt is None else self.path.tilt
             arrays["path"] = np.append(self.path.mu, tilt)
+        if self.reach > 0.0:
+            arrays["reach"] = np.array([self.reach])
         return Message(KIND, round, arrays)
 
     @classmethod
@@ -194,6 +202,7 @@ class CutRequest:
             marks=(marks[0], marks[1], marks[2]),
             dual=_read_dual(arrays) if "dual" in arrays else None,
             path=_read_path(arrays["path"], dimension) if "path" in arrays else None,
+            reach=float(arrays["reach"][0]) if "reach" in arrays else 0.0,
         )
 
 
@@ -257,6 +266,7 @@ class CutReply:
     parts: int = 1  # 2: what flips add has cuts of its own
     path: PathModel | None = None
     sides: Array | None = None
+    reach: Reach | None = None
 
     def masses(self, pool: Pool, client: int) -> Array:
         """The mass of every cut's piece: that of its group."""
@@ -300,22 +310,8 @@ class CutReply:
         assert self.dual is not None
         if self.parts == 1:
             return dual_cut(self.dual, pool, client, round, self.lifted)
-        piece = pool.pieces(client, DUAL_FAMILY, 2, np.ones(2))
         flips = (self.masses(pool, client)[:, None] * self.rows[0])[len(self.rows[0]) // 2 :]
-        total, two = flips.sum(axis=0), np.ones(2, np.intp)
-        cuts = Cuts(
-            piece,
-            np.array([self.dual[0], total[0]]),
-            np.array([self.dual[1:], total[2:]]),
-            np.array([0.0, total[1]]),
-            np.zeros((2, 0)),
-            -two,
-            np.array([0, OF_FLIPS]),
-            np.zeros(2, np.bool_),
-            round * two,
-            pool.serials(2),
-        )
-        return cuts.where(np.array([True, bool(total.any())]))
+        return split_dual_cut(self.dual, flips.sum(axis=0), pool, client, round)
 
     def side_cuts(self, pool: Pool, client: int, round: int) -> Cuts:
         """Cuts of the parts of the loss that fall and that rise with the score, two pieces."""
@@ -351,3 +347,21 @@ def dual_cut(numbers: Array, pool: Pool, client: int, round: int, lifted: int) -
         round * one,
         pool.serials(1),
     )
+
+
+def split_dual_cut(loss: Array, flips: Array, pool: Pool, client: int, round: int) -> Cuts:
+    """A cut (c, g) of the mean loss alone, and one (c, slope, g) of what flips add."""
+    piece, two = pool.pieces(client, DUAL_FAMILY, 2, np.ones(2)), np.ones(2, np.intp)
+    cuts = Cuts(
+        piece,
+        np.array([loss[0], flips[0]]),
+        np.array([loss[1:], flips[2:]]),
+        np.array([0.0, flips[1]]),
+        np.zeros((2, 0)),
+        -two,
+        np.array([0, OF_FLIPS]),
+        np.zeros(2, np.bool_),
+        round * two,
+        pool.serials(2),
+    )
+    return cuts.where(np.array([True, bool(flips.any())]))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from drfl.arrays import Array
 from drfl.solvers.base import relative_gap
-from drfl.solvers.bundle.dual_cuts import ask_duals, proves_by_duals
+from drfl.solvers.bundle.dual_cuts import ask_duals, prove_by_curvature, proves_by_duals
 from drfl.solvers.bundle.state import State, ask, ask_again
 from drfl.solvers.bundle.steps import Proposal
 from drfl.solvers.certificate.cuts import Cuts, Solution
@@ -24,6 +25,9 @@ BOUND_AT = 1e-2  # predicted relative decrease at which a master is solved for i
 BOUND_EVERY = (
     3  # in every so many rounds; in every round if small, or if it may prove the tolerance
 )
+EXACT_AT = 3.0  # predicted relative decrease, in roots of the tolerance: Newton squares it
+REACH = 1.4  # in roots of the largest gap: the longest step it covers costs a quarter of that
+EXACT_UP_TO = 500  # coefficients: how far curvature reaches costs as much as itself
 SECOND = 0.05  # the second point's metric, as a multiple of the first's
 ACTIVE = 10.0  # a multiplier above so many times the accuracy of its master keeps a cut
 NEWTON_NULLS = 4  # a smooth loss with so many null steps in a row is treated as nonsmooth,
@@ -50,6 +54,7 @@ def prove(state: State) -> list[Proposal]:
             break
     state.q = state.server.mixture.pull(near.weights)
     proposals = [_proposal(near, x, M)]
+    prove_by_curvature(state, near, near.cuts @ tangent.g + M @ (near.x - x))
     if _bound_is_due(state):
         solve_for_bound(state, x, at_centre)
     elif _bound_is_cheap(state):
@@ -150,6 +155,16 @@ def _set_wishes(state: State) -> None:
     promising = step.decrease > min(state.task.tol, 1e-6)
     auto = state.settings.curvature == "auto"
     asked.curvature = auto and promising and ((newton and not late) or ahead in SCHEDULE)
+    asked.reach = _useful_reach(state) if newton else 0.0
+
+
+def _useful_reach(state: State) -> float:
+    """How far curvature has to reach for a proof, if the next step may be the last."""
+    tol, bounds = state.task.tol, state.bounds
+    close = state.step.decrease <= EXACT_AT * math.sqrt(tol)
+    if not close or state.server.dimension > EXACT_UP_TO:
+        return 0.0
+    return REACH * math.sqrt(tol * max(abs(bounds.upper), 1e-3 * bounds.at_zero))
 
 
 def _is_crowded(state: State) -> bool:

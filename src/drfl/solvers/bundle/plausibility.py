@@ -78,6 +78,8 @@ def read_form(
     if "dual" in arrays and len(arrays["dual"]) != d + 1:
         raise WireError(f"a dual cut of {len(arrays['dual'])} numbers does not fit")
     _require_form_of_path(arrays, d)
+    if "reach" in arrays and "bend" not in arrays:
+        raise WireError("how far curvature reaches goes with its digits")
     if asked.introduction and "about" not in arrays:
         raise WireError(NO_ROWS)
     _require_form_of_curvature(arrays, d, classes)
@@ -104,6 +106,10 @@ def read_numbers(stack: Stack, intercepts: int) -> tuple[Stack, Array | None]:
         stack.refuse(bad, "the products of its rows on the path cannot be")
     if stack.asked.introduction:
         stack.refuse(~(arrays["about"][:, 0] > 0.0), NO_ROWS)
+    if "reach" in arrays:
+        radii, factors = arrays["reach"][..., 0], arrays["reach"][..., 1]
+        good = (radii >= 0.0) & (factors >= 0.0) & (factors <= 1.0)
+        stack.refuse(~good.all(axis=1), "how far its curvature reaches cannot be")
     return stack, _read_curvature(stack, intercepts)
 
 
@@ -137,6 +143,7 @@ def replies_of(stack: Stack, curvature: Array | None) -> Iterator[tuple[int, Cut
                 parts=stack.parts,
                 path=_path_of(arrays["path"][i], asked) if "path" in arrays else None,
                 sides=given.get("sides"),
+                reach=stack.reaches[i] if stack.reaches else None,
             ),
         )
 
@@ -151,7 +158,8 @@ def require_asked(arrays: Arrays, asked: CutRequest) -> None:
         "classes": asked.introduction,
         "local": asked.local,
         "path": asked.path is not None,
-        "bend": asked.path is not None,
+        "bend": asked.path is not None or asked.reach > 0.0,
+        "reach": asked.reach > 0.0,
         "sides": asked.path is not None and asked.path.tilt is not None,
     }
     for name, is_wanted in wanted.items():

@@ -162,6 +162,8 @@ def learn(state: State, heard: Mapping[int, CutReply]) -> None:
         if reply.curvature:
             metric.hessians[s] = reply.curvature[0]
             points.curved = main
+        if reply.reach is not None:
+            metric.reaches[s] = reply.reach
     metric.second = {s: r.curvature[1] for s, r in heard.items() if len(r.curvature) > 1}
     pool.add(fresh)
     if not metric.known and points.at[main].complete:

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.solvers.bundle.messages import CutReply, CutRequest
 from drfl.solvers.bundle.points import Points
+from drfl.solvers.certificate.curved import Reach
 from drfl.solvers.certificate.cuts import Ints, clipping
 from drfl.solvers.certificate.server import ServerProblem
 from drfl.solvers.limits import Limits
 from drfl.wire import WireError
+from drfl.wire.schema import unpack_triangle
 
 Mask = NDArray[np.bool_]
 Stacked = Mapping[str, NDArray[Any]]
@@ -146,6 +148,15 @@ class Stack:
         every = [first.about for first in self.introductions]
         return np.array([np.nan if about is None else about[1] for about in every])
 
+    @cached_property
+    def reaches(self) -> list[Reach]:
+        """The curvature of each at the main point, and how far it is certain; or none."""
+        if "reach" not in self.arrays:
+            return []
+        every = unpack_triangle(self.arrays["bend"][:, 0], self.dimension)
+        tables, point = self.arrays["reach"], self.asked.identities[0]
+        return [Reach(point, H, *table.T) for H, table in zip(every, tables, strict=True)]
+
     def masses(self, points: Points) -> Array:
         """The mass of every cut's piece (m, G): that of its group."""
         G = self.rows.shape[2]
@@ -162,7 +173,7 @@ class Stack:
         return np.asarray(np.maximum(gauges, server.floor[self.clients][:, None]))
 
     def cut_values(self, x: Array, multipliers: Array, points: Points) -> Array:
-        """What the new cuts say of F at x (m, K): those of every point, and the dual ones."""
+        """What the new cuts say of F at x (m, K): of every point, dual ones, and curvature."""
         server, arrays = points.server, self.arrays
         at = self._at(x, multipliers, server)
         share = self.masses(points)
@@ -173,6 +184,9 @@ class Stack:
         if "sides" in arrays:
             sides = arrays["sides"][:, :, 0] + arrays["sides"][:, :, 1:] @ x
             more.append(np.maximum(sides, 0.0).sum(axis=1))
+        if self.reaches:
+            gains = [reach.gain(x - self.asked.points[0]) for reach in self.reaches]
+            more.append((at[:, 0] * share).sum(axis=1) + gains)
         values = np.column_stack([values, *more])
         if server.priced:
             values += (server.rho[self.clients] * multipliers)[:, None]
@@ -198,11 +212,11 @@ class Stack:
         size, arrays = np.abs(x), self.arrays
         terms = (np.abs(self.rows[..., -self.dimension :]) @ size).max(axis=2)
         others = [arrays[name] for name in ("dual", "sides") if name in arrays]
-        if not others:
+        most = [np.abs(a[..., 1:]) @ size for a in others] + [terms[:, :1]] * bool(self.reaches)
+        if not most:
             return np.asarray(terms)
-        most = [np.abs(a[..., 1:]) @ size for a in others]
         top = np.max([m if m.ndim == 1 else m.max(axis=1) for m in most], axis=0)
-        return np.column_stack([terms, *(top for _ in others)])
+        return np.column_stack([terms, *(top for _ in most)])
 
 
 def parts_of(members: Sequence[int], size: int) -> Iterator[Sequence[int]]:

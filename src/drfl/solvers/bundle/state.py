@@ -85,6 +85,8 @@ class Asked:
         Into how many groups rows are split now, and later.
     curvature, local : bool
         Whether curvature at the main point and, in the first round, own optima are wanted.
+    reach : float
+        How far curvature should be certain to be of use in the proof; 0: it is of none yet.
     dual : dict of int to Dual
         The multipliers of dual cuts, by client.
     weights : (S,)
@@ -103,6 +105,7 @@ class Asked:
     most_groups: int = 1
     curvature: bool = False
     local: bool = False
+    reach: float = 0.0
     dual: dict[int, Dual] = field(default_factory=dict)
     weights: Array = field(default_factory=lambda: np.zeros(0))
     room: float = 0.0
@@ -411,4 +414,5 @@ def _request(state: State, s: int, every: Array, curvature: tuple[bool, ...]) ->
         marks=near_marks(asked.identities[0], points.previous, points.centre, points.curved),
         dual=asked.dual.get(s),
         path=asked.path,
+        reach=asked.reach if curvature == (True,) else 0.0,
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drfl.arrays import Array
+from drfl.solvers.certificate.curved import Reach
 from drfl.solvers.certificate.server import ServerProblem
 
 STIFFEST = 256.0  # multiple of the curvature after Newton steps that were too long
@@ -120,6 +121,7 @@ class Metric:
     def __init__(self, server: ServerProblem) -> None:
         self.server = server
         self.hessians: list[Array | None] = [None] * server.n_clients
+        self.reaches: dict[int, Reach] = {}  # by client, of the last point where it was told
         self.second: dict[int, Array] = {}  # at this round's second point, in case it is chosen
         self.pairs: list[tuple[Array, Array]] = []
         self.before: tuple[list[Array | None], int] = [], -1  # curvature and its point, until now

@@ -30,7 +30,9 @@ from drfl.solvers.bundle.client_half.curvature import (
     density,
     hessian,
     may_curve,
+    may_reach,
     pack_factor,
+    reaches,
     sketch,
 )
 from drfl.solvers.bundle.client_half.evaluation import Evaluation, Evaluator
@@ -73,6 +75,7 @@ def answer(site: Site, message: Message, *, split: bool = True) -> Mapping[str, 
     before = previous.sample if previous else None
     values, cuts, curvatures, share = [], [], [], np.ones(1)
     followed: Mapping[str, NDArray[Any]] = {}
+    reach: Array | None = None
     for identity, x, wanted in zip(
         request.identities, request.points, request.curvature, strict=True
     ):
@@ -83,11 +86,13 @@ def answer(site: Site, message: Message, *, split: bool = True) -> Mapping[str, 
         curved = wanted and may_curve(site)
         if curved:
             curvatures.append(_curvature(site, evaluator, at, before))
+        if curved and request.reach > 0.0 and may_reach(site, at):
+            reach = reaches(site.oracle, at.arguments, curvatures[0], request.reach)
         if request.path is not None and identity == request.identities[0]:
             followed = follow(site, evaluator, request.path, at.arguments)
         cache.seen[identity] = Cached.of(x, at, curved=curved)
         del at  # it is as long as the rows, and so will be the next
-    reply = {"value": np.array(values), "cuts": np.array(cuts), **_packed(curvatures, site)}
+    reply = {"value": np.array(values), "cuts": np.array(cuts), **_packed(curvatures, site, reach)}
     reply.update(followed)
     if request.shares and len(share) > 1:
         reply["share"] = share
@@ -130,10 +135,15 @@ def _is_sketched(site: Site) -> bool:
     return not is_joint and bool(site.oracle.loss.kinks) and site.dimension > SKETCH_ABOVE
 
 
-def _packed(curvatures: list[NDArray[Any]], site: Site) -> dict[str, NDArray[Any]]:
+def _packed(
+    curvatures: list[NDArray[Any]], site: Site, reach: Array | None
+) -> dict[str, NDArray[Any]]:
     """Curvature as it travels: in few bytes, and positive whatever the rounding."""
     if not curvatures:
         return {}
+    if reach is not None:
+        H = curvatures[0]
+        return {"bend": H[np.tril_indices(len(H))][None], "reach": reach}
     if site.problem.classes is not None:
         return {"hess": np.array(curvatures)}
     if _is_sketched(site):

@@ -8,6 +8,9 @@ whatever it is, cuts and certificate stay exact.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,19 +19,32 @@ from drfl.client import Site
 from drfl.solvers.bundle.client_half.evaluation import Evaluation
 from drfl.wire.schema import lower_triangle
 from drfl.worst_case.oracle import Oracle
-from drfl.worst_case.whole_space import flip_gain
+from drfl.worst_case.whole_space import WholeSpaceOracle, flip_gain
 
 WINDOW = 0.5
 LEAST_SHARE = 0.02
 RANK = 32
 GRAM_ROWS = 1_000_000  # rows that are enough for the curvature of a loss with kinks
 NONE_ABOVE = 2000  # coefficients: no curvature
+REACHES, SHRINK = 7, 0.25  # how many, and each as a share of the one before
+WORTHWHILE = 0.3  # a factor with which curvature proves enough
+FLAT = 1e-6  # rows with less than this share of the largest curvature do not count
+NULL = 1e-11  # eigenvalues below this share of the largest are those of columns that are not there
+ROUNDING = 1e-9  # what rows may have of such directions
+SURE = 1e-3  # a part of every factor and radius is left to rounding
 SAMPLE = 65_536  # rows that tell how wide a window is; a hundredth of them would do for a metric
 
 
 def may_curve(site: Site) -> bool:
     """Whether curvature may leave the client, and is worth it."""
     return site.policy.curvature and site.n_features * (site.problem.classes or 1) <= NONE_ABOVE
+
+
+def may_reach(site: Site, at: Evaluation) -> bool:
+    """Whether it can be told how far curvature is certain: of one smooth sum of losses."""
+    one = site.problem.classes is None and not site.problem.own_intercepts
+    whole = isinstance(site.oracle, WholeSpaceOracle) and not site.problem.shared_ball
+    return one and whole and site.oracle.loss.curvature_bound > 0.0 and (at.split or not at.flipped)
 
 
 def sampled(m: Array) -> Array:
@@ -101,6 +117,67 @@ def _flip_curvature(oracle: Oracle, at: Evaluation, previous: Array) -> Array:
     A -= A.mean(axis=0)
     curvature: Array = A.T @ A / (2.0 * h * rows.n_rows)
     return curvature
+
+
+def reaches(oracle: Oracle, m: Array, H: Array, wanted: float) -> Array | None:
+    r"""Pairs (R, c) (J, 2): within :math:`|d|_H\le R` the curvature is at least cH.
+
+    Scores move by at most :math:`\ell R`, :math:`\ell^2=\max_ix_i^\top H^+x_i` over the rows that
+    count. Where they move by at most :math:`\tau`, a row keeps the curvature
+    :math:`k_i=\min L''(m_i\pm\tau)`: L'' rises to one peak and falls. And
+    :math:`\sum p_ik_ix_ix_i^\top\ge cH` with the larger of :math:`\min_ik_i/L''(m_i)` and
+    :math:`1-\sum p_i(L''(m_i)-k_i)\,x_i^\top H^+x_i`. None if no R is as
+    large as wanted, or if H is too nearly singular to tell.
+    """
+    loss, rows = oracle.loss, oracle.rows
+    lever = _Lever.of(H, rows.n_features)
+    width = (loss.slope_range[1] - loss.slope_range[0]) / loss.curvature_bound
+    moves = width * SHRINK ** np.arange(1.0, REACHES + 1.0)
+    longest, flat, lost, least = 0.0, 0.0, np.zeros(REACHES), np.ones(REACHES)
+    for block, A in rows.dense_blocks():
+        p, z = np.broadcast_to(rows.mass(block), len(A)), m[block]
+        curved = np.where(p > 0.0, loss.curvature(z), 0.0)
+        counts, leverage = curved >= FLAT * loss.curvature_bound, lever.leverages(A)
+        if np.isnan(leverage[curved > 0.0]).any():
+            return None
+        leverage = np.where(curved > 0.0, leverage, 0.0)
+        longest = max(longest, float(leverage[counts].max(initial=0.0)))
+        flat += float((p * curved * leverage)[~counts].sum())
+        for j, tau in enumerate(moves):
+            kept = np.minimum(loss.curvature(z - tau), loss.curvature(z + tau))
+            kept = np.where(counts, np.minimum(kept, curved), 0.0)
+            lost[j] += float((p * (curved - kept)) @ leverage)
+            least[j] = min(least[j], (kept[counts] / curved[counts]).min(initial=1.0))
+    factors = (1.0 - SURE) * np.clip(np.maximum(least - flat, 1.0 - lost), 0.0, 1.0)
+    radii = (1.0 - SURE) * moves / math.sqrt(max(longest, 1e-300))
+    enough = longest > 0.0 and (radii[factors >= WORTHWHILE] >= wanted).any()
+    return np.column_stack([radii, factors]) if enough else None
+
+
+@dataclass(frozen=True)
+class _Lever:
+    """The eigenvectors of H in units of its diagonal, those of H apart from those of rounding."""
+
+    units: Array
+    weights: Array
+    n: int
+
+    @classmethod
+    def of(cls, H: Array, n: int) -> _Lever:
+        diagonal = np.diag(H)
+        scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+        w, V = np.linalg.eigh(H / np.outer(scale, scale))
+        kept = w > NULL * w[-1]
+        return cls(V / scale[:, None], np.where(kept, 1.0 / np.where(kept, w, 1.0), 0.0), n)
+
+    def leverages(self, A: Array) -> Array:
+        r""":math:`x^\top H^+x` of rows (m, n); NaN for rows with more than rounding beyond H."""
+        Z = A @ self.units[: self.n]
+        if len(self.units) > self.n:
+            Z += self.units[self.n]
+        Z *= Z
+        beyond = Z[:, self.weights == 0.0].sum(axis=1) > ROUNDING**2 * Z.sum(axis=1)
+        return np.where(beyond, np.nan, Z @ self.weights)
 
 
 def sketch(oracle: Oracle, d: Array, dimension: int) -> Array:
