@@ -3,7 +3,8 @@ r"""Curvature at a client: how the mean slope changes around a point, and how it
 Smooth losses have an exact Hessian. For a loss with kinks the density of rows around a kink stands
 in for it: rows within h of a kink count with weight 1/(2h), h being half the root mean square move
 of the margins since the last round (at least what holds 2 % of the rows). It is only a metric:
-whatever it is, cuts and certificate stay exact.
+whatever it is, cuts and certificate stay exact. Of a smooth loss it can be told how far it is
+certain (`reaches`), and then it proves something: `drfl.solvers.certificate.curved`.
 """
 
 from __future__ import annotations
