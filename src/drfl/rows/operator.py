@@ -204,7 +204,7 @@ class Operator:
         g = np.zeros(self.n_features)
         for start in range(0, len(rows), self._size):
             some = slice(start, start + self._size)
-            part = self._parts.clip(self.X[rows[some]]).astype(np.float64, copy=False)
+            part = self._parts.made(self.X[rows[some]]).astype(np.float64, copy=False)
             g += transposed(part) @ v[some]
         return self._unfold(g, float(v.sum()))
 

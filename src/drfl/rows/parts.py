@@ -22,9 +22,10 @@ class Parts:
         self.views = views
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.views)
+        return map(self.made, self.views)
 
-    def clip(self, part: Any) -> Any:
+    def made(self, part: Any) -> Any:
+        """What rows of X are read as."""
         return part
 
     def over(self, views: list[Any]) -> Parts:
@@ -39,11 +40,8 @@ class ClippedParts(Parts):
         super().__init__(parts.views)
         self.inner, self.low, self.high = parts, low, high
 
-    def __iter__(self) -> Iterator[Any]:
-        return map(self.clip, self.views)
-
-    def clip(self, part: Any) -> Any:
-        part = self.inner.clip(part)
+    def made(self, part: Any) -> Any:
+        part = self.inner.made(part)
         low, high = self.low.astype(part.dtype), self.high.astype(part.dtype)
         if not is_sparse(part):
             return np.clip(part, low, high)
@@ -64,11 +62,8 @@ class RampedParts(Parts):
         super().__init__(parts.views)
         self.inner, self.curves, self.shift, self.scale = parts, curves, shift, scale
 
-    def __iter__(self) -> Iterator[Any]:
-        return map(self.clip, self.views)
-
-    def clip(self, part: Any) -> Any:
-        part = self.inner.clip(part)
+    def made(self, part: Any) -> Any:
+        part = self.inner.made(part)
         if is_sparse(part):
             return self._sparse(part)
         return self.curves.expand(((part - self.shift) / self.scale).astype(part.dtype, copy=False))

@@ -172,7 +172,7 @@ class Rows(Operator):
 
     def take(self, rows: NDArray[np.intp] | slice) -> Array:
         """A few rows as a dense float64 array, scaled."""
-        picked = self._parts.clip(self.X[rows])
+        picked = self._parts.made(self.X[rows])
         dense = picked.toarray() if is_sparse(picked) else picked
         out = np.array(dense, dtype=np.float64)
         if self.shift is not None:
@@ -184,7 +184,7 @@ class Rows(Operator):
     def every(self, step: int) -> Rows:
         """Every so many rows, evenly spread, as rows of their own: a sample in memory."""
         some = slice(step // 2, None, step)
-        X = self._parts.clip(self.X[some])
+        X = self._parts.made(self.X[some])
         X = X if is_sparse(X) else np.ascontiguousarray(X)
         weights = None if self.p is None else self.p[some]
         return Rows(X, self.y[some], weights=weights, shift=self.shift, scale=self.scale)

@@ -11,6 +11,7 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.client import Party
 from drfl.curves import Curves
+from drfl.estimators.base import RobustModel
 from drfl.estimators.client_table import ClientTable
 from drfl.selection.client_half.folds import copy_name
 
@@ -37,29 +38,25 @@ class SelectionClients:
 
     @classmethod
     def of(
-        cls,
-        table: ClientTable,
-        targets: Sequence[Array],
-        *,
-        named: bool,
-        curves: Curves | None = None,
-        classes: int | None = None,
-        class_names: Sequence[str] = (),
+        cls, table: ClientTable, targets: Sequence[Array], *, named: bool, **known: Any
     ) -> SelectionClients:
         """The clients of a table, with the target of each of the K models."""
-        table_rows = np.bincount(table.member, minlength=len(table.names))
+        table_rows = np.bincount(table.member, minlength=len(table.names)).tolist()
         copies: Sequence[int | None] = [None] if len(targets) == 1 else range(len(targets))
         groups = [list(_copy(table, k).clients(y)) for k, y in zip(copies, targets, strict=True)]
-        return cls(
-            table.names.tolist(),
-            table_rows.tolist(),
-            table.totals,
-            table.X.shape[1],
-            groups,
-            named,
-            curves,
-            classes,
-            class_names,
+        names, n = table.names.tolist(), table.X.shape[1]
+        return cls(names, table_rows, table.totals, n, groups, named, **known)
+
+    @classmethod
+    def read(cls, reader: RobustModel, table: ClientTable, *, named: bool) -> SelectionClients:
+        """The clients of a table that an estimator has read, for its models."""
+        return cls.of(
+            table,
+            reader.model_targets(table.y),
+            named=named,
+            curves=reader.curves_of(table),
+            classes=reader.n_classes,
+            class_names=[str(label) for label in getattr(reader, "classes_", ())],
         )
 
 

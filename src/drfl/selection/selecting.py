@@ -105,13 +105,7 @@ def select(
     if _may_lack_a_class(reader, table, rule):
         estimator = with_params(estimator, {"multiclass": OVR})
         reader.set_params(multiclass=OVR)
-    taking_part = SelectionClients.of(
-        table,
-        reader.model_targets(table.y),
-        named=clients is not None,
-        curves=reader.curves_of(table),
-        classes=reader.n_classes,
-    )
+    taking_part = SelectionClients.read(reader, table, named=clients is not None)
     seed = seed_of(random_state)
     found = choose(
         estimator, taking_part, grid=grid, random_state=seed, verbose=verbose, **settings

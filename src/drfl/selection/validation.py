@@ -184,14 +184,7 @@ def validate(
     """
     reader = type(estimator)(**estimator.get_params(deep=False))
     table = sorted_table(reader.read_rows(X, y, clients, sample_weight))
-    taking_part = SelectionClients.of(
-        table,
-        reader.model_targets(table.y),
-        named=clients is not None,
-        curves=reader.curves_of(table),
-        classes=reader.n_classes,
-        class_names=[str(label) for label in getattr(reader, "classes_", ())],
-    )
+    taking_part = SelectionClients.read(reader, table, named=clients is not None)
     return validate_clients(reader, taking_part, folds=folds, seed=seed_of(random_state))
 
 

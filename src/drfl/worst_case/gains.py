@@ -27,7 +27,7 @@ from drfl.worst_case.escape import Atoms, Floor, describe, find_floor, let_escap
 from drfl.worst_case.moves import Moves
 from drfl.worst_case.oracle import Distribution, Oracle, WorstCase
 from drfl.worst_case.polyhedron_moves import ConeMoves, VertexMoves
-from drfl.worst_case.price_search import Bracket, Tangent, cut, minimise
+from drfl.worst_case.price_search import Bracket, Tangent, as_worst_case, cut, minimise
 from drfl.worst_case.whole_space import WholeSpaceOracle
 
 
@@ -51,13 +51,7 @@ class GainOracle(Oracle):
         moves = make_moves(self.loss, self.ball, w)
         floor = find_floor(self, moves)
         best = cut(self._search(moves, floor, b), floor.lam, floor.gradient)
-        return WorstCase(
-            best.value,
-            best.gradient,
-            best.intercept_gradient,
-            best.lam,
-            lambda: self.distribution(w, b),
-        )
+        return as_worst_case(best, lambda: self.distribution(w, b))
 
     def at_price(self, w: Array, b: float, lam: float) -> Tangent:
         r"""A tangent of :math:`\varphi` at a given price, in lambda and in (w, b)."""

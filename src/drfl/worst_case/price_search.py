@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from drfl.arrays import Array
+from drfl.worst_case.oracle import Distribution, WorstCase
 
 # Every step at least halves the bracket in two or three: more steps than this mean rounding.
 MAX_STEPS = 200
@@ -137,6 +138,12 @@ def cut(bracket: Bracket, floor: float, floor_gradient: Array) -> Tangent:
         theta * left.gradient + rest * right.gradient,
         theta * left.intercept_gradient + rest * right.intercept_gradient,
     )
+
+
+def as_worst_case(best: Tangent, distribution: Callable[[], Distribution]) -> WorstCase:
+    """What `cut` found, with the distribution that has it."""
+    at = best.gradient, best.intercept_gradient
+    return WorstCase(best.value, *at, best.lam, distribution)
 
 
 def _secant(low: PricePoint, high: PricePoint) -> float:

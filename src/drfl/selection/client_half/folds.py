@@ -90,6 +90,14 @@ def weights_of(rows: Rows, at: NDArray[np.intp]) -> NDArray[np.float64] | None:
     return None if rows.p is None else rows.p[at] * rows.total
 
 
+def held_out_rows(site: Site, message: Message) -> Rows:
+    """The rows that the part of a message holds out; a client without enough of them refuses."""
+    at = Part.read(message.arrays[PART]).held_out(site.raw.n_rows)
+    if len(at) == 0 or len(at) < site.policy.min_rows:
+        raise RefusedError
+    return Rows(**some_rows(site.raw, at), weights=weights_of(site.raw, at))
+
+
 @dataclass(frozen=True)
 class OnPart:
     """A handler that works on the training rows of the part that the message names."""

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.client import Checked, Handler, RefusedError, Site
+from drfl.client import Checked, Handler, Site
 from drfl.metrics.counts import NUMBERS, Told, edges_of, told
 from drfl.one_vs_rest import log_odds
 from drfl.rows import Rows
 from drfl.rows.parts import is_sparse
-from drfl.selection.client_half.folds import PART, Part, some_rows, weights_of
+from drfl.selection.client_half.folds import PART, Part, held_out_rows
 from drfl.wire import Field, Message, WireError, validate
 
 KIND = "select_probabilities"
@@ -74,10 +74,7 @@ def request(part: Part, coef: Array, intercept: Array, own: int, wanted: Wanted)
 def count(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     """The client's half."""
     arrays = message.arrays
-    at = Part.read(arrays[PART]).held_out(site.raw.n_rows)
-    if len(at) == 0 or len(at) < site.policy.min_rows:
-        raise RefusedError
-    rows = Rows(**some_rows(site.raw, at), weights=weights_of(site.raw, at))
+    rows = held_out_rows(site, message)
     times = _as_often(rows)
     whole = np.ones(rows.n_rows, dtype=bool)
     inside = [whole, *_groups(rows, int(arrays["groups"]), arrays["bounds"])]

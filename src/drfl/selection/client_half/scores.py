@@ -20,14 +20,14 @@ from scipy.special import ndtri
 
 from drfl._registry import listed, lookup
 from drfl.arrays import Array
-from drfl.client import Checked, Handler, RefusedError, Site
+from drfl.client import Checked, Handler, Site
 from drfl.curves import Curves
 from drfl.losses import Logistic, Loss
 from drfl.losses.joint import JOINT, JointLoss
 from drfl.metrics import auc
 from drfl.rows import Rows
 from drfl.run.result import intercepts_at
-from drfl.selection.client_half.folds import PART, Part, some_rows, weights_of
+from drfl.selection.client_half.folds import PART, Part, held_out_rows
 from drfl.wire import Field, Message, WireError, validate
 from drfl.worst_case.joint_intercepts import own_intercepts
 
@@ -111,10 +111,7 @@ def read(message: Message, names: Sequence[str], points: int) -> Array:
 def score(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     """The client's half."""
     arrays = message.arrays
-    at = Part.read(arrays[PART]).held_out(site.raw.n_rows)
-    if len(at) == 0 or len(at) < site.policy.min_rows:
-        raise RefusedError
-    rows, curves = Rows(**some_rows(site.raw, at), weights=weights_of(site.raw, at)), None
+    rows, curves = held_out_rows(site, message), None
     own, noise = int(arrays["own"]), float(arrays["noise"])
     if site.problem.curves is not None:
         curves, columns = site.problem.curves, rows

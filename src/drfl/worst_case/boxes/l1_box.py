@@ -14,7 +14,7 @@ from drfl.worst_case.boxes.l1_search import BestPrice, WinnersAt, best_price
 from drfl.worst_case.escape import Floor, find_floor
 from drfl.worst_case.gains import GainOracle
 from drfl.worst_case.oracle import Distribution, Oracle, WorstCase
-from drfl.worst_case.price_search import cut
+from drfl.worst_case.price_search import as_worst_case, cut
 from drfl.worst_case.whole_space import WholeSpaceOracle
 
 
@@ -61,13 +61,7 @@ class L1BoxOracle(Oracle):
         if solution is None:
             return self._whole.evaluate(w, b)
         best = cut(solution.bracket, floor.lam, floor.gradient)
-        return WorstCase(
-            best.value,
-            best.gradient,
-            best.intercept_gradient,
-            best.lam,
-            lambda: self.distribution(w, b),
-        )
+        return as_worst_case(best, lambda: self.distribution(w, b))
 
     def active(self, w: Array, b: float) -> tuple[Active, ...]:
         """The winning pieces in the parts of the optimal mixture.
