@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 
+import drfl
 from drfl.client import Site
 from drfl.solvers import Assignment
 from drfl.solvers.bundle import Bundle
@@ -80,3 +81,17 @@ def test_a_run_begins_again_without_who_is_lost():
     assert len(rest.asked.requests) == len(case.names) - 1
     state.clients.misses[:] = 99  # without anybody there is nothing to go on with
     assert let_go(state) is state
+
+
+@pytest.mark.parametrize(("radius", "groups"), [(1e-4, 3), (0.1, 2)])
+def test_where_the_norm_costs_little_the_groups_are_finer(radius, groups):
+    """n/S for n/2S: a bound loses C v/(r + v) to a slope v that the price r does not pay."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 6))
+    y = np.where(X[:, 0] + rng.normal(size=800) > 0.0, 1.0, -1.0)
+    clients = [drfl.Client(f"c{s}", X[s::2], y[s::2]) for s in range(2)]
+    problem = drfl.Problem("hinge", drfl.Ball(radius, "l1"), drfl.Mixture(radius=0.1))
+    result = drfl.solve(problem, clients, tol=1e-6)
+    assert result.status.kind == "certified"
+    cuts = [sent.arrays["cuts"] for sent in result.sent if "cuts" in sent.arrays]
+    assert [shape[1] for shape in cuts] == [groups] * 2

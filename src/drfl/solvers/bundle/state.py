@@ -35,6 +35,7 @@ from drfl.solvers.master.master import Master
 MOST_ROOM = 0.003  # of the price of the norm
 PATH_ABOVE = 200  # coefficients: with fewer, cuts learn the corners of a loss in fewer rounds
 FIRST_MU = 0.3  # products on the central path at w = 0
+CHEAP = 1e-3  # a price of the norm, beside what a typical feature can change the loss by
 LINEAR = 1e-6  # curvature below this share of a feature's mean square counts as none
 
 
@@ -331,10 +332,16 @@ def equip(state: State) -> None:
     state.q = q
     g = q @ state.points.here.gradients
     state.step.start(float(g @ (g / state.metric.diagonal)), bounds.upper)
-    wish = state.settings.groups or math.ceil(n / (2 * server.n_clients))
+    each = 1 if _is_cheap(state.server) else 2  # coefficients for every group of all clients
+    wish = state.settings.groups or math.ceil(n / (each * server.n_clients))
     most = max(1, min(255, int(about[:, 0].min()) // 50))
     alone = state.task.problem.own_intercepts  # rows of such clients are one group
     state.asked.most_groups = 1 if alone else int(np.clip(wish, 1, most))
+
+
+def _is_cheap(server: ServerProblem) -> bool:
+    """Whether the norm costs so little that a bound loses nearly all to any slope left over."""
+    return server.priced and server.on_whole_space and server.price < CHEAP * server.unit
 
 
 def use(state: State, server: ServerProblem) -> None:
