@@ -13,8 +13,8 @@ import drfl
 from drfl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Pinball, SmoothHinge
 from drfl.rows import Rows
 from drfl.solvers.local.descent import active_rows, search
-from drfl.solvers.local.descent.curvature import StepPairs, of_diagonal, of_matrix
-from drfl.solvers.local.descent.softened import Softened
+from drfl.solvers.local.descent.objective import Softened
+from drfl.solvers.local.descent.second_derivative import StepPairs, of_diagonal, of_matrix
 from drfl.worst_case import make_oracle
 
 SMOOTH = [Logistic(), SmoothHinge(), Huber(0.5)]

@@ -23,11 +23,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import piqp
 
 from drfl.arrays import Array
 from drfl.solvers.admm.epigraph import UNBOUNDED, BoxFrame, Frame, GainFrame, Touch, WholeSpaceFrame
 from drfl.solvers.certificate.server import is_lifted
+from drfl.solvers.master.qp import piqp_solver
 from drfl.supports import WholeSpace
 from drfl.worst_case.gains import GainOracle
 from drfl.worst_case.oracle import Oracle
@@ -249,11 +249,7 @@ def minimise(P: Array, cost: Array, A: Array, b: Array, lower: Array) -> tuple[A
     """Minimise ``z'Pz/2 + cost'z`` subject to ``A z <= b, z >= lower``: z and multipliers of b."""
     P, A = np.asfortranarray(P), np.asfortranarray(A)
     for eps in PRECISION:
-        solver = piqp.DenseSolver()
-        settings = solver.settings
-        settings.eps_abs = settings.eps_rel = eps
-        settings.eps_duality_gap_abs = settings.eps_duality_gap_rel = eps
-        settings.max_iter = 100
+        solver = piqp_solver(eps, dense=True)
         solver.setup(P, cost, None, None, A, None, b, lower, None)
         solver.solve()
         z, multipliers = solver.result.x, solver.result.z_u

@@ -17,7 +17,7 @@ from drfl.solvers.local.mixture_variables import Weights
 from drfl.solvers.local.pieces import Entropy, Kernel, make_kernels
 from drfl.solvers.local.program import Program
 from drfl.solvers.local.samples import Fixed
-from drfl.solvers.local.stack import Ints, Stack
+from drfl.solvers.local.stack import Ints, RowStack
 from drfl.worst_case.whole_space import flip_gain
 
 Part = Orthant | SecondOrder | Kernel
@@ -51,7 +51,7 @@ class Iterate:
     """
 
     def __init__(
-        self, program: Program, stack: Stack, fixed: Fixed, flipping: Ints | None = None
+        self, program: Program, stack: RowStack, fixed: Fixed, flipping: Ints | None = None
     ) -> None:
         self.program, self.stack, self.fixed = program, stack, fixed
         self.kernels = make_kernels(program, stack, flipping)

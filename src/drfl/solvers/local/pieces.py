@@ -30,7 +30,7 @@ from drfl.arrays import Array
 from drfl.losses import Loss
 from drfl.solvers.local.cones import off_centre, reach
 from drfl.solvers.local.program import Program
-from drfl.solvers.local.stack import Ints, Stack
+from drfl.solvers.local.stack import Ints, RowStack
 
 CENTRING = 4  # steps of Newton's method
 
@@ -349,7 +349,7 @@ def has_kernel(loss: Loss, *, flips: bool) -> bool:
     return bool(loss.pieces or loss.rounded) and (loss.flipped is not None or not flips)
 
 
-def make_kernels(program: Program, stack: Stack, flipping: Ints | None) -> tuple[Kernel, ...]:
+def make_kernels(program: Program, stack: RowStack, flipping: Ints | None) -> tuple[Kernel, ...]:
     """The rows' losses.
 
     Parameters
@@ -392,7 +392,7 @@ def line_table(program: Program, s: int) -> Array:
 
 
 def _pieces(
-    program: Program, stack: Stack, at: Ints | None = None, lines: int | None = None
+    program: Program, stack: RowStack, at: Ints | None = None, lines: int | None = None
 ) -> Pieces:
     """The lines of these rows, or the first so many of them."""
     tables = [line_table(program, s)[:lines] for s in range(len(program.rho))]

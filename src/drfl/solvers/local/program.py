@@ -1,12 +1,13 @@
 """The problem as the interior-point method sees it: its variables and their units.
 
-With it all rows of all clients, and the exact objective of a model.
+With it all rows of all clients, the exact objective of a model, and where a search stands.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,6 +18,7 @@ from drfl.arrays import Array
 from drfl.losses import Loss
 from drfl.problem import Problem
 from drfl.rows import Rows
+from drfl.solvers.base import relative_gap
 from drfl.solvers.certificate.server import ServerProblem, server_problem
 from drfl.uncertainty import Mixture
 from drfl.worst_case import make_oracle
@@ -267,3 +269,42 @@ class AllRows:
             values[s] += oracle.ball.radius * multipliers[s]
         q = program.mixture.worst_weights(values)
         return ExactModel(w, b, float(q @ values), q, values, multipliers)
+
+
+class LocalSearch(ABC):
+    """The state of a run on all rows.
+
+    Attributes
+    ----------
+    best : ExactModel
+        The best model so far.
+    lower, at_zero : float
+        What is proved of the optimum, and the objective at 0.
+    promise : float
+        The relative gap that the method believes to have, unproved.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        names: Sequence[str],
+        clients: Sequence[Rows],
+        tol: float,
+        unit: float = 1.0,
+    ) -> None:
+        self.clients, self.tol = clients, tol
+        n = clients[0].n_features
+        sizes = np.array([rows.total for rows in clients])
+        self.program = make_program(problem, names, n, sizes, unit)
+        self.whole = AllRows(problem, names, clients)
+        self.best = self.whole.evaluate(self.program, np.zeros(n), 0.0, self.whole.at_zero())
+        self.at_zero, self.lower, self.promise = self.best.objective, 0.0, math.inf
+
+    @property
+    def gap(self) -> float:
+        """What is proved."""
+        return relative_gap(self.best.objective, self.lower, self.at_zero)
+
+    @abstractmethod
+    def iterations(self) -> Iterator[None]:
+        """Iterate until the tolerance is proved or nothing helps any more."""

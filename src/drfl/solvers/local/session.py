@@ -18,7 +18,7 @@ from drfl.client import Site
 from drfl.rows import Rows
 from drfl.solvers.base import Assignment, Session, Standing, Status, StatusKind
 from drfl.solvers.local.descent import DescentSearch
-from drfl.solvers.local.program import ExactModel, make_program
+from drfl.solvers.local.program import ExactModel, LocalSearch, make_program
 from drfl.solvers.local.stages import StagedSearch
 from drfl.wire import Message
 
@@ -99,7 +99,7 @@ class GatheredSession(Session):
         self.most_rows = most_rows
         self.round, self.replayed, self.gave_up = 0, 0, False
         self.best, self.lower = ExactModel.unknown(task.n, len(task.names)), -math.inf
-        self.search: StagedSearch | DescentSearch | None = None
+        self.search: LocalSearch | None = None
         self._iterations: Iterator[None] = iter(())
         self.at_zero = self.expected = math.inf
         self.status: Status | None = None
@@ -146,7 +146,7 @@ class GatheredSession(Session):
             return False
         rows = [met[name] for name in self.task.names]
         self.collector.close(self.number)
-        kind = StagedSearch if self.method == INTERIOR else DescentSearch
+        kind: type[LocalSearch] = StagedSearch if self.method == INTERIOR else DescentSearch
         self.search = kind(self.task.problem, self.task.names, rows, self.task.tol)
         self._iterations = self.search.iterations()
         return True

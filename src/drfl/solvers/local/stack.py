@@ -28,7 +28,7 @@ BLOCK = 2048
 
 
 @dataclass(frozen=True)
-class Stack:
+class RowStack:
     """Some rows of every client, those of a client together.
 
     Attributes
@@ -128,7 +128,7 @@ def stack(
     unit: float,
     margin: bool,
     intercept: bool,
-) -> Stack:
+) -> RowStack:
     """The chosen rows of every client, their masses times the client's factor."""
     parts, offsets, masses = [], [], []
     for rows, some, factor in zip(clients, chosen, factors, strict=True):
@@ -141,7 +141,7 @@ def stack(
     else:
         A = sparse.csr_array(sparse.vstack(parts, format="csr"))
     starts = np.concatenate([[0], np.cumsum([len(part) for part in masses])])
-    return Stack(A, np.concatenate(offsets), np.concatenate(masses), starts.astype(np.intp))
+    return RowStack(A, np.concatenate(offsets), np.concatenate(masses), starts.astype(np.intp))
 
 
 def _matrix(rows: Rows, some: Ints, unit: float, labels: Array | None, intercept: bool) -> Any:

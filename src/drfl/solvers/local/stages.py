@@ -11,12 +11,11 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.rows import Rows
-from drfl.solvers.base import relative_gap
 from drfl.solvers.certificate.proof import weights_in
 from drfl.solvers.local.interior import Interior
 from drfl.solvers.local.iterate import Iterate
 from drfl.solvers.local.lower_bound import lower_bound
-from drfl.solvers.local.program import AllRows, ExactModel, make_program
+from drfl.solvers.local.program import ExactModel, LocalSearch
 from drfl.solvers.local.samples import (
     Sample,
     everything,
@@ -39,38 +38,16 @@ SMOOTH_WIDTH = 0.1  # the same for rows of a smooth loss
 WARM = 0.3  # where the path goes on, in units of the distance of the farthest active row
 
 
-class StagedSearch:
-    """The state of a run.
-
-    Attributes
-    ----------
-    best : ExactModel
-        The best model so far.
-    lower, at_zero : float
-        What is proved of the optimum, and the objective at 0.
-    promise : float
-        The relative gap that the method believes to have, unproved.
-    """
+class StagedSearch(LocalSearch):
+    """Interior points on samples that grow."""
 
     def __init__(
         self, problem: Problem, names: Sequence[str], clients: Sequence[Rows], tol: float
     ) -> None:
-        self.clients, self.tol = clients, tol
-        n = clients[0].n_features
-        sizes = np.array([rows.total for rows in clients])
-        self.program = make_program(problem, names, n, sizes, typical_size(clients))
-        self.whole = AllRows(problem, names, clients)
-        self.best = self.whole.evaluate(self.program, np.zeros(n), 0.0, self.whole.at_zero())
-        self.at_zero, self.lower = self.best.objective, 0.0
-        self.promise, self.short = math.inf, 0
-
-    @property
-    def gap(self) -> float:
-        """What is proved."""
-        return relative_gap(self.best.objective, self.lower, self.at_zero)
+        super().__init__(problem, names, clients, tol, unit=typical_size(clients))
+        self.short = 0
 
     def iterations(self) -> Iterator[None]:
-        """Iterate until the tolerance is proved or nothing helps any more."""
         share, steps = 1.0, strides(self.program, self.whole.size)
         sample = everything(
             self.program, self.whole, spread_rows(self.program, self.clients, steps[0])

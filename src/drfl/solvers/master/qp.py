@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import piqp
@@ -181,15 +182,21 @@ def _compressed(
     return sparse.csc_matrix((values, (rows, columns)), shape=shape)
 
 
-def _piqp(
-    P: Array, c: Array, A: Array | sparse.csc_matrix, b: Array, lower: Array, eps: float
-) -> QPSolution:
-    dense = isinstance(A, np.ndarray)
+def piqp_solver(eps: float, *, dense: bool) -> Any:
+    """PIQP with one precision for everything."""
     solver = piqp.DenseSolver() if dense else piqp.SparseSolver()
     settings = solver.settings
     settings.eps_abs = settings.eps_rel = eps
     settings.eps_duality_gap_abs = settings.eps_duality_gap_rel = eps
     settings.max_iter = 100
+    return solver
+
+
+def _piqp(
+    P: Array, c: Array, A: Array | sparse.csc_matrix, b: Array, lower: Array, eps: float
+) -> QPSolution:
+    dense = isinstance(A, np.ndarray)
+    solver = piqp_solver(eps, dense=dense)
     n, k = len(c), len(P)
     free, upper = np.full(len(b), -INFINITY), np.full(n, INFINITY)
     if dense:

@@ -23,14 +23,12 @@ from drfl.losses import Loss
 from drfl.norms import L2
 from drfl.problem import Problem
 from drfl.rows import Rows
-from drfl.solvers.base import relative_gap
 from drfl.solvers.certificate.proof import add_up, aggregate, pay_by_gauge
 from drfl.solvers.local.descent.active_rows import MOST_ROWS, ActiveRows, has_one_corner
-from drfl.solvers.local.descent.curvature import Solve, StepPairs, of_diagonal, of_matrix
-from drfl.solvers.local.descent.objective import ModelPoint, Objective
-from drfl.solvers.local.descent.softened import Softened
+from drfl.solvers.local.descent.objective import ModelPoint, Objective, Softened
+from drfl.solvers.local.descent.second_derivative import Solve, StepPairs, of_diagonal, of_matrix
 from drfl.solvers.local.lower_bound import RowMinorants
-from drfl.solvers.local.program import AllRows, make_program
+from drfl.solvers.local.program import AllRows, LocalSearch
 
 SMALL = 40  # up to so many coefficients every step is one of Newton's method
 SAMPLE, MOST = 1_000, 16  # rows of a sample: at least so many, and one in so many
@@ -66,32 +64,21 @@ def suits(problem: Problem, names: Sequence[str]) -> bool:
     )
 
 
-class DescentSearch:
-    """The state of a run; attributes are those of `drfl.solvers.local.stages.StagedSearch`."""
+class DescentSearch(LocalSearch):
+    """Steps on samples, then on all rows."""
 
     def __init__(
         self, problem: Problem, names: Sequence[str], clients: Sequence[Rows], tol: float
     ) -> None:
-        self.problem, self.names, self.clients, self.tol = problem, names, clients, tol
-        n = clients[0].n_features
-        sizes = np.array([rows.total for rows in clients])
-        self.program = make_program(problem, names, n, sizes, 1.0)
-        self.whole = AllRows(problem, names, clients)
-        self.best = self.whole.evaluate(self.program, np.zeros(n), 0.0, self.whole.at_zero())
-        self.at_zero, self.lower, self.promise = self.best.objective, 0.0, math.inf
+        super().__init__(problem, names, clients, tol)
+        self.problem, self.names = problem, names
         self.pairs = StepPairs()
         self.base: Solve | None = None
         self.sizes: Array | None = None
         self.careful, self.width = True, 0.0
         self.newton = self.program.d <= SMALL
 
-    @property
-    def gap(self) -> float:
-        """What is proved."""
-        return relative_gap(self.best.objective, self.lower, self.at_zero)
-
     def iterations(self) -> Iterator[None]:
-        """Iterate until the tolerance is proved or nothing helps any more."""
         try:
             yield from self._iterations()
         except np.linalg.LinAlgError:  # rows of no use to this method
