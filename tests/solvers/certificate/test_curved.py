@@ -10,7 +10,9 @@ from drfl.client import Client, Site
 from drfl.datasets import partition
 from drfl.solvers.bundle.client_half.curvature import density, hessian, reaches
 from drfl.solvers.bundle.client_half.evaluation import make_evaluator
+from drfl.solvers.bundle.dual_cuts import are_whole
 from drfl.solvers.certificate.curved import Reach
+from drfl.solvers.certificate.cuts import Cuts, Pool
 
 LOSSES = ("logistic", "smooth_hinge", "huber")
 
@@ -139,6 +141,25 @@ def test_rows_beyond_what_the_curvature_shows_are_not_told_of():
     X, x = np.hstack([X, np.zeros((100, 1))]), np.zeros(5)
     X[0, 3], x[3] = 1.0, 30.0
     assert told("logistic", X, y, x)[2] is None
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_only_tangents_of_all_groups_are_bent(parts):
+    """A forgotten group counts as 0, which may be above its tangent; one told twice, twice."""
+    pool, groups = Pool(2, 1), 3
+    for s in range(2):
+        piece = pool.pieces(s, groups * parts, groups * parts)[:groups]
+        none, zero = np.zeros(groups, np.intp), np.zeros(groups)
+        slopes, lift = np.ones((groups, 1)), np.zeros((groups, 0))
+        serial = pool.serials(groups)
+        tangent = np.ones(groups, np.bool_)
+        pool.add([Cuts(piece, zero, slopes, zero, lift, none, none, tangent, none, serial)])
+    parts, cuts = np.full(2, parts), pool.cuts
+    assert are_whole(pool, cuts, parts)
+    for k in range(len(cuts)):
+        assert not are_whole(pool, cuts.where(np.arange(len(cuts)) != k), parts)
+        assert not are_whole(pool, cuts.joined([cuts.where(np.arange(len(cuts)) == k)]), parts)
+    assert not are_whole(pool, cuts.where(cuts.piece < 0), parts)
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])

@@ -109,8 +109,9 @@ def prove_by_curvature(state: State, near: Solution, left: Array) -> None:
     points, pool, server = state.points, state.pool, state.server
     told = {s: r for s, r in state.metric.reaches.items() if r.point == points.centre}
     here = pool.cuts.where(pool.cuts.tangent & (pool.cuts.point == points.centre))
-    everyone = len(np.unique(pool.piece_client[here.piece])) == server.n_clients
-    if not (told and everyone and _by_gauge(state)) or here.slope.any():
+    parts = np.array([state.clients.introductions[s].parts for s in range(server.n_clients)])
+    whole = are_whole(pool, here, parts)
+    if not (told and whole and _by_gauge(state)) or here.slope.any():
         return
     q, cuts = server.mixture.pull(np.maximum(near.weights, 0.0)), _whole_cuts(pool, here)
     wanted = np.zeros_like(left)
@@ -123,6 +124,19 @@ def prove_by_curvature(state: State, near: Solution, left: Array) -> None:
     first = len(pool.cuts)
     pool.add([_dual_cut(state, s, cut) for s, cut in enumerate(cuts)])
     prove_by_cuts(state, np.arange(first, len(pool.cuts)), q)
+
+
+def are_whole(pool: Pool, here: Cuts, parts: Ints) -> bool:
+    """Whether the cuts of the mean loss at a point are there, once, of every client's groups.
+
+    A tangent of the mean loss is bent, not one of some groups: where the pool has forgotten one,
+    0 would stand for it, which may be above it. ``parts`` (S,) is 2 where flips have cuts of their
+    own, which are not counted.
+    """
+    owner, family = pool.piece_client[here.piece], pool.piece_family[here.piece]
+    share = parts[owner] / np.bincount(pool.piece_family)[family]
+    counted = np.bincount(owner, share, pool.n_clients)
+    return bool((np.abs(counted - 1.0) < 1e-9).all())
 
 
 def _whole_cuts(pool: Pool, here: Cuts) -> Array:
