@@ -84,7 +84,8 @@ class Engine(ABC):
 
 def require_known(messages: Mapping[str, Message], names: Sequence[str]) -> None:
     """Refuse messages to clients that were not placed."""
-    unknown = [name for name in messages if name not in names]
+    known = set(names)  # a list would be searched once for each of thousands of clients
+    unknown = [name for name in messages if name not in known]
     if unknown:
         raise ValueError(f"there is no client {unknown[0]!r}: start the engine with it first")
 
