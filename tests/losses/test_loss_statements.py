@@ -130,6 +130,20 @@ class NoCurvature(Logistic):
 
 
 @dataclass(frozen=True)
+class MoreCurved(Logistic):
+    def curvature(self, z):
+        return 1.0005 * super().curvature(z)
+
+
+@dataclass(frozen=True)
+class LongCurved(SmoothHinge):
+    """Right at most points, and curved where it is a line."""
+
+    def curvature(self, z):
+        return ((z >= -0.2) & (z <= 1.0)).astype(float)
+
+
+@dataclass(frozen=True)
 class Scalar(Hinge):
     def value(self, z):
         return super().value(z).sum()
@@ -161,6 +175,8 @@ LIES = {
     NoKink: "has kinks",
     WrongKink: "does not jump at the kink 0.5",
     NoCurvature: "derivative of slope",
+    MoreCurved: "above the second derivative",
+    LongCurved: "above the second derivative near z = -0.",
     Scalar: "value must return one number for each",
     Overflow: "conjugate is not a finite number at -1",
 }

@@ -108,13 +108,27 @@ def _conjugate(loss: Loss) -> str:
 
 
 def _curvature(loss: Loss) -> str:
-    """It serves the metric only: right at most points is right."""
+    """It serves the metric, where right at most points is right; of a corner it also proves."""
     z = GRID + NEAR
+    if (loss.rounded or len(loss.soft) == 2) and (loss.curvature(z) > _most_curved(loss, z)).any():
+        where = z[loss.curvature(z) > _most_curved(loss, z)][0]
+        return f"curvature is above the second derivative near z = {where:g}, and proofs rest on it"
     found = (loss.slope(z + NEAR) - loss.slope(z - NEAR)) / (2.0 * NEAR)
     off = np.abs(found - loss.curvature(z)) > 1e-3 * (1.0 + np.abs(found))
     if off.mean() > 0.2:
         return f"curvature is not the derivative of slope, as near z = {z[off][0]:g}"
     return ""
+
+
+def _most_curved(loss: Loss, z: Array) -> Array:
+    """The second derivative of the one corner that the loss states, with room for rounding."""
+    (a, c), (b, d) = loss.rounded or loss.soft
+    over = (a - b) * z + c - d  # how far the first line is above the second
+    if loss.rounded:
+        inside = np.abs(over - 0.5 * (a * a - b * b)) <= 0.5 * (a - b) ** 2 + CLOSE
+        return np.where(inside, 1.0 + CLOSE, 0.0)
+    e = np.exp(-np.abs(over))
+    return np.asarray((1.0 + CLOSE) * (a - b) ** 2 * e / (1.0 + e) ** 2)
 
 
 def _kinks(loss: Loss) -> str:
@@ -171,6 +185,6 @@ STATEMENTS: tuple[Callable[[Loss], str], ...] = (
     _slopes,
     _conjugate,
     _kinks,
-    _curvature,
     _lines,
+    _curvature,
 )

@@ -8,11 +8,14 @@ from hypothesis import strategies as st
 import drfl
 from drfl.client import Client, Site
 from drfl.datasets import partition
-from drfl.solvers.bundle.client_half.curvature import density, hessian, reaches
+from drfl.solvers import StatusKind
+from drfl.solvers.bundle.client_half.curvature import density, hessian, may_reach, reaches
 from drfl.solvers.bundle.client_half.evaluation import make_evaluator
 from drfl.solvers.bundle.dual_cuts import are_whole
 from drfl.solvers.certificate.curved import Reach
 from drfl.solvers.certificate.cuts import Cuts, Pool
+from kit.optimality import assert_bounded
+from kit.random_cases import random_case
 
 LOSSES = ("logistic", "smooth_hinge", "huber")
 
@@ -185,3 +188,30 @@ def test_curvature_saves_rounds(norm, monkeypatch):
         saved.append(without.rounds - result.rounds)
     assert min(saved) >= 0
     assert max(saved) >= 1
+
+
+def test_a_step_that_is_all_rounding_reaches_nowhere():
+    """Along the flat of H a step may be long; what rounding makes of He then proves nothing."""
+    column = np.array([1.0, 0.3, -0.7])
+    H = np.outer(column, column)
+    reach = Reach(0, H, np.array([1.0]), np.array([1.0]))
+    flat = np.array([0.3, -1.0, 0.0])
+    assert reach.factor(0.4 * column / (column @ column)) == 1.0
+    assert reach.factor(1e3 * flat) == 1.0
+    for size in (1e8, 1e12, 1e16, 1e20):
+        assert reach.factor(size * flat) == 0.0
+
+
+def test_rows_in_single_precision_prove_nothing_by_curvature():
+    X, y = rows_of("logistic", 60, 3, np.random.default_rng(0))
+    for dtype, proves in ((np.float64, True), (np.float32, False)):
+        site = site_of("logistic", X.astype(dtype), y)
+        assert may_reach(site, make_evaluator(site.oracle).evaluate(np.zeros(4), 1)) is proves
+
+
+def test_a_client_with_one_curved_row_and_hardly_any_weight_proves_nothing_false():
+    """The step is as long as its weight is small, along directions in which it is flat."""
+    case = random_case(630)
+    result = case.solve(max_rounds=60)
+    assert result.status.kind is StatusKind.CERTIFIED
+    assert_bounded(case, result)

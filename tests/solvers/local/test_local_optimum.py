@@ -124,6 +124,22 @@ def test_sparse_rows(loss, density):
     assert thin.gap <= 1e-8
 
 
+@pytest.mark.parametrize("loss", [Hinge(), Huber()], ids=lambda loss: loss.name)
+def test_sparse_columns_that_are_never_seen(loss):
+    """Their coefficients are 0: what makes matrices regular must not go to a copy of them."""
+    rng = np.random.default_rng(4)
+    X = sparse.random_array((60, 12), density=0.1, rng=rng, format="csr")
+    z = X @ rng.normal(size=12) + 0.1 * rng.normal(size=60)
+    y = np.where(z > 0, 1.0, -1.0) if loss.task == "classification" else z
+    problem = drfl.Problem(loss, drfl.Ball(0.01))
+    wide = sparse.hstack([X, sparse.csr_array((60, 60))], format="csr")
+    dense, thin = (
+        drfl.solve(problem, [drfl.Client("a", rows, y)], solver="local", tol=1e-8)
+        for rows in (X.toarray(), wide)
+    )
+    assert thin.objective == pytest.approx(dense.objective, rel=2e-8)
+
+
 def test_more_columns_than_rows():
     rng = np.random.default_rng(3)
     case = make(Hinge(), "l1", 1.0, 1, seed=5)

@@ -27,6 +27,8 @@ import numpy as np
 
 from drfl.arrays import Array
 
+CANCELLED = 1e-10  # of a step's size, column by column: what rounding may hide of its length
+
 
 @dataclass(frozen=True)
 class Reach:
@@ -49,7 +51,9 @@ class Reach:
 
     def factor(self, step: Array) -> float:
         """The largest c that holds for a step; 0 if it is too long."""
-        length = np.sqrt(max(float(step @ self.H @ step), 0.0))
+        size = float(np.sqrt(np.maximum(np.diag(self.H), 0.0)) @ np.abs(step))
+        # A long step along which H is flat would be all rounding, and so would be He.
+        length = np.sqrt(max(float(step @ self.H @ step), 0.0) + CANCELLED * size**2)
         return float(self.factors[self.radii >= 2.0 * length].max(initial=0.0))
 
     def gain(self, step: Array) -> float:

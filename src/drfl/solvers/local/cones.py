@@ -149,8 +149,9 @@ class SecondOrder:
 
 
 def diagonal(H: Array) -> Array:
-    """The diagonal of a contiguous square matrix, to be written to."""
-    return H.reshape(-1)[:: len(H) + 1]
+    """The diagonal of a square matrix in any order, to be written to."""
+    view: Array = np.einsum("ii->i", H)
+    return view
 
 
 def reach(x: Array, dx: Array) -> float:

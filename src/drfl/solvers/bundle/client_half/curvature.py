@@ -42,10 +42,14 @@ def may_curve(site: Site) -> bool:
 
 
 def may_reach(site: Site, at: Evaluation) -> bool:
-    """Whether it can be told how far curvature is certain: of one smooth sum of losses."""
-    one = site.problem.classes is None and not site.problem.own_intercepts
-    whole = isinstance(site.oracle, WholeSpaceOracle) and not site.problem.shared_ball
-    return one and whole and site.oracle.loss.curvature_bound > 0.0 and (at.split or not at.flipped)
+    """Whether it can be told how far curvature is certain: of one smooth sum of losses.
+
+    And not from rows in single precision, of whose slopes seven digits are known.
+    """
+    oracle, one = site.oracle, site.problem.classes is None and not site.problem.own_intercepts
+    whole = isinstance(oracle, WholeSpaceOracle) and not site.problem.shared_ball
+    smooth = oracle.loss.curvature_bound > 0.0 and (at.split or not at.flipped)
+    return bool(one and whole and smooth and oracle.rows.X.dtype == np.float64)
 
 
 def sampled(m: Array) -> Array:
