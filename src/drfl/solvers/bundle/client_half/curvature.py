@@ -46,10 +46,11 @@ def may_reach(site: Site, at: Evaluation) -> bool:
 
     And not from rows in single precision, of whose slopes seven digits are known.
     """
-    oracle, one = site.oracle, site.problem.classes is None and not site.problem.own_intercepts
-    whole = isinstance(oracle, WholeSpaceOracle) and not site.problem.shared_ball
-    smooth = oracle.loss.curvature_bound > 0.0 and (at.split or not at.flipped)
-    return bool(one and whole and smooth and oracle.rows.X.dtype == np.float64)
+    oracle, problem = site.oracle, site.problem
+    if problem.classes is not None or problem.own_intercepts or problem.shared_ball:
+        return False
+    whole = isinstance(oracle, WholeSpaceOracle) and oracle.rows.X.dtype == np.float64
+    return whole and oracle.loss.curvature_bound > 0.0 and bool(at.split or not at.flipped)
 
 
 def sampled(m: Array) -> Array:
