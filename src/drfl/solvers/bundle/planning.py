@@ -10,7 +10,7 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.solvers.base import relative_gap
 from drfl.solvers.bundle.dual_cuts import ask_duals, prove_by_curvature, proves_by_duals
-from drfl.solvers.bundle.state import State, ask, ask_again
+from drfl.solvers.bundle.state import State, ask, ask_again, norm_is_cheap
 from drfl.solvers.bundle.steps import Proposal
 from drfl.solvers.certificate.cuts import Cuts, Solution
 from drfl.solvers.certificate.region import Region
@@ -55,23 +55,39 @@ def prove(state: State) -> list[Proposal]:
     state.q = state.server.mixture.pull(near.weights)
     proposals = [_proposal(near, x, M)]
     prove_by_curvature(state, near, near.cuts @ tangent.g + M @ (near.x - x))
-    if _bound_is_due(state):
-        solve_for_bound(state, x, at_centre)
-    elif _bound_is_cheap(state):
-        solve_for_bound(state, x, at_centre, kept=False)
+    lowest = _prove_lowest(state, x, at_centre)
     if state.settings.second_point and not step.smooth:
-        far = solve_master(state, tangent, x, SECOND * M, at_centre, eps=ROUGH)
-        proposals.append(_proposal(far, x, SECOND * M))
+        if lowest is not None and _bound_is_far(state):
+            far, N = lowest, _least_metric(state)
+        else:
+            N = SECOND * M
+            far = solve_master(state, tangent, x, N, at_centre, eps=ROUGH)
+        proposals.append(_proposal(far, x, N))
     state.asked.dual = {}
     if state.settings.dual_cuts and not state.task.problem.loss.kinks:
         ask_duals(state, tangent, near, H)
     return proposals
 
 
-def solve_for_bound(state: State, x: Array, reference: float, *, kept: bool = True) -> None:
+def _prove_lowest(state: State, x: Array, reference: float) -> Solution | None:
+    """The master that is solved for its bound, in the rounds in which that is worth it."""
+    if _bound_is_due(state):
+        lowest = solve_for_bound(state, x, reference)
+    elif _bound_is_cheap(state):
+        lowest = solve_for_bound(state, x, reference, kept=False)
+    else:
+        return None
+    return lowest if lowest.usable else None
+
+
+def solve_for_bound(state: State, x: Array, reference: float, *, kept: bool = True) -> Solution:
     """A master over all cuts with almost no proximal term, for its bound alone."""
-    M = TINY * np.diag(state.metric.diagonal)
-    solve_master(state, state.pool.cuts, x, M, reference, eps=SHARP, sharp=True, kept=kept)
+    M, cuts = _least_metric(state), state.pool.cuts
+    return solve_master(state, cuts, x, M, reference, eps=SHARP, sharp=True, kept=kept)
+
+
+def _least_metric(state: State) -> Array:
+    return np.asarray(TINY * np.diag(state.metric.diagonal))
 
 
 def solve_master(
@@ -102,13 +118,23 @@ def _bound_is_due(state: State) -> bool:
     if proves_by_duals(state):
         return False
     often = decrease < BOUND_AT and (state.round % BOUND_EVERY == 0 or _is_crowded(state))
-    return decrease <= 2.0 * state.task.tol or often
+    return _only_bound_is_open(state) or often
+
+
+def _only_bound_is_open(state: State) -> bool:
+    """Whether the model promises no more than about the tolerance."""
+    return state.step.decrease <= 2.0 * state.task.tol
 
 
 def _bound_is_cheap(state: State) -> bool:
     """Whether such a master costs next to nothing; which cuts stay does not depend on it."""
     small = state.server.dimension <= SMALL and len(state.pool.cuts) <= MANY_CUTS
     return small and state.step.decrease < BOUND_AT
+
+
+def _bound_is_far(state: State) -> bool:
+    """Whether only the bound is open, which no norm keeps near: cuts are missing where it is."""
+    return norm_is_cheap(state.server) and _only_bound_is_open(state)
 
 
 def _proposal(solution: Solution, centre: Array, M: Array) -> Proposal:

@@ -35,7 +35,8 @@ from drfl.solvers.master.master import Master
 MOST_ROOM = 0.003  # of the price of the norm
 PATH_ABOVE = 200  # coefficients: with fewer, cuts learn the corners of a loss in fewer rounds
 FIRST_MU = 0.3  # products on the central path at w = 0
-CHEAP = 1e-3  # a price of the norm, beside what a typical feature can change the loss by
+COARSE, FINER = 0.5, 2.0  # groups of all clients for every coefficient; if the norm is cheap:
+CHEAP = 5e-3  # a price of the norm, beside what a typical feature can change the loss by
 LINEAR = 1e-6  # curvature below this share of a feature's mean square counts as none
 
 
@@ -332,14 +333,14 @@ def equip(state: State) -> None:
     state.q = q
     g = q @ state.points.here.gradients
     state.step.start(float(g @ (g / state.metric.diagonal)), bounds.upper)
-    each = 1 if _is_cheap(state.server) else 2  # coefficients for every group of all clients
-    wish = state.settings.groups or math.ceil(n / (each * server.n_clients))
+    share = FINER if norm_is_cheap(state.server) else COARSE
+    wish = state.settings.groups or math.ceil(share * n / server.n_clients)
     most = max(1, min(255, int(about[:, 0].min()) // 50))
     alone = state.task.problem.own_intercepts  # rows of such clients are one group
     state.asked.most_groups = 1 if alone else int(np.clip(wish, 1, most))
 
 
-def _is_cheap(server: ServerProblem) -> bool:
+def norm_is_cheap(server: ServerProblem) -> bool:
     """Whether the norm costs so little that a bound loses nearly all to any slope left over."""
     return server.priced and server.on_whole_space and server.price < CHEAP * server.unit
 
