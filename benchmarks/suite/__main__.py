@@ -52,13 +52,12 @@ def main() -> None:
         parser.error(f"there is no section {unknown[0]!r}: take one of {', '.join(SECTIONS)}")
     lines = list(measured(options.section or list(SECTIONS), options))
     rows = [line for line in lines if isinstance(line, Row)]
-    if options.check:
-        print("\n".join(["", *table(lines), ""]))
-        sys.exit(judged(rows, options))
     lines = merged(options.out, lines, list(SECTIONS))
     print("\n".join(["", *table(lines), ""]))
     print("written:", write_records(options.out, lines))
     print("written:", *draw(options.out, lines))
+    if options.check:
+        sys.exit(judged(rows, options))
     if options.store:
         store(rows)
 
