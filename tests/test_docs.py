@@ -81,8 +81,6 @@ def test_examples_run_and_say_something(example, capsys, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_doctests(module):
-    if module.startswith("drfl.torch"):
-        pytest.importorskip("torch")
     results = doctest.testmod(
         importlib.import_module(module), optionflags=doctest.NORMALIZE_WHITESPACE
     )

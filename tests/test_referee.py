@@ -19,6 +19,8 @@ LOSSES = (
     EpsilonInsensitive(0.2),
     Pinball(0.8),
 )
+# "first_order" is judged on problems it knows and "private" on many draws of its noise, each with
+# its own tests.
 TOLERANCE = {"bundle": 1e-6, "local": 1e-6, "admm": 1e-2, "ad_lpmm": 1e-2}
 
 

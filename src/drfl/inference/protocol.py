@@ -22,7 +22,7 @@ or with differential privacy does not answer, nor does one whose policy allows n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -212,13 +212,11 @@ class Inquiry:
             if isinstance(client, Client) and (client.guard or client.privacy):
                 raise InferenceError(REFUSED.format(name=client.name))
         problem, curves = self.problem, self.problem.curves
-        still = Problem(
-            problem.loss,
-            Ball(norm=problem.norm if curves is None else "l1"),
-            problem.mixture,
-            intercept=problem.intercept,
+        still = replace(
+            problem,
+            ball=Ball(norm=problem.norm if curves is None else "l1"),
             curves=None if curves is None else curves.free(),
-            classes=problem.classes,
+            shared_ball=False,  # nothing moves
         )
         try:
             self._engine.start(self.clients, still, HANDLERS)

@@ -20,6 +20,7 @@ from drfl.models import Model
 from drfl.models.calibration import Labelled, score_columns
 from drfl.models.file_rows import FileRows, column_texts, read_rows
 from drfl.models.plain import encoding_to_plain
+from drfl.one_vs_rest import margin_target
 from drfl.privacy import (
     Guard,
     Ledger,
@@ -197,7 +198,7 @@ class Station:
         return Client(
             self.name,
             X,
-            y if positive is None else np.where(y == positive, 1.0, -1.0),
+            y if positive is None else margin_target(y, positive),
             sample_weight=weight,
             shift=shift,
             scale=scale,
@@ -213,7 +214,7 @@ class Station:
         """Refuse rows that are too few for the guard, or have columns that tell of few."""
         if self.guard is not None:
             X, y = self._looked().rows(encoding)
-            y = y if positive is None else np.where(y == positive, 1.0, -1.0)
+            y = y if positive is None else margin_target(y, positive)
             try:
                 require_enough(Rows(X, y), self.guard.k)
                 require_many(Rows(X, y).take(slice(None)), y, self.guard.k, encoding.features)

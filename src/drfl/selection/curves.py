@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -112,7 +112,7 @@ def select_curves(
         raise ValueError("additive is not set: say which columns may have curves")
     rng, noise = check_random_state(random_state), number("noise_scale", noise_scale, least=0.0)
     table = clone(estimator).read_rows(X, y, clients, sample_weight)
-    if estimator._task == "classification":
+    if is_classifier(estimator):
         _require_at_once(estimator, len(np.unique(table.y)), table.X.shape[1])
     n = table.X.shape[1]
     tried = (
@@ -242,11 +242,11 @@ def _fit(model: RobustModel, table: ClientTable, kept: NDArray[np.intp]) -> None
 
 def _losses(model: RobustModel, X: Any, y: Array) -> Array:
     """The loss of every row; classes are 0 to K - 1."""
-    z, loss, joint = model._scores(X), model.problem_.loss, model.problem_.joint
+    score = model.decision_function if is_classifier(model) else model.predict
+    z, loss, joint = score(X), model.problem_.loss, model.problem_.joint
     if joint is not None:
         known = np.searchsorted(model.classes_, y)
         if not np.isin(y, model.classes_).all():
             raise ValueError("a class has so few rows that a fold is without it: take fewer folds")
         return joint.value(np.ascontiguousarray(z.T), known)
-    z = np.ravel(z)
     return loss.value((2.0 * y - 1.0) * z if loss.task == "classification" else z - y)

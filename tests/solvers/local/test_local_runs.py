@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import drfl
+from drfl.solvers.base import Session, Solver, Standing, Status
 from drfl.solvers.local import Local, stages
+from drfl.solvers.local.session import LocalSession
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 3))
@@ -185,3 +187,49 @@ def test_interior_points_take_over_where_gradients_are_slow(monkeypatch):
     assert result.status.kind == "certified"
     assert methods[0] == "first order"
     assert methods[-1] == "interior point"
+
+
+class Claims(Session):
+    """Says these bounds after a round, and gives up, or is content."""
+
+    def __init__(self, objective, lower_bound, status):
+        self.found, self.said = (objective, lower_bound, status), (math.inf, -math.inf, None)
+
+    def propose(self):
+        return {}
+
+    def absorb(self, replies, failures):
+        self.said = self.found
+
+    @property
+    def standing(self):
+        objective, lower_bound, status = self.said
+        half = np.full(2, 0.5)
+        return Standing(status, np.zeros(3), 0.0, objective, lower_bound, 1.0, half, half, half)
+
+
+GIVES_UP = Status.max_rounds(1.0, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((0.493, 0.536), (0.5, 0.5)),  # crossed within the one that gives up
+        ((0.7, 0.6), (0.5, 0.5)),  # and its bound is denied by the next one's model
+        ((0.4, 0.1), (0.5, 0.5)),  # or its model by the next one's bound
+    ],
+)
+def test_a_contradiction_of_methods_is_seen_by_the_run(first, second):
+    class Staged(Solver):
+        name, handlers = "staged", {}
+
+        def start(self, task):
+            made = [
+                ("one", lambda: Claims(*first, GIVES_UP)),
+                ("two", lambda: Claims(*second, Status.certified(0.0))),
+            ]
+            return LocalSession(made)
+
+    result = drfl.solve(PROBLEM, two(), solver=Staged())
+    assert result.status.kind == "failed"
+    assert math.isinf(result.gap)

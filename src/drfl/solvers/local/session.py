@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from drfl.client import Site
 from drfl.rows import Rows
-from drfl.solvers.base import Assignment, Session, Standing, Status, StatusKind
+from drfl.solvers.base import Assignment, Session, Standing, Status, StatusKind, crossed
 from drfl.solvers.local.descent import DescentSearch
 from drfl.solvers.local.program import ExactModel, LocalSearch, make_program
 from drfl.solvers.local.stages import StagedSearch
@@ -221,6 +221,11 @@ class LocalSession(Session):
         info = {"method": self.method, **now.info}
         before = now if self._before is None else self._before
         best = min(now, before, key=lambda standing: standing.gap)
+        # What one method found and another denies is for the run to see, whoever comes next.
+        upper = min(now.objective, before.objective)
+        lower = max(now.lower_bound, before.lower_bound)
+        if crossed(upper, lower, best.at_zero):
+            best = replace(best, objective=upper, lower_bound=lower)
         return replace(best, status=now.status, rejected=now.rejected, info=info)
 
 
