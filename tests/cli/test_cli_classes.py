@@ -167,3 +167,24 @@ def test_records_are_read_by_scripts(garden):
     lines = (folder / "RUN" / "records.jsonl").read_text().splitlines()
     result = next(r for r in map(json.loads, lines) if r["kind"] == "result")
     assert np.array(result["models"][0]["coef"]).shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--multiclass", "ovr"),
+        ("--additive", "pl", "--increasing", "pl"),  # no rules for all classes at once
+        ("--additive", "pl", "--norm", "linf"),
+    ],
+    ids=lambda options: " ".join(options),
+)
+@pytest.mark.parametrize("select", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_one_against_the_rest_is_validated_and_selected(garden, options, select, tmp_path):
+    folder, _ = garden
+    clients = ("--client", folder / "a.csv", "--client", folder / "b.csv", "--target", "species")
+    how = ("--select", "one_se", "--folds", "2") if select else ()
+    said = drfl("train", *clients, *options, *how, "--out", "RUN", cwd=tmp_path, validation=True)
+    assert "not validated" not in said.out + said.err
+    records = (tmp_path / "RUN" / "records.jsonl").read_text().splitlines()
+    assert "validation" in {json.loads(line)["kind"] for line in records}
+    assert not read_model(tmp_path / "RUN" / "model.json").joint

@@ -207,9 +207,12 @@ def _estimator(training: Training) -> Any:
     from drfl.estimators import DRFLClassifier, DRFLRegressor
 
     problem, names = training.problem, list(training.agreement.rows)
-    kind = DRFLRegressor if training.agreement.target.classes is None else DRFLClassifier
+    classes = training.agreement.target.classes
+    kind = DRFLRegressor if classes is None else DRFLClassifier
     ball = problem.ball_of(names[0])
-    several: dict[str, Any] = {} if problem.classes is None else {"multiclass": "joint"}
+    # What the training has decided on: "auto" might decide otherwise.
+    decided = "ovr" if problem.classes is None else "joint"
+    several: dict[str, Any] = {} if classes is None else {"multiclass": decided}
     return kind(
         problem.loss,
         radius={name: problem.ball_of(name).radius for name in names},
