@@ -35,7 +35,6 @@ from drfl.estimators import DRFLClassifier, DRFLRegressor
 from drfl.files import write_text
 from drfl.losses import Huber, Logistic
 from drfl.selection import select_curves
-from drfl.selection.curves import Curve, CurveSelection
 
 DESCRIPTION = "Compare linear and additive models with gradient boosting."
 EXAMPLE = """\
@@ -124,27 +123,21 @@ def scores(name: str, X: Array, y: Array, split: int, seed: int) -> Iterator[Sco
     booster = boosting(random_state=0).fit(X, y)
     wanted: dict[str, Any] = {"norm": "l1", "additive": "all", "tol": 1e-4}
     plain: Any = DRFLClassifier(**wanted) if classes else DRFLRegressor(epsilon=1.0, **wanted)
-    for noise, tests in ((0.0, TESTS[:2]), (NOISE, TESTS[2:])):
-        how: dict[str, Any] = {"radii": RADII, "folds": FOLDS, "noise_scale": noise}
+    on_noise = {"rule": "noise", "noise_scale": NOISE}
+    for rule, tests in (({"rule": "mean"}, TESTS[:2]), (on_noise, TESTS[2:])):
+        how: dict[str, Any] = {**rule, "radii": RADII, "folds": FOLDS, "verbose": 0}
         found = [
             (select_curves(clone(plain).set_params(knots=k), X, y, **how, random_state=0), k)
             for k in (KNOTS, *(MORE_KNOTS if len(y) >= MANY_ROWS else ()))
         ]
-        chosen, knots = min(found, key=lambda pair: _best(pair[0], curves=True).loss)
-        fits = []
-        for curves in (False, True):
-            own: dict[str, Any] = {"radius": _best(chosen, curves=curves).radius, "knots": knots}
-            own |= {} if curves else {"additive": None}
-            fits.append(clone(plain).set_params(**own).fit(X, y))
+        chosen, knots = max(found, key=lambda pair: pair[0].curves.best.mean)
+        line = clone(plain).set_params(**chosen.lines.best_params, additive=None)
+        curve = clone(plain).set_params(**chosen.curves.best_params, knots=knots)
+        fits = [line.fit(X, y), curve.fit(X, y)]
         for test in tests:
             rows = X_test if test == TESTS[0] else noisy
             values = tuple(float(fit.score(rows, y_test)) for fit in (*fits, booster))
-            yield Score(name, split, test, values, chosen.curves, knots)
-
-
-def _best(chosen: CurveSelection, *, curves: bool) -> Curve:
-    """The radius of lines or curves with the least loss."""
-    return min((t for t in chosen.table if t.curves == curves), key=lambda t: t.loss)
+            yield Score(name, split, test, values, chosen.taken, knots)
 
 
 def bends(name: str, X: Array, y: Array, split: int, seed: int) -> Iterator[Score]:

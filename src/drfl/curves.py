@@ -103,7 +103,7 @@ class Curves:
 
     def straight(self) -> Curves | None:
         """The same without knots, with the rules that a line can follow; None: there are none."""
-        rules = tuple(tuple(r for r in own if r in OPPOSITE[0]) for own in self.shapes)
+        rules = tuple(map(rules_of_lines, self.shapes))
         return Curves(((),) * self.n, rules) if any(rules) else None
 
     def of(self, j: int) -> slice:
@@ -297,6 +297,11 @@ def enough_rows(counts: NDArray[np.intp]) -> list[int]:
         counts[:, gone] += counts[:, gone + 1]
         counts = np.delete(counts, gone + 1, axis=1)
     return kept
+
+
+def rules_of_lines(rules: Shapes) -> Shapes:
+    """Those rules that a line can follow, without being constant."""
+    return tuple(rule for rule in rules if rule in OPPOSITE[0])
 
 
 def _knots(column: Sequence[float]) -> tuple[float, ...]:

@@ -1,9 +1,10 @@
 """Curves are taken where the truth bends, and not where it is a line."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from drfl import Ball, Client, DRFLClassifier, DRFLRegressor, Problem
+from drfl import Ball, Client, DRFLClassifier, DRFLRegressor, DRFLRegressorCV, Problem
 from drfl.client import Site
 from drfl.curves import Curves
 from drfl.selection import select, select_curves
@@ -20,54 +21,135 @@ def _rows(bend, N=240, seed=0):
     return X, f + 0.5 * rng.normal(size=N), np.repeat(["a", "b"], N // 2)
 
 
+HOW = {"radii": [0.01, 0.1], "folds": 3, "random_state": 0, "verbose": 0}
+
+
 def test_curves_only_where_they_pay_by_a_standard_error():
     model = DRFLRegressor(norm="l1", additive="all", tol=1e-4)
-    X, y, clients = _rows(bend=1.0)
-    bent = select_curves(model, X, y, clients, radii=[0.01, 0.1], folds=3, random_state=0)
-    assert bent.curves
+    bent = select_curves(model, *_rows(bend=1.0), **HOW)
+    assert bent.taken
     assert bent.estimator.curves_ is not None
+    assert bent.estimator.radius == bent.curves.best_params["radius"]
     assert bent.gain > 3.0 * bent.error
-    X, y, clients = _rows(bend=0.0)
-    straight = select_curves(model, X, y, clients, radii=[0.01, 0.1], folds=3, random_state=0)
-    assert not straight.curves
+    straight = select_curves(model, *_rows(bend=0.0), **HOW)
+    assert not straight.taken
     assert straight.estimator.curves_ is None
-    assert str(straight).startswith("lines")
-    assert len(straight.table) == 4
+    assert "lines are taken" in str(straight)
+    assert [len(choice.table) for choice in (straight.lines, straight.curves)] == [2, 2]
 
 
-def test_the_difference_and_its_error_are_those_of_the_rows():
-    """Repeated here with the folds of the same seed, one radius: the mean of paired losses."""
+def _classes(bend=1.0):
+    X, y, clients = _rows(bend)
+    return X, np.where(y > 0.3, "ill", "well"), clients
+
+
+@pytest.mark.parametrize("norm", ["l1", "linf"])
+def test_the_program_and_python_compare_in_the_same_way(norm):
+    X, y, clients = _classes()
+    model = DRFLClassifier(norm=norm, additive=[1], knots=3, tol=1e-4)
+    found = select_curves(model, X, y, clients, rule="mean", **HOW)
+    table = sorted_table(model.read_rows(X, y, clients, None))
+    given = SelectionClients.read(model, table, named=True)
+    how = {"grid": {"radius": HOW["radii"]}, "rule": "mean", "folds": 3, "random_state": 0}
+    same = choose_curves(DRFLClassifier(norm=norm, tol=1e-4), given, **how, verbose=0)
+    assert (found.lines, found.curves) == (same.lines, same.curves)
+    assert (found.gain, found.error) == (same.gain, same.error)
+
+
+@pytest.mark.parametrize("weights", [{"ill": 2.0, "well": 1.0}, {"ill": 2.0}])
+def test_a_class_has_its_weight_once(weights):
+    """A weight of 2 is a row that is there twice: the same folds, the same scores."""
+    X, y, clients = _classes()
+    model = DRFLClassifier(norm="l1", additive="all", tol=1e-6)
+    found = select_curves(model.set_params(class_weight=weights), X, y, clients, **HOW)
+    model.set_params(class_weight=None)
+    same = select_curves(model, X, y, clients, sample_weight=np.where(y == "ill", 2.0, 1.0), **HOW)
+    for one, other in ((found.lines, same.lines), (found.curves, same.curves)):
+        means = [[point.mean for point in choice.table] for choice in (one, other)]
+        np.testing.assert_allclose(*means, rtol=1e-6)
+    assert found.estimator.class_weight_.tolist() == [2.0, 1.0]
+
+
+def test_columns_are_named():
     X, y, clients = _rows(bend=1.0)
-    labels = np.where(y > 0.0, "high", "low")
-    model = DRFLClassifier(norm="l1", additive=[1], tol=1e-4)
-    found = select_curves(
-        model, X, labels, clients, radii=[0.02], folds=2, noise_scale=0.3, random_state=1
-    )
-    losses = {t.curves: t.loss for t in found.table}
-    assert found.gain == pytest.approx(losses[False] - losses[True], abs=1e-12)
-    assert 0.0 < found.error < 0.2
+    frame = pd.DataFrame(X, columns=["age", "chol"])
+    model = DRFLRegressor(norm="l1", additive=["chol"], shapes={"chol": "concave"}, tol=1e-4)
+    found = select_curves(model, frame, y, clients, **HOW)
+    assert found.taken
+    assert [len(knots) for knots in found.estimator.curves_.knots] == [0, 4]
 
 
-def test_three_classes_in_one_problem_are_compared_too():
+@pytest.mark.parametrize("kind", [DRFLClassifier, DRFLRegressor])
+def test_intercepts_of_every_client_are_compared_too(kind):
+    X, y, clients = _rows(bend=1.0)
+    y = y + 2.0 * (clients == "b")
+    y = y if kind is DRFLRegressor else np.where(y > 1.0, "ill", "well")
+    model = kind(norm="l1", additive="all", intercept="per_client", tol=1e-4)
+    found = select_curves(model, X, y, clients, **HOW)
+    assert found.taken
+    assert set(found.estimator.intercepts_) == {"a", "b"}
+
+
+def test_a_rule_chooses_the_radii():
+    X, y, clients = _rows(bend=1.0)
+    model = DRFLRegressor(norm="l1", additive="all", tol=1e-4)
+    radii = {
+        name: select_curves(model, X, y, clients, **rule, **HOW | {"radii": [0.0, 0.02, 0.5]})
+        for name, rule in {
+            "default": {},
+            "one_se": {"rule": "one_se"},
+            "mean": {"rule": "mean"},
+            "noise": {"rule": "noise", "noise_scale": 1.0},
+        }.items()
+    }
+    chosen = {name: found.curves.best_params["radius"] for name, found in radii.items()}
+    assert chosen["default"] == chosen["one_se"] >= chosen["mean"]
+    assert chosen["noise"] == 0.5 > chosen["mean"]
+
+
+@pytest.mark.parametrize("shapes", [None, {0: "increasing", 1: ["flat ends", "increasing"]}])
+def test_lines_that_are_taken_keep_the_rules_of_lines(shapes):
+    X, y, clients = _rows(bend=0.0)
+    model = DRFLRegressor(norm="l1", additive="all", shapes=shapes, tol=1e-4)
+    found = select_curves(model, X, y, clients, **HOW)
+    assert not found.taken
+    assert found.estimator.coef_.shape == (2,)
+    # Column 1 does nothing: without the rule its slope has either sign.
+    if shapes:
+        assert (found.estimator.coef_ >= 0.0).all()
+        assert found.estimator.curves_.knots == ((), ())
+
+
+def test_lines_and_curves_of_three_classes_are_one_kind_of_problem():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(240, 2))
     far = np.digitize(np.abs(X[:, 0]) + 0.1 * rng.normal(size=240), [0.4, 1.1])
     y, clients = np.array(["near", "between", "far"])[far], np.repeat(["a", "b"], 120)
     model = DRFLClassifier(norm="l1", additive="all", knots=2, tol=1e-3)
-    found = select_curves(model, X, y, clients, radii=[0.02], folds=2, random_state=0)
-    assert found.curves
+    how = HOW | {"radii": [0.02], "folds": 2}
+    found = select_curves(model, X, y, clients, **how)
+    assert found.taken
     assert found.estimator.problem_.classes == 3
-    with pytest.raises(ValueError, match="or more in one problem"):
-        select_curves(model.set_params(multiclass="ovr"), X, y, clients)
+    # Curves with rules are one class against the rest, and so are the lines beside them.
+    model.set_params(shapes={1: "flat ends"})
+    found = select_curves(model, X[:, ::-1], y, clients, **how)
+    assert found.estimator.problem_.classes is None
+    flat = select_curves(model, X, rng.permutation(y), clients, **how)
+    assert not flat.taken
+    assert flat.estimator.problem_.classes is None
 
 
 def test_what_cannot_be_compared_is_refused():
     X, y, clients = _rows(bend=1.0)
     with pytest.raises(ValueError, match="additive is not set"):
         select_curves(DRFLRegressor(norm="l1"), X, y, clients)
-    with pytest.raises(ValueError, match="fewer than 200 folds"):
-        select_curves(DRFLRegressor(norm="l1", additive="all"), X, y, clients, folds=200)
     curved = DRFLRegressor(norm="l1", additive="all")
+    with pytest.raises(ValueError, match="rows into 200 folds"):
+        select_curves(curved, X, y, clients, folds=200)
+    with pytest.raises(ValueError, match="noise_scale is for rule='noise'"):
+        select_curves(curved, X, y, clients, noise_scale=0.3)
+    with pytest.raises(TypeError, match="estimator must be a DRFLClassifier"):
+        select_curves(DRFLRegressorCV(norm="l1", additive="all"), X, y, clients)
     with pytest.raises(ValueError, match="curves cannot be in the grid"):
         select(curved, X, y, clients, grid={"knots": [2, 4]})
 

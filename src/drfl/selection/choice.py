@@ -90,6 +90,11 @@ class Choice:
     best_params: dict[str, Any]
     reason: str
 
+    @property
+    def best(self) -> GridPoint:
+        """The row of the table that was chosen."""
+        return next(point for point in self.table if point.params == self.best_params)
+
     def to_frame(self) -> pd.DataFrame:
         """Return the table as a DataFrame with a column for every parameter."""
         try:

@@ -97,15 +97,8 @@ def select(
     if isinstance(estimator, Pipeline):
         rest = {"clients": clients, "random_state": random_state, "verbose": verbose}
         return _select_last(estimator, X, y, grid, sample_weight=sample_weight, **rest, **settings)
-    _check_estimator(estimator)
     checked_noise(rule, noise_scale)
-    reader = with_params(estimator, {})
-    reader.checked_parameters()
-    table = sorted_table(reader.read_rows(X, y, clients, sample_weight))
-    if _may_lack_a_class(reader, table, rule):
-        estimator = with_params(estimator, {"multiclass": OVR})
-        reader.set_params(multiclass=OVR)
-    taking_part = SelectionClients.read(reader, table, named=clients is not None)
+    estimator, taking_part = read_clients(estimator, X, y, clients, sample_weight, rule)
     seed = seed_of(random_state)
     found = choose(
         estimator, taking_part, grid=grid, random_state=seed, verbose=verbose, **settings
@@ -114,6 +107,19 @@ def select(
     chosen.fit(X, y, clients=clients, sample_weight=sample_weight)
     settings["seed"] = seed
     return Selection(found.table, found.best_params, found.reason, chosen, settings)
+
+
+def read_clients(
+    estimator: RobustModel, X: Any, y: Any, clients: Any, sample_weight: Any, rule: str
+) -> tuple[RobustModel, SelectionClients]:
+    """Who takes part, and a copy of the estimator that has read them and lacks no class."""
+    _check_estimator(estimator)
+    reader = with_params(estimator, {})
+    reader.checked_parameters()
+    table = sorted_table(reader.read_rows(X, y, clients, sample_weight))
+    if _may_lack_a_class(reader, table, rule):
+        reader.set_params(multiclass=OVR)
+    return reader, SelectionClients.read(reader, table, named=clients is not None)
 
 
 def _may_lack_a_class(reader: Any, table: ClientTable, rule: str) -> bool:

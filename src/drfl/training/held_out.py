@@ -185,14 +185,13 @@ def _selection(training: Training) -> dict[str, Any]:
         for name, table in tables.items()
         for point in table
     ]
-    text = ["lines", str(both.lines), "", "curves", str(both.curves), "", both.reason]
     return {
         "rule": settings["select"],
         **_facts(both.choice),
         "curves": both.taken,
         "reason": f"{both.reason}; {both.choice.reason}",
         "table": named,
-        "text": "\n".join(text),
+        "text": str(both),
     }
 
 
