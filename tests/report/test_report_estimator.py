@@ -146,6 +146,19 @@ def test_every_class_is_shown_with_its_adversary(tmp_path):
         assert f"How far the adversary moves each column, class {label}" in found.source
 
 
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_curves_have_bands_or_the_reason_why_not(loss, tmp_path):
+    rng = np.random.default_rng(0)
+    X, clients = rng.normal(size=(300, 2)), np.repeat(["a", "b"], 150)
+    y = np.where(1.0 - X[:, 0] ** 2 + 0.5 * rng.normal(size=300) > 0.0, "ill", "well")
+    model = drfl.DRFLClassifier(loss, norm="l1", radius=0.01, additive=[0], tol=1e-4)
+    model.fit(X, y, clients=clients)
+    plan = Plan(bootstrap=0, noise=(), radii=False, methods=(), validation=False)
+    words = made(model, tmp_path / "curves.html", X, y, clients, plan=plan).words
+    assert ("95 % band" in words) == (loss == "logistic")
+    assert ("No bands: no standard errors: the loss" in words) == (loss == "hinge")
+
+
 def test_a_shared_ball_is_explained(tmp_path):
     X, y, who = rows()
     X = (X - X.mean(0)) / X.std(0)

@@ -142,7 +142,9 @@ def records_of(estimator: Any, X: Any, y: Any, clients: Any, plan: Plan) -> list
     records += [] if selection is None else [_selection(selection)]
     if data and plan.validation and isinstance(fitted, RobustModel):
         records += [_validation(estimator, fitted, X, y, clients, plan.seed)]
-    records += [*_rounds(fitted), _result(model, fitted, data), *_messages(fitted), *found]
+    curves, refused = drawn_curves(model, data)
+    records += [{"kind": "inference", "refused": refused}] if refused else []
+    records += [*_rounds(fitted), _result(model, fitted, data, curves), *_messages(fitted), *found]
     told = to_json(records)
     return told
 
@@ -290,7 +292,9 @@ def _own_intercepts(model: Model, k: int) -> Json:
     return {"intercepts": own if model.joint else {name: b[k] for name, b in own.items()}}
 
 
-def _result(model: Model, fitted: Any, data: Mapping[str, ClientSample]) -> Json:
+def _result(
+    model: Model, fitted: Any, data: Mapping[str, ClientSample], curves: list[Json]
+) -> Json:
     models = [
         {
             "coef": model.linear(k)[0],
@@ -312,6 +316,5 @@ def _result(model: Model, fitted: Any, data: Mapping[str, ClientSample]) -> Json
     sent = [total for r in _results(fitted) for total in (r.bytes_up, r.bytes_down)]
     costs |= {"kilobytes": sum(sum(t.values()) for t in sent) / 1000} if sent else {}
     names = {"features": model.coefficients, "models": models, "clients": scores}
-    if model.problem.curves is not None:
-        names["curves"] = drawn_curves(model, data)
+    names |= {"curves": curves} if curves else {}
     return {"kind": "result", "method": method, **costs, **names}

@@ -109,29 +109,34 @@ def with_radii(problem: Problem, factor: float) -> Problem:
     return replace(problem, ball=scaled)
 
 
-def drawn_curves(model: Model, data: Mapping[str, ClientSample]) -> list[Json]:
-    """The curves with bands, rows under them and linear models beside, from rows at hand."""
+def drawn_curves(model: Model, data: Mapping[str, ClientSample]) -> tuple[list[Json], str]:
+    """The curves with bands, rows under them and linear models beside, from rows at hand.
+
+    And why there are no bands, where the estimate fails.
+    """
     curves = model.problem.curves
     if curves is None or not data:
-        return curve_facts(model)
+        return curve_facts(model), ""
     rows = np.zeros(curves.n_slopes, dtype=np.intp)
     for client in clients_of(model, 0, data):
         X = client.rows.take(slice(None))
         rows += np.concatenate([curves.counts(j, X[:, j]) for j in range(curves.n)])
     lines = refit(model, replace(model.problem, curves=None), data).coef
-    found = {k: e for k in range(model.n_problems) if (e := _estimated(model, k, data))}
-    bands = slope_estimates(model, found)
-    return curve_facts(model, estimates=bands, lines=lines, rows=rows.tolist())
-
-
-def _estimated(model: Model, k: int, data: Mapping[str, ClientSample]) -> Estimate | None:
-    """The unpenalised estimate of the k-th problem; None where there is none."""
-    weights = {part.name: part.weights[k] for part in model.clients}
+    found, refused = dict[int, Estimate](), ""
     try:
-        with Inquiry(model.problem, clients_of(model, k, data)) as inquiry:
-            return inquiry.estimate(*model.linear(k), weights)
-    except InferenceError:
-        return None
+        for k in range(model.n_problems):
+            found[k] = _estimated(model, k, data)
+    except InferenceError as error:
+        refused = str(error)
+    bands = slope_estimates(model, found)
+    return curve_facts(model, estimates=bands, lines=lines, rows=rows.tolist()), refused
+
+
+def _estimated(model: Model, k: int, data: Mapping[str, ClientSample]) -> Estimate:
+    """The unpenalised estimate of the k-th problem."""
+    weights = {part.name: part.weights[k] for part in model.clients}
+    with Inquiry(model.problem, clients_of(model, k, data)) as inquiry:
+        return inquiry.estimate(*model.linear(k), weights)
 
 
 def noises(

@@ -36,8 +36,8 @@ def section(evidence: Evidence, groups: Groups) -> Section | None:
     said += [BAND] if any(chart.band for chart in charts) else []
     said += [LINE] if any(len(chart.series) > 1 + bool(chart.band) for chart in charts) else []
     said += [ROWS] if any(chart.bars for chart in charts) else []
-    refused = sentence(evidence.first("inference").get("refused"))
-    said += [f"No bands: {refused}."] if refused else []
+    refused = [sentence(record.get("refused")) for record in evidence.of("inference")]
+    said += [f"No bands: {why}." for why in refused if why][:1]
     blocks: list[Block] = [Text(" ".join(said), "note"), *charts]
     columns = list(dict.fromkeys(str(curve.get("name")) for curve in curves))
     answer = f"{len(columns)} columns have curves: {', '.join(columns[:5])}"
