@@ -193,8 +193,8 @@ def test_the_program_takes_curves_only_where_they_pay(folder):
     [
         (["--additive=ages"], "additive names 'ages'"),
         (["--additive=age", "--norm=l2"], "norm='l1' or norm='linf'"),
-        (["--additive=age", "--guard=dp"], "without differential privacy"),
-        (["--additive=age", "--radius=confidence"], "is for lines"),
+        (["--additive=age", "--guard=dp"], "ramps, of which curves are made, may be longer"),
+        (["--additive=age", "--radius=confidence"], "slopes between knots that somebody"),
         (["--additive=auto", "--guard=5"], "does not go with --additive auto"),
     ],
 )

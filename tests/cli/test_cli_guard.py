@@ -195,7 +195,7 @@ REFUSED = {
     "--guard 5 --select mean": "a guard does not go with --select, whose folds would pass it by",
     "--guard 5 --compare erm,wafl": "a guard does not let 'wafl' be compared, it knows erm, afl, ",
     "--guard 41": "a.csv: 400 rows are too few for a guard of k = 41: it needs at least 410",
-    "--guard 5 --target ward": "a.csv: a guard knows two classes or a numeric target, and there",
+    "--guard 5 --target ward": "a.csv: a guard knows two classes or a numeric target: each of",
     "--guard 7 --target ward": "a.csv: a class has 6 rows, fewer than k = 7: its sums would tell",
 }
 

@@ -169,7 +169,7 @@ def test_what_cannot_be_at_once_is_one_against_the_rest(flowers, params):
         ({"loss": "smooth_hinge"}, "several classes at once have the losses"),
         ({"support": drfl.Box(-5.0, 5.0), "norm": "l1"}, "leave out the support"),
         ({"solver": "local"}, "knows no several classes at once"),
-        ({"intercept": "per_client", "label_cost": 1.0}, "per client where labels stay"),
+        ({"intercept": "per_client", "label_cost": 1.0}, "per client only if labels stay"),
         ({"multiclass": "all"}, "multiclass"),
     ],
 )

@@ -255,5 +255,5 @@ def test_a_new_site_gets_an_intercept_for_every_class():
     assert p.mean(axis=0) == pytest.approx(shares, abs=1e-9)  # the equations of the intercepts
     with pytest.raises(ValueError, match="the rows have no target = well"):
         drfl.calibrate(model, X[y != "well"], y[y != "well"], clients="c")
-    with pytest.raises(ValueError, match="a slope is for two classes"):
+    with pytest.raises(ValueError, match="a slope is fitted to the score of one class"):
         drfl.calibrate(model, X, y, clients="c", kind="slope")

@@ -72,7 +72,7 @@ def test_each_of_several_classes_against_the_rest(tmp_path):
         known = here(joint, tmp_path, names, "intercept")
         for name, made in found.items():
             assert made.intercept == pytest.approx(known[name].intercept, abs=1e-6)
-    with pytest.raises(ValueError, match="a slope is for two classes"):
+    with pytest.raises(ValueError, match="a slope is fitted to the score of one class"):
         calibrate(sites(tmp_path, ["a", "b"])[1], joint, "slope")
 
 

@@ -28,7 +28,7 @@ from drfl.estimators.data_warnings import (
 from drfl.estimators.fitting import find_model, make_solver, solver_name, warn_unless_optimal
 from drfl.estimators.intervals import CONFIDENCE, estimate_of, with_confidence
 from drfl.estimators.shared import client_losses, solvable
-from drfl.inference import Inference
+from drfl.inference import NO_TRUE_SLOPES, Inference
 from drfl.inference.classes import base_of, class_table, parameter_names
 from drfl.losses import Logistic, Task
 from drfl.problem import Problem
@@ -176,7 +176,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         curves = None if choices.additive is None else self.curves_of(table)
         if choices.radius == CONFIDENCE:
             if curves is not None:
-                raise ValueError("radius='confidence' is for lines: give a number with additive")
+                raise ValueError(NO_TRUE_SLOPES)
             choices = with_confidence(choices, table, self.model_targets, solver)
         n = table.X.shape[1]
         stated = choices.problem(table.names.tolist(), table.totals, n, curves, self.n_classes)

@@ -2,6 +2,7 @@
 
 from drfl.inference.estimate import (
     KINDS,
+    NO_TRUE_SLOPES,
     Estimate,
     InferenceError,
     ModelPieces,
@@ -16,6 +17,7 @@ __all__ = [
     "CLUSTERS",
     "HANDLERS",
     "KINDS",
+    "NO_TRUE_SLOPES",
     "Estimate",
     "FewClustersWarning",
     "Inference",

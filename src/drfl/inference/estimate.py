@@ -307,6 +307,12 @@ def _equal(pieces: list[ModelPieces]) -> bool:
 DRAWS = 20_000  # of the score, for a quantile
 
 
+NO_TRUE_SLOPES = (
+    "radius='confidence' is so large that a robust problem can find the true coefficients, and "
+    "slopes between knots that somebody chose have none: give a number, or leave out additive"
+)
+
+
 def confidence_radius(
     estimate: Estimate, loss: Loss, norm: Norm, n_features: int, level: float = 0.95
 ) -> float:

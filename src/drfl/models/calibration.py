@@ -112,8 +112,9 @@ def require_calibratable(model: Model, kind: str) -> None:
         raise ValueError("a slope makes probabilities, which a numeric target does not have")
     if classes is not None and len(classes) > 2 and kind == "slope":
         raise ValueError(
-            f"a slope is for two classes, and {model.target.name!r} has {len(classes)}: take "
-            "kind='intercept'"
+            "a slope is fitted to the score of one class against one other, and the probabilities "
+            f"of the {len(classes)} classes of {model.target.name!r} come of all their scores: "
+            "take kind='intercept'"
         )
 
 
@@ -214,7 +215,8 @@ def from_prevalence(model: Model, name: str, X: Any, prevalence: float) -> Model
     classes = model.target.classes
     if classes is None or len(classes) != 2 or model.problem.loss.name != "logistic":
         raise ValueError(
-            "a prevalence is for two classes and the logistic loss: give labelled rows"
+            "a prevalence is one share, and sets the one intercept of a model of two classes with "
+            "probabilities, so of the logistic loss: give labelled rows"
         )
     if not 0.0 < prevalence < 1.0:
         raise ValueError(f"a prevalence is between 0 and 1, got {prevalence:g}")

@@ -45,13 +45,24 @@ def require_counts(n_rows: int, classes: Sequence[int], k: int) -> None:
         )
 
 
-def require_two(classes: Sequence[object]) -> None:
+def require_two(classes: int) -> None:
     """Refuse more than two classes."""
-    if len(classes) > 2:
-        raise ValueError(
-            f"a guard knows two classes or a numeric target, and there are {len(classes)} classes: "
-            "each would need another ledger of the same rows"
-        )
+    if classes > 2:
+        raise _several(classes)
+
+
+def _several(classes: int) -> ValueError:
+    """Why several classes are refused, in one problem or one against the rest.
+
+    All at once, a client would tell the shares and means of K classes, and in every answer K
+    slopes, K - 1 of which are independent. One against the rest, K problems would ask for the
+    answers of one ledger, in which the sums of one pair of classes count as known.
+    """
+    return ValueError(
+        f"a guard knows two classes or a numeric target: each of {classes} classes would tell a "
+        "mean and slopes of its own, of the same rows, and a ledger audits and counts one slope "
+        "per answer; take two classes with one score, or no guard"
+    )
 
 
 def require_columns(n_rows: int, n_features: int, k: int) -> None:
@@ -68,10 +79,7 @@ def require_answerable(problem: Problem, name: str, rows: Rows) -> None:
     """Refuse by name what a guard has no weights for, or whose numbers no grid would hide."""
     ball = problem.ball_of(name)
     if problem.classes is not None:
-        raise ValueError(
-            "a guard knows two classes or a numeric target: the means of every class would leave "
-            "the client; take two classes, or guard=None"
-        )
+        raise _several(problem.classes)
     if problem.shared_ball:
         raise ValueError("a guard does not know shared_ball=True: take guard=None or False")
     if not isinstance(ball.support, WholeSpace):

@@ -323,7 +323,10 @@ def _require_curves(problem: Problem) -> None:
             "adversary does to curves has no closed form: name one of them"
         )
     if not isinstance(support, WholeSpace):
-        raise ValueError("additive models are on the whole space: leave out the support")
+        raise ValueError(
+            "additive models are solved where rows can be anywhere: the pieces of a curve are used "
+            "one after the other, which no support of them says; leave out the support"
+        )
     shaped = problem.curves is not None and problem.curves.shaped
     if shaped and not any(ball.radius > 0.0 for ball in problem.balls):
         raise ValueError("rules for the shapes of curves need a radius above 0")
@@ -338,14 +341,15 @@ def _require_joint(problem: Problem) -> None:
         )
     if problem.shared_ball:
         raise ValueError(
-            "several classes at once go without one ball for all clients: take one class against "
-            "the rest"
+            "one ball for all clients has one multiplier in the cuts of all, and such cuts are of "
+            "one score: take a ball around each client, or one class against the rest"
         )
     moving = any(ball.radius > 0.0 and math.isfinite(ball.label_cost) for ball in problem.balls)
     if problem.own_intercepts and moving:
         raise ValueError(
-            "several classes at once have intercepts per client where labels stay: take "
-            "label_cost=inf, or one class against the rest"
+            "several classes at once have intercepts per client only if labels stay: cuts that "
+            "hold for all intercepts are made of the shares of the classes, which moved labels "
+            "change; take label_cost=inf, or one class against the rest"
         )
     if problem.curves is not None and (problem.norm.name != "l1" or problem.curves.shaped):
         raise ValueError(

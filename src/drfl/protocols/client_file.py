@@ -402,7 +402,7 @@ def require_sizes(path: Path, facts: Mapping[str, Any], moments: Moments, k: int
     n_features = int((moments.deviation > 0.0).sum()) + sum(max(n - 1, 0) for n in levels)
     try:
         require_counts(facts["rows"], classes, k)
-        require_two(classes)
+        require_two(len(classes))
         require_columns(facts["rows"], n_features, k)
     except ValueError as error:
         raise TableError(f"{path}: {error}") from None

@@ -35,7 +35,7 @@ from drfl.privacy import (
 from drfl.privacy.columns import require_many
 from drfl.privacy.dp import DifferentialPrivacy
 from drfl.privacy.ramps import keep_knots, require_coarse
-from drfl.privacy.refusals import require_enough
+from drfl.privacy.refusals import require_enough, require_two
 from drfl.protocols import evaluation, explanation
 from drfl.protocols.client_file import ClientFile, require_sizes
 from drfl.protocols.curve_rows import PIECES, asked_pieces, told_pieces
@@ -249,9 +249,8 @@ class Station:
             self._sites[seat] = Site(self._scored(binding.scores_of, binding), binding.problem)
             return
         self._looked().require_agreed(encoding)
-        guarded = self.guard is not None or self.privacy is not None
-        if guarded and classes is not None and len(classes) > 2:
-            raise ValueError("a guard knows two classes or a numeric target")
+        if self.guard is not None or self.privacy is not None:
+            require_two(len(classes or ()))
         client = self.client(encoding, binding.positive, folds=binding.folds)
         if client.n_features != len(encoding.features):
             raise RefusedError("the encoding of a binding does not fit the file")

@@ -12,10 +12,11 @@ import numpy as np
 from drfl import checks, defaults
 from drfl._registry import listed, lookup
 from drfl.curves import Curves, standard_knots
+from drfl.inference import NO_TRUE_SLOPES
 from drfl.losses import LOSSES, Loss, make_loss
 from drfl.losses.joint import JOINT
 from drfl.named_problems import NAMED_PROBLEMS, restated
-from drfl.privacy.dp import DifferentialPrivacy
+from drfl.privacy.dp import NO_CURVES, DifferentialPrivacy
 from drfl.privacy.guard import LEAST as LEAST_ROWS
 from drfl.problem import Problem
 from drfl.protocols.agreement import Agreement
@@ -69,11 +70,10 @@ def check_before_reading(settings: Settings) -> None:
         lookup("rule", settings["select"], RULES)
         if settings["select"] == "noise" and settings["noise_scale"] is None:
             raise ValueError("--select noise needs --noise-scale: the deviation of the noise")
-    if settings["additive"] and (settings["guard"] == "dp" or settings["solver"] != "bundle"):
-        raise ValueError(
-            "additive models are trained by the solver bundle, without differential privacy: leave "
-            "out --additive, or --guard dp and --solver"
-        )
+    if settings["additive"] and (settings["guard"] == "dp" or settings["solver"] == "private"):
+        raise ValueError(NO_CURVES)
+    if settings["additive"] and settings["solver"] != "bundle":
+        raise ValueError(f"the solver {settings['solver']!r} knows no curves: take solver='bundle'")
     if settings["guard"] == "dp" or settings["solver"] == "private":
         check_privacy(settings)
     else:
@@ -280,7 +280,7 @@ def _check_confidence(settings: Settings) -> None:
             "number, or leave out the guard"
         )
     if settings["additive"]:
-        raise ValueError("radius = 'confidence' is for lines: give a number with --additive")
+        raise ValueError(NO_TRUE_SLOPES)
     if settings["select"]:
         raise ValueError("radius = 'confidence' is no choice of --select: leave out one of them")
 

@@ -18,6 +18,7 @@ from drfl.models import ClientPart, Model, ProofRecord, write_model
 from drfl.models.curve_facts import curve_facts, slope_estimates
 from drfl.models.document import Calibration
 from drfl.one_vs_rest import positives
+from drfl.privacy.refusals import require_two
 from drfl.problem import Problem
 from drfl.protocols.agreement import Agreement, preflight
 from drfl.protocols.curve_rows import agreed_pieces
@@ -373,12 +374,7 @@ class Training:
             self.record("interval", client=name, lower=found.worst_loss, upper=found.bound)
 
     def _check_guards(self) -> None:
-        classes = self.agreement.target.classes
-        if classes is not None and len(classes) > 2:
-            raise ValueError(
-                f"a guard knows two classes or a numeric target, and {self.agreement.target.name!r}"
-                f" has {len(classes)} classes: each would need another ledger of the same rows"
-            )
+        require_two(len(self.agreement.target.classes or ()))
         self.federation.check(self.agreement, self.targets[0])
 
     def record(self, kind: str, **data: Any) -> None:

@@ -149,8 +149,9 @@ def require_joint_ball(ball: Ball) -> None:
     """Several classes at once are solved on the whole space."""
     if not isinstance(ball.support, WholeSpace):
         raise ValueError(
-            "several classes at once are on the whole space: leave out the support, or take one "
-            "class against the rest"
+            "several classes at once are solved where rows can be anywhere: within a support the "
+            "worst case of the cross-entropy has no closed form, and that of the hinge loss none "
+            "here; leave out the support, or take one class against the rest"
         )
     if ball.order != 1.0:
         raise ValueError("losses of scores take balls of order 1; other orders are for networks")

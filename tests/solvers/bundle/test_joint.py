@@ -136,7 +136,7 @@ def test_without_a_radius_the_model_is_that_of_softmax_regression():
     [
         ({"loss": "smooth_hinge"}, "have the losses"),
         ({"ball": drfl.Ball(0.1, support=drfl.Box(-1.0, 1.0))}, "leave out the support"),
-        ({"shared_ball": True, "ball": drfl.Ball(0.1)}, "without one ball for all clients"),
+        ({"shared_ball": True, "ball": drfl.Ball(0.1)}, "such cuts are of one score"),
         ({"classes": 1}, "classes must be None or"),
     ],
 )

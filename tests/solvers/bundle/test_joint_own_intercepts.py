@@ -126,5 +126,5 @@ def test_curves_have_own_intercepts_too():
 
 
 def test_where_labels_move_it_is_refused():
-    with pytest.raises(ValueError, match="intercepts per client where labels stay"):
+    with pytest.raises(ValueError, match="intercepts per client only if labels stay"):
         drfl.Problem("logistic", drfl.Ball(0.1, "l1", 1.0), classes=3, intercept="per_client")

@@ -2,6 +2,7 @@
 
 from drfl.privacy.dp.mechanism import (
     ENOUGH,
+    NO_CURVES,
     DifferentialPrivacy,
     Sensitivity,
     deviation,
@@ -16,6 +17,7 @@ from drfl.privacy.dp.spending import Spending, delta_of, epsilon_of, rho_of
 
 __all__ = [
     "ENOUGH",
+    "NO_CURVES",
     "DifferentialPrivacy",
     "Sensitivity",
     "Spending",

@@ -162,15 +162,22 @@ class DifferentialPrivacy:
         )
 
 
+NO_CURVES = (
+    "differential privacy shortens rows, and their ramps, of which curves are made, may be longer "
+    "than its noise is for: leave out the curves, or differential privacy"
+)
+
+
 def require_known(problem: Problem, name: str) -> None:
     """Refuse by name what there is no noisy method for."""
     if problem.network is not None:
         raise ValueError("differential privacy knows linear models: take a loss of a score")
-    # Rows are clipped as they are: ramps of them may be longer, and classes add up.
-    if problem.curves is not None or problem.classes is not None or problem.own_intercepts:
+    if problem.curves is not None:
+        raise ValueError(NO_CURVES)
+    if problem.classes is not None or problem.own_intercepts:
         raise ValueError(
-            "differential privacy knows one line for all clients: leave out curves, several "
-            "classes at once and intercepts per client"
+            "differential privacy has noise for one slope and one intercept of all clients: leave "
+            "out several classes at once and intercepts per client"
         )
     ball, loss = problem.ball_of(name), problem.loss
     if problem.shared_ball or not isinstance(ball.support, WholeSpace):
