@@ -15,7 +15,7 @@ from drfl import Mixture
 from drfl.gauges import DualNorm, Gauge
 from drfl.losses import Hinge, Logistic, make_loss
 from drfl.norms import Entries, EpigraphRows, make_norm
-from drfl.solvers.certificate import Certificate, ServerProblem
+from drfl.solvers.certificate import Certificate, ServerProblem, repair
 from drfl.solvers.certificate.anchors import Anchor, Anchors, _end_lines
 from drfl.solvers.certificate.cuts import Cuts, Pool, Solution
 from drfl.solvers.certificate.proof import (
@@ -28,9 +28,10 @@ from drfl.solvers.certificate.proof import (
     price,
     share,
     weights_in,
+    within,
 )
 from drfl.solvers.certificate.region import Region
-from drfl.solvers.certificate.repair import drawn_in
+from drfl.solvers.certificate.repair import drawn_in, polish
 from drfl.solvers.master.master import Master
 
 S, n, K = 3, 3, 8
@@ -171,6 +172,38 @@ def test_bounds_are_below_f_and_the_master_comes_close(k):
     best = _f(server, pool, solutions[0].x)
     assert 0.0 <= max(bounds) <= min(*values, best) * (1.0 + 1e-9)
     assert bounds[0] == pytest.approx(best, rel=1e-4)  # the gauge's rows and polar fit each other
+
+
+@pytest.mark.parametrize("k", range(len(CASES)))
+def test_what_is_projected_out_stays_as_it_is(k, monkeypatch):
+    """Sums of pieces and slopes of clients: equations where they are few, else projected out."""
+    server, pool, rng = _case(k)
+    cuts, J = pool.cuts, len(pool.family_client)
+    start = Solution(
+        np.zeros(server.dimension),
+        math.nan,
+        rng.uniform(0.5, 1.0, len(cuts)),  # so many that there is more than one way
+        rng.exponential(size=J),
+        rng.exponential(size=S),
+        np.zeros((S, n)),
+    )
+    held, found = within(server, pool, cuts, start), []
+    for few in (100, 0):
+        monkeypatch.setattr(repair, "FEW", few)
+        found.append(polish(server, pool, cuts, held).cuts)
+    assert np.abs(found[1] - held.cuts).max() > 1e-3 * held.cuts.max()
+    assert found[1] == pytest.approx(found[0], rel=1e-10, abs=1e-12)
+
+
+def test_where_nothing_can_move_rounding_does_not(monkeypatch):
+    """One cut of every piece has a multiplier: what its projection leaves is rounding."""
+    server, pool, _ = _case(0)
+    a = np.zeros(len(pool.cuts))
+    a[np.unique(pool.cuts.piece, return_index=True)[1]] = 0.1
+    ones = np.ones(len(pool.family_client))
+    start = Solution(np.zeros(server.dimension), math.nan, a, ones, np.ones(S), np.zeros((S, n)))
+    monkeypatch.setattr(repair, "FEW", 0)
+    assert (polish(server, pool, pool.cuts, start).cuts == a).all()
 
 
 @pytest.mark.parametrize("k", range(len(CASES)))

@@ -19,10 +19,12 @@ from dataclasses import replace
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.solvers.certificate.cuts import Cuts, Pool, Solution, sums
+from drfl.solvers.certificate.cuts import Cuts, Ints, Pool, Solution, sums
 from drfl.solvers.certificate.server import ServerProblem
 
-LARGEST = 1500  # equations
+LARGEST = 1500  # coefficients: more equations would be too dear
+FEW = 100  # sums that stay what they are: so many are equations, too; more are projected out
+SINGULAR = 1e-9  # relative: what is smaller is rounding
 SMALLEST = 1e-10  # multipliers below this are rounding themselves
 
 TRIES, BEYOND = 3, 1.1  # of a slope that is paid for; how far beyond the price they aim
@@ -36,21 +38,32 @@ def polish(server: ServerProblem, pool: Pool, cuts: Cuts, solution: Solution) ->
     active = np.flatnonzero(a)
     pieces, piece = np.unique(cuts.piece[active], return_inverse=True)
     owners, owner = np.unique(pool.piece_client[cuts.piece[active]], return_inverse=True)
-    if not len(active) or server.dimension + len(pieces) + len(owners) > LARGEST:
+    if not len(active) or server.dimension > LARGEST:
         return solution
-    # Slope in x; the sum of every piece; the slope in every client's multiplier.
-    slopes = np.zeros((len(active), len(owners)))
-    slopes[np.arange(len(active)), owner] = cuts.slope[active] / max(server.unit, 1e-300)
-    scaled = cuts.g[active] * server.scale
-    B = np.column_stack([scaled, np.eye(len(pieces))[piece], slopes])
+    B, root = cuts.g[active] * server.scale, np.sqrt(a[active])
+    slopes = cuts.slope[active] / max(server.unit, 1e-300)
+    # The sum of every piece, and the slope in every client's multiplier, stay what they are.
+    if len(pieces) + len(owners) <= FEW:
+        held = np.zeros((len(active), len(owners)))
+        held[np.arange(len(active)), owner] = slopes
+        B = np.column_stack([B, np.eye(len(pieces))[piece], held])
+        ways = columns = B * root[:, None]
+    else:
+        columns = B * root[:, None]
+        ways = _ways(columns, root, slopes, piece, owner)
+    # What is left of columns that no move can change is rounding.
+    before, left = float(np.linalg.norm(columns)), float(np.linalg.norm(ways))
+    if not left > SINGULAR * before:
+        return solution
+    singular = SINGULAR * (before / left)
     wanted = np.zeros(B.shape[1])
     wanted[server.dimension :] = a[active] @ B[:, server.dimension :]
-    slope, root = _wanted(server, cuts, solution), np.sqrt(a[active])
+    slope = _wanted(server, cuts, solution)
 
     def trial(factor: float) -> tuple[Array, float]:
         """Multipliers for so much of the slope, and their need as a multiple of the price."""
         wanted[: server.dimension] = factor * slope * server.scale
-        t = np.linalg.lstsq((B * root[:, None]).T, wanted - a[active] @ B, rcond=1e-9)[0]
+        t = np.linalg.lstsq(ways.T, wanted - a[active] @ B, rcond=singular)[0]
         found = np.maximum(a[active] + root * t, 0.0)
         return found, _overdrawn(server, cuts, solution, found @ cuts.g[active])
 
@@ -59,6 +72,28 @@ def polish(server: ServerProblem, pool: Pool, cuts: Cuts, solution: Solution) ->
     except np.linalg.LinAlgError:
         return solution
     return replace(solution, cuts=a)
+
+
+def _ways(columns: Array, root: Array, slopes: Array, piece: Ints, owner: Ints) -> Array:
+    r"""What columns (K, m) are along moves that leave the sums of pieces and clients as they are.
+
+    Multipliers move by :math:`\mathrm{root}\cdot t`: t is orthogonal to root within every piece,
+    and to slopes times root within every client.
+    """
+    tilt = slopes * root
+    left = _without(tilt[:, None], piece, root)[:, 0]
+    faint = sums(owner, left**2, len(left)) <= SINGULAR**2 * sums(owner, tilt**2, len(left))
+    left[faint[owner]] = 0.0  # its pieces hold it already
+    return _without(_without(columns, piece, root), owner, left)
+
+
+def _without(columns: Array, group: Ints, v: Array) -> Array:
+    """Columns (K, m) without their parts along v (K,), group by group."""
+    size = int(group.max()) + 1
+    along = np.stack([sums(group, v * column, size) for column in columns.T], axis=1)
+    length = sums(group, v * v, size)
+    along /= np.where(length > 0.0, length, np.inf)[:, None]
+    return np.asarray(columns - v[:, None] * along[group])
 
 
 def drawn_in(trial: Callable[[float], tuple[Array, float]]) -> Array:
