@@ -221,11 +221,13 @@ def _checked_names(problem: Problem, clients: Sequence[Party]) -> tuple[str, ...
     if not clients:
         raise ValueError("there is no client: give at least one drfl.Client")
     names = tuple(client.name for client in clients)
-    twice = [name for k, name in enumerate(names) if name in names[:k]]
-    if twice:
-        raise ValueError(f"two clients are called {twice[0]!r}: give every client its own name")
+    known = set[str]()
+    for name in names:
+        if name in known:
+            raise ValueError(f"two clients are called {name!r}: give every client its own name")
+        known.add(name)
     _check_columns(clients)
-    unknown = [] if isinstance(problem.ball, Ball) else [s for s in problem.ball if s not in names]
+    unknown = [] if isinstance(problem.ball, Ball) else [s for s in problem.ball if s not in known]
     if unknown:
         raise ValueError(f"the problem has a ball for {unknown[0]!r}, but there is no such client")
     center = problem.mixture.center

@@ -75,17 +75,19 @@ class PrivateSession(Session):
 
     # ------------------------------------------------------------------ the run
     def propose(self) -> dict[str, Message]:
-        waiting = [name for name in self.names if name not in self.state.replies]
-        return {name: self._request(self.names.index(name)) for name in waiting}
+        replies = self.state.replies
+        waiting = [(s, name) for s, name in enumerate(self.names) if name not in replies]
+        return {name: self._request(s) for s, name in waiting}
 
     def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
         state, kind = self.state, STAGES[self.state.stage]
         state.rejected = {}
         sizes = {"n": self.n, "d": self.d, "t": self.d * (self.d + 1) // 2}
+        number = {name: s for s, name in enumerate(self.names)}
         for name, reply in replies.items():
             try:
                 validate(reply, reply_kind(kind), state.round, REPLIES[kind], sizes)
-                self._require_possible(self.names.index(name), reply.arrays)
+                self._require_possible(number[name], reply.arrays)
                 state.replies[name] = reply.arrays
             except WireError as error:
                 state.rejected[name] = str(error)
