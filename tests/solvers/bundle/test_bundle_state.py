@@ -111,3 +111,17 @@ def test_where_the_norm_costs_little_cuts_are_asked_for_where_the_bound_is_attai
     result = drfl.solve(problem, clients, tol=1e-6)
     assert result.status.kind == "certified"
     assert result.rounds <= 8  # 9 with another point near the model
+
+
+@pytest.mark.parametrize(("seed", "alike"), [(0, True), (1, False)])
+def test_who_is_asked_the_same_shares_one_message_and_one_memory(seed, alike):
+    """Thousands of clients: only dual cuts, with multipliers of one's own, are asked one by one."""
+    case = random_case(seed)
+    session, _ = _begun(case, 3)
+    state = session.state
+    assert state.status is None
+    assert bool(state.asked.dual) is not alike
+    count = 1 if alike else len(case.names)
+    assert len({id(message) for message in session.propose().values()}) == count
+    assert len({id(memory) for memory in state.clients.cache.of.values()}) == count
+    assert state.clients.cache.of.keys() == set(range(len(case.names)))

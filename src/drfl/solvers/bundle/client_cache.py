@@ -130,49 +130,78 @@ class _Point:
     groups: int
 
 
+@dataclass(frozen=True)
+class Memory:
+    """What a client remembers: numbers of points, and its steps on the path.
+
+    Attributes
+    ----------
+    known, curved, sampled : frozenset of int
+        Points, those where curvature was computed, and those of which arguments of rows are kept.
+    path : tuple of pairs
+        mu and x of every step.
+    """
+
+    known: frozenset[int] = frozenset()
+    curved: frozenset[int] = frozenset()
+    sampled: frozenset[int] = frozenset()
+    path: tuple[tuple[float, Array], ...] = ()
+
+    def after(self, request: CutRequest) -> Memory:
+        """What it remembers once it has answered a request."""
+        asked = frozenset(request.identities)
+        known = self.known | asked
+        named = asked.union(request.marks, request.dual.identities if request.dual else ())
+        kept = named | recent(known)
+        curved = {i for i, c in zip(request.identities, request.curvature, strict=True) if c}
+        path = self.path
+        if request.path is not None:
+            so_far = path if request.path.tilt is not None else ()
+            path = *so_far, (request.path.mu, request.points[0])
+        return Memory(
+            known & kept, (self.curved | curved) & kept, (self.sampled | asked) & named, path
+        )
+
+
+NOTHING = Memory()
+
+
 @dataclass
 class CacheMirror:
     """Which points every client remembers, and what is needed to compute them again."""
 
     lifted: bool
     points: dict[int, _Point] = field(default_factory=dict)
-    known: dict[int, set[int]] = field(default_factory=dict)  # by client
-    curved: dict[int, set[int]] = field(default_factory=dict)
-    sampled: dict[int, set[int]] = field(default_factory=dict)
-    paths: dict[int, list[tuple[float, Array]]] = field(default_factory=dict)  # mu, x
+    of: dict[int, Memory] = field(default_factory=dict)  # one object for all who remember the same
 
-    def note(self, s: int, request: CutRequest) -> None:
-        """Client s has answered this request."""
-        for identity, x in zip(request.identities, request.points, strict=True):
-            self.points.setdefault(identity, _Point(x, request.groups))
-        dual = request.dual.identities if request.dual else ()
-        known = self.known.get(s, set()) | set(request.identities)
-        named = {*request.marks, *request.identities, *dual}
-        kept = named | recent(known)
-        curved = {i for i, c in zip(request.identities, request.curvature, strict=True) if c}
-        self.known[s] = known & kept
-        self.sampled[s] = (self.sampled.get(s, set()) | set(request.identities)) & named
-        self.curved[s] = (self.curved.get(s, set()) | curved) & kept
-        if request.path is not None:
-            so_far = self.paths.get(s, []) if request.path.tilt is not None else []
-            self.paths[s] = [*so_far, (request.path.mu, request.points[0])]
+    def note(self, answered: Mapping[int, CutRequest]) -> None:
+        """Clients have answered these requests."""
+        after: dict[tuple[int, int], Memory] = {}
+        for s, request in answered.items():
+            before = self.of.get(s, NOTHING)
+            both = id(before), id(request)
+            if both not in after:
+                after[both] = before.after(request)
+                for identity, x in zip(request.identities, request.points, strict=True):
+                    self.points.setdefault(identity, _Point(x, request.groups))
+            self.of[s] = after[both]
 
     def message(self, s: int, round: int) -> Message:
         """Ask client s to compute its points again."""
-        curved, full = self.curved.get(s, set()), self.sampled.get(s, set())
-        every = sorted(self.known.get(s, set()) & set(self.points))
+        memory = self.of.get(s, NOTHING)
+        every = sorted(memory.known & set(self.points))
         points = [self.points[i] for i in every]
         dimension = len(next(iter(self.points.values())).x)
         arrays: dict[str, NDArray[Any]] = {
             "x": np.array([p.x for p in points]).reshape(len(points), dimension),
             "id": np.array(every, dtype=np.int64),
             "groups": np.array([p.groups for p in points], dtype=np.uint8),
-            "curved": np.array([i in curved for i in every], dtype=np.uint8),
-            "sample": np.array([i in full for i in every], dtype=np.uint8),
+            "curved": np.array([i in memory.curved for i in every], dtype=np.uint8),
+            "sample": np.array([i in memory.sampled for i in every], dtype=np.uint8),
             "lifted": np.array([self.lifted], dtype=np.uint8),
         }
-        if self.paths.get(s):
-            arrays["path"] = np.array([np.append(mu, x) for mu, x in self.paths[s]])
+        if memory.path:
+            arrays["path"] = np.array([np.append(mu, x) for mu, x in memory.path])
         return Message(KIND, round, arrays)
 
 

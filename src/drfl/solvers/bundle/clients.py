@@ -104,8 +104,8 @@ class Clients:
         everyone, answers = list(asked), np.array([s in heard for s in asked], np.bool_)
         self.misses[everyone] = np.where(answers, 0, self.misses[everyone] + 1)
         self.answered[everyone] += answers
+        self.cache.note({s: asked[s] for s in heard})
         for s, reply in heard.items():
-            self.cache.note(s, asked[s])
             self.guarded |= reply.guarded
             if asked[s].introduction:
                 given = reply.multipliers[0]

@@ -228,16 +228,18 @@ def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, shift: Array) -> d
 
     With them the client rebuilds the master's dual point row by row.
     """
-    out = {}
-    client = pool.piece_client[cuts.piece]
-    for s, q in enumerate(np.maximum(solution.weights, 1e-300)):
-        mine = np.flatnonzero((client == s) & (solution.cuts > 1e-12 * q) & (cuts.group >= 0))
-        if len(mine):
-            identities, position = np.unique(cuts.point[mine], return_inverse=True)
-            weights = np.zeros((len(identities), int(cuts.group[mine].max()) + 1))
-            share = pool.piece_share[cuts.piece[mine]]
-            weights[position, cuts.group[mine]] = solution.cuts[mine] / (share * q)
-            out[s] = Dual(tuple(int(i) for i in identities), weights, shift)
+    client, q = pool.piece_client[cuts.piece], np.maximum(solution.weights, 1e-300)
+    chosen = np.flatnonzero((solution.cuts > 1e-12 * q[client]) & (cuts.group >= 0))
+    chosen = chosen[np.argsort(client[chosen], kind="stable")]
+    weight = solution.cuts[chosen] / (pool.piece_share[cuts.piece[chosen]] * q[client[chosen]])
+    clients, first = np.unique(client[chosen], return_index=True)
+    ends, out = np.append(first, len(chosen)), {}
+    for s, start, end in zip(clients.tolist(), ends[:-1], ends[1:], strict=True):
+        point, group = cuts.point[chosen[start:end]], cuts.group[chosen[start:end]]
+        identities, position = np.unique(point, return_inverse=True)
+        weights = np.zeros((len(identities), int(group.max()) + 1))
+        weights[position, group] = weight[start:end]
+        out[s] = Dual(tuple(identities.tolist()), weights, shift)
     return out
 
 

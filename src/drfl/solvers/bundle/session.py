@@ -40,7 +40,9 @@ class BundleSession(Session):
         if state.finish.trials:
             return guard.ask_constants(state)
         requests = state.asked.requests
-        return {state.clients.names[s]: r.message(state.round) for s, r in requests.items()}
+        different = {id(request): request for request in requests.values()}
+        messages = {key: request.message(state.round) for key, request in different.items()}
+        return {state.clients.names[s]: messages[id(r)] for s, r in requests.items()}
 
     def absorb(self, replies: Mapping[str, Message], failures: Mapping[str, str]) -> None:
         """Read the replies, learn from them, move, prove a bound, plan the next round, judge."""
@@ -77,7 +79,7 @@ class BundleSession(Session):
     def recall(self) -> dict[str, Message]:
         """Points that the clients have to know again."""
         names, cache = self.state.clients.names, self.state.clients.cache
-        return {names[s]: cache.message(s, self.state.round) for s in cache.known}
+        return {names[s]: cache.message(s, self.state.round) for s in cache.of}
 
     @property
     def standing(self) -> Standing:

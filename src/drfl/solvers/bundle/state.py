@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -385,7 +385,7 @@ def ask(state: State, proposals: Sequence[Proposal], second_curvature: bool = Fa
     asked.proposals, asked.identities = proposals, points.number(len(proposals))
     every = np.array([p.x for p in proposals])
     curvature = (asked.curvature, *(second_curvature for _ in proposals[1:]))
-    asked.requests = {s: _request(state, s, every, curvature) for s in range(len(state.clients))}
+    asked.requests = _requests(state, range(len(state.clients)), every, curvature)
     if not state.begun:
         return
     for s in _silent(points):  # they evaluate the centre beside the new points
@@ -399,7 +399,7 @@ def ask_again(state: State) -> None:
     asked, points, x = state.asked, state.points, state.points.here.x
     asked.proposals, asked.identities, asked.dual = [Proposal(x)], (points.centre,), {}
     asked.path = None
-    asked.requests = {s: _request(state, s, x[None], (False,)) for s in _silent(points)}
+    asked.requests = _requests(state, _silent(points), x[None], (False,))
 
 
 def _silent(points: Points) -> list[int]:
@@ -407,20 +407,27 @@ def _silent(points: Points) -> list[int]:
     return [int(s) for s in np.flatnonzero(np.isnan(points.here.values))]
 
 
-def _request(state: State, s: int, every: Array, curvature: tuple[bool, ...]) -> CutRequest:
+def _requests(
+    state: State, clients: Iterable[int], every: Array, curvature: tuple[bool, ...]
+) -> dict[int, CutRequest]:
+    """What clients are asked, by client; one object for all who are asked the same."""
     asked, points, first = state.asked, state.points, not state.begun
-    pieces = asked.groups * (1 + state.clients.limits[s].split)
-    return CutRequest(
+    common = CutRequest(
         every,
         asked.identities,
         curvature,
         groups=asked.groups,
-        shares=asked.groups > 1 and not state.pool.knows(s, pieces),
         introduction=first,
         local=first and asked.local,
         lifted=bool(state.clients.lifted),
         marks=near_marks(asked.identities[0], points.previous, points.centre, points.curved),
-        dual=asked.dual.get(s),
         path=asked.path,
         reach=asked.reach if curvature == (True,) else 0.0,
     )
+    kinds = {shares: replace(common, shares=shares) for shares in (False, True)}
+    out = {}
+    for s in clients:
+        pieces = asked.groups * (1 + state.clients.limits[s].split)
+        kind = kinds[asked.groups > 1 and not state.pool.knows(s, pieces)]
+        out[s] = replace(kind, dual=asked.dual[s]) if s in asked.dual else kind
+    return out
