@@ -15,6 +15,7 @@ from drfl.solvers.bundle.client_half.evaluation import make_evaluator
 from drfl.solvers.bundle.client_half.path_rows import PathRows, PathStep, follow
 from drfl.solvers.bundle.messages import PathRequest
 from drfl.solvers.bundle.planning import plan
+from drfl.wire.schema import unpack_triangle
 from kit.lossy import ChangingEngine, losing, with_arrays
 
 LOSSES = [
@@ -130,6 +131,44 @@ def test_the_cuts_of_both_sides_are_below_the_loss_everywhere(loss):
         assert then["sides"][0, -1] <= 0.0 <= then["sides"][1, -1]
 
 
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_mended_cuts_are_below_the_loss_and_lean_as_far_as_their_slopes_had_room(loss):
+    site, _, then = told(loss, clients(loss, 1)[0], problem(loss), 0.1 * rng.normal(size=n + 1))
+    evaluator, room = make_evaluator(site.oracle), unpack_triangle(then["room"][0], n + 1)
+    rows, w = site.memory["path"], 0.2 * rng.normal(size=n)
+    for size in (1e-4, 1.0, 100.0):
+        e = size * rng.normal(size=n + 1)
+        site.memory["path"] = rows
+        z = evaluator.arguments(w, 0.0)
+        last = follow(site, evaluator, PathRequest(0.1, np.zeros(n + 1), e), z)["mended"]
+        for _ in range(20):
+            v, b = rng.normal(size=n), float(rng.normal())
+            scores = X @ v + b
+            z = scores * site.rows.y if loss.task == "classification" else scores - site.rows.y
+            parts = last @ np.concatenate([[1.0], v, [b]])
+            assert np.maximum(parts, 0.0).sum() <= loss.value(z).mean() + 1e-12
+        if size == 1e-4:  # so little that no slope gets to its end
+            change = (last - then["sides"])[:, 1:].sum(axis=0)
+            np.testing.assert_allclose(change, room @ e, atol=1e-6 * size)
+
+
+def test_what_stopping_took_from_a_proof_is_given_back_a_round_later():
+    """The bound is far below where it would be if the slopes added up; mended they nearly do."""
+    gaps = {}
+    for mended in (False, True):
+        engine = ChangingEngine(lambda client, reply, m=mended: reply if m else with_arrays(reply, mended=None))
+        seen = gaps.setdefault(mended, [])
+        drfl.solve(
+            problem("hinge", radius=1e-3),
+            clients(LOSSES[0]),
+            solver="bundle",
+            engine=engine,
+            callbacks=[lambda record, seen=seen: seen.append(record.gap)],
+        )
+    rounds = {key: next(k for k, gap in enumerate(g) if gap <= 1e-2) for key, g in gaps.items()}
+    assert rounds[True] < rounds[False]
+
+
 def test_a_class_of_few_rows_is_not_told_alone():
     y = np.where(np.arange(N) < 20, 1.0, -1.0)
     _, _, then = told(LOSSES[0], Client("a", X, y), problem("hinge"), np.zeros(n + 1))
@@ -216,6 +255,7 @@ def test_a_resumed_run_ends_where_it_would_have(tmp_path):
         ("sides", lambda a: a + [[0.5], [0.0]] * np.eye(1, a.shape[1]), "above its own values"),
         ("sides", lambda a: a[:, 1:], "do not fit"),
         ("sides", lambda a: 50.0 * a, "steeper"),
+        ("room", lambda a: a[:, 1:], "does not fit"),
         ("path", lambda a: -a, "cannot be"),
         ("path", lambda a: a[:, 2:], "does not fit"),
         ("bend", lambda a: -a, "semidefinite"),

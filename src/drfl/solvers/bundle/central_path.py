@@ -22,7 +22,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from drfl.arrays import Array
 from drfl.solvers.bundle.dual_cuts import prove_by_cuts
-from drfl.solvers.bundle.messages import PathRequest, dual_cut
+from drfl.solvers.bundle.messages import AS_TOLD, MENDED, PathRequest, dual_cut
 from drfl.solvers.bundle.planning import forget, only_silence_left
 from drfl.solvers.bundle.state import State, ask, ask_again
 from drfl.solvers.bundle.steps import Proposal
@@ -37,13 +37,14 @@ RIDGE = 1e-10  # in units of the mean curvature
 
 
 def prove_by_sides(state: State) -> None:
-    """What every client's newest cuts on the path prove together."""
+    """What every client's newest cuts on the path prove together, and the mended ones."""
     pool, asked = state.pool, state.asked
-    on_path = np.flatnonzero(~pool.cuts.tangent)
-    last = dict(zip(pool.cuts.piece[on_path].tolist(), on_path.tolist(), strict=True))
-    clients = set(pool.piece_client[list(last)].tolist()) if last else set()
-    if len(asked.weights) == len(clients):
-        prove_by_cuts(state, np.array(sorted(last.values())), state.asked.weights)
+    for kind in (AS_TOLD, MENDED):
+        on_path = np.flatnonzero(~pool.cuts.tangent & (pool.cuts.group == kind))
+        last = dict(zip(pool.cuts.piece[on_path].tolist(), on_path.tolist(), strict=True))
+        clients = set(pool.piece_client[list(last)].tolist()) if last else set()
+        if len(asked.weights) == len(clients):
+            prove_by_cuts(state, np.array(sorted(last.values())), asked.weights)
 
 
 def follow_path(state: State) -> bool:
@@ -66,7 +67,7 @@ def follow_path(state: State) -> bool:
         state.path, asked.path = None, None
         return False
     forget(state)
-    asked.path = PathRequest(mu, step[1])
+    asked.path = PathRequest(mu, step[1], _mend(state))
     ask(state, [Proposal(step[0])])
     return True
 
@@ -129,10 +130,26 @@ def _slope(state: State, s: int, mu: float, x: Array, models: Pool) -> Array:
 
 
 def _tilt(state: State, g: Array, step: Array) -> Array:
-    """e: along it the slopes add up to what the norm pays for, and to nothing in b."""
+    """e: along it the slopes after the step add up to what the norm pays for."""
+    H = state.metric.curvature(state.q)
+    return _paid(state, g + H @ step, H)
+
+
+def _mend(state: State) -> Array | None:
+    """The same for the slopes of the last proof, which move as far as they have room."""
+    assert state.path is not None
+    models = [state.path[s] for s in range(state.server.n_clients)]
+    told = [(m.slope, m.room) for m in models if m.slope is not None and m.room is not None]
+    if len(told) < len(models):
+        return None
+    slopes, rooms = zip(*told, strict=True)
+    C = np.asarray(sum(q * room for q, room in zip(state.q, rooms, strict=True)))
+    return _paid(state, state.q @ np.array(slopes), C)
+
+
+def _paid(state: State, G: Array, H: Array) -> Array:
+    """e with G + He what the norm pays for, and nothing in b; 0 if H cannot be inverted."""
     server, metric, q = state.server, state.metric, state.q
-    H = metric.curvature(q)
-    G = g + H @ step
     wanted = np.zeros_like(G)
     price = INSIDE * float(q @ server.rho)
     wanted[: server.n] = server.gauge.payable(G[: server.n], price)

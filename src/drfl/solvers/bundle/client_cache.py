@@ -25,7 +25,7 @@ from drfl.solvers.bundle.client_half.evaluation import (
 from drfl.solvers.bundle.client_half.joint import JointEvaluator, OwnJointEvaluator
 from drfl.solvers.bundle.client_half.level_cuts import OwnInterceptEvaluator
 from drfl.solvers.bundle.client_half.path_rows import replay
-from drfl.solvers.bundle.messages import CutRequest
+from drfl.solvers.bundle.messages import CutRequest, PathRequest
 from drfl.wire import Field, Message
 from drfl.worst_case.joint import JointOracle
 
@@ -37,7 +37,7 @@ REQUEST = {
     "curved": Field("uint8", ("P",)),  # whether curvature was asked for there
     "sample": Field("uint8", ("P",)),  # whether arguments of rows are kept too
     "lifted": Field("uint8", (1,)),
-    "path": Field("float64", ("k", None), optional=True),  # steps: mu, x
+    "path": Field("float64", ("k", None), optional=True),  # steps: mu, x, tilt
 }
 RECENT = 30  # points whose coordinates are kept: any of their cuts may get a multiplier again
 
@@ -138,14 +138,14 @@ class Memory:
     ----------
     known, curved, sampled : frozenset of int
         Points, those where curvature was computed, and those of which arguments of rows are kept.
-    path : tuple of pairs
-        mu and x of every step.
+    path : tuple of (1 + 2d,)
+        mu, x and the tilt of every step.
     """
 
     known: frozenset[int] = frozenset()
     curved: frozenset[int] = frozenset()
     sampled: frozenset[int] = frozenset()
-    path: tuple[tuple[float, Array], ...] = ()
+    path: tuple[Array, ...] = ()
 
     def after(self, request: CutRequest) -> Memory:
         """What it remembers once it has answered a request."""
@@ -156,8 +156,9 @@ class Memory:
         curved = {i for i, c in zip(request.identities, request.curvature, strict=True) if c}
         path = self.path
         if request.path is not None:
-            so_far = path if request.path.tilt is not None else ()
-            path = *so_far, (request.path.mu, request.points[0])
+            x, tilt = request.points[0], request.path.tilt
+            so_far, e = ((), np.zeros_like(x)) if tilt is None else (path, tilt)
+            path = *so_far, np.concatenate([[request.path.mu], x, e])
         return Memory(
             known & kept, (self.curved | curved) & kept, (self.sampled | asked) & named, path
         )
@@ -201,7 +202,7 @@ class CacheMirror:
             "lifted": np.array([self.lifted], dtype=np.uint8),
         }
         if memory.path:
-            arrays["path"] = np.array([np.append(mu, x) for mu, x in memory.path])
+            arrays["path"] = np.array(memory.path)
         return Message(KIND, round, arrays)
 
 
@@ -218,6 +219,8 @@ def recall(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         cache.seen[identity] = cached if arrays["sample"][k] else cached.without_sample()
     cache.keep(set(arrays["id"].tolist()))
     site.memory.pop("path", None)
-    for mu, *x in arrays.get("path", ()):
-        replay(site, evaluator, float(mu), evaluator.evaluate(np.array(x), 1).arguments)
+    for step in arrays.get("path", ()):
+        x, tilt = np.split(step[1:], 2)
+        asked = PathRequest(float(step[0]), tilt)
+        replay(site, evaluator, asked, evaluator.evaluate(x, 1).arguments)
     return {}

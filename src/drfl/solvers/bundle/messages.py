@@ -38,6 +38,8 @@ REPLY = {
     "bend": Field("float64", (1, None), optional=True),  # curvature of which every digit counts
     "reach": Field("float64", (None, 2), optional=True),  # how far that is certain: see Reach
     "sides": Field("float64", (2, None), optional=True),  # cuts that fall and rise with the score
+    "mended": Field("float64", (2, None), optional=True),  # the last ones, their slopes moved
+    "room": Field("float32", (1, None), optional=True),  # how slopes of sides can move
     "local": Field("float32", ("d",), optional=True),
     "about": Field("float64", (2,), optional=True),  # weight of the rows, size of a feature
     "guard": Field("uint8", (1,), optional=True),  # k of the client's guard
@@ -73,10 +75,13 @@ class PathRequest:
         What the products of the rows should become in the step that led to the main point.
     tilt : (d,) or None
         A further step along which slopes move for the proof; None: the path begins here.
+    mend : (d,) or None
+        A step along which the slopes of the last proof move, as far as each has room.
     """
 
     mu: float
     tilt: Array | None = None
+    mend: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -93,12 +98,18 @@ class PathModel:
         The mean of the rows' products.
     clipped : float
         The share of the rows whose slopes the step took beyond their ends.
+    slope : (d,) or None
+        What the slopes of the proof add up to; None: the path begins here.
+    room : (d, d) or None
+        The matrix by which that changes along a step, every slope as far as it has room.
     """
 
     x: Array
     lines: Array
     products: float
     clipped: float
+    slope: Array | None = None
+    room: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -153,8 +164,8 @@ class CutRequest:
     @property
     def form(self) -> tuple[object, ...]:
         """What replies of the same form answer alike: points, and what else is wanted."""
-        tilted = None if self.path is None else self.path.tilt is not None
-        wanted = self.shares, self.introduction, self.local, self.lifted, self.dual is None, tilted
+        path = None if self.path is None else (self.path.tilt is None, self.path.mend is None)
+        wanted = self.shares, self.introduction, self.local, self.lifted, self.dual is None, path
         return self.identities, self.curvature, self.groups, *wanted
 
     def message(self, round: int) -> Message:
@@ -172,8 +183,8 @@ class CutRequest:
             arrays["dual"] = np.column_stack([self.dual.identities, self.dual.weights])
             arrays["shift"] = self.dual.shift
         if self.path is not None:
-            tilt = np.zeros(0) if self.path.tilt is None else self.path.tilt
-            arrays["path"] = np.append(self.path.mu, tilt)
+            steps = [e for e in (self.path.tilt, self.path.mend) if e is not None]
+            arrays["path"] = np.concatenate([[self.path.mu], *steps])
         if self.reach > 0.0:
             arrays["reach"] = np.array([self.reach])
         return Message(KIND, round, arrays)
@@ -218,9 +229,10 @@ def _read_dual(arrays: Mapping[str, NDArray[Any]]) -> Dual:
 
 
 def _read_path(numbers: Array, dimension: int) -> PathRequest:
-    if len(numbers) not in (1, 1 + dimension) or not numbers[0] > 0.0:
-        raise WireError("a step along the path is a positive number and, perhaps, a tilt")
-    return PathRequest(float(numbers[0]), numbers[1:] if len(numbers) > 1 else None)
+    if (len(numbers) - 1) not in (0, dimension, 2 * dimension) or not numbers[0] > 0.0:
+        raise WireError("a step along the path is a positive number and, perhaps, up to two steps")
+    steps = numbers[1:].reshape(-1, dimension)
+    return PathRequest(float(numbers[0]), *steps)
 
 
 def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, shift: Array) -> dict[int, Dual]:
@@ -245,6 +257,7 @@ def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, shift: Array) -> d
 
 DUAL_FAMILY, SIDES_FAMILY = -1, -2
 OF_FLIPS = -1  # in place of a group: a cut of what flips add
+AS_TOLD, MENDED = 0, 1  # in place of a group: cuts of sides
 
 
 @dataclass(frozen=True)
@@ -268,6 +281,7 @@ class CutReply:
     parts: int = 1  # 2: what flips add has cuts of its own
     path: PathModel | None = None
     sides: Array | None = None
+    mended: Array | None = None
     reach: Reach | None = None
 
     def masses(self, pool: Pool, client: int) -> Array:
@@ -315,22 +329,30 @@ class CutReply:
         flips = (self.masses(pool, client)[:, None] * self.rows[0])[len(self.rows[0]) // 2 :]
         return split_dual_cut(self.dual, flips.sum(axis=0), pool, client, round)
 
-    def side_cuts(self, pool: Pool, client: int, round: int) -> Cuts:
+    def side_cuts(self, pool: Pool, client: int, round: int) -> list[Cuts]:
         """Cuts of the parts of the loss that fall and that rise with the score, two pieces."""
-        assert self.sides is not None
-        piece, two = pool.pieces(client, SIDES_FAMILY, 2, np.ones(2)), np.ones(2, np.intp)
-        return Cuts(
-            piece,
-            self.sides[:, 0],
-            self.sides[:, 1:],
-            np.zeros(2),
-            np.zeros((2, self.lifted)),
-            -two,
-            0 * two,
-            np.zeros(2, np.bool_),
-            round * two,
-            pool.serials(2),
-        )
+        told = {AS_TOLD: self.sides, MENDED: self.mended}
+        return [
+            _side_cuts(sides, kind, pool, client, round)
+            for kind, sides in told.items()
+            if sides is not None
+        ]
+
+
+def _side_cuts(sides: Array, kind: int, pool: Pool, client: int, round: int) -> Cuts:
+    piece, two = pool.pieces(client, SIDES_FAMILY, 2, np.ones(2)), np.ones(2, np.intp)
+    return Cuts(
+        piece,
+        sides[:, 0],
+        sides[:, 1:],
+        np.zeros(2),
+        np.zeros((2, 0)),
+        -two,
+        kind * two,
+        np.zeros(2, np.bool_),
+        round * two,
+        pool.serials(2),
+    )
 
 
 def dual_cut(numbers: Array, pool: Pool, client: int, round: int, lifted: int) -> Cuts:

@@ -18,7 +18,7 @@ from drfl.solvers.bundle.client_half.curvature import unpack_factor, unpack_sket
 from drfl.solvers.bundle.client_half.joint import of_pairs, packed_length, unpack_pairs
 from drfl.solvers.bundle.messages import KIND, REPLY, CutReply, CutRequest, PathModel
 from drfl.solvers.bundle.points import Points
-from drfl.solvers.bundle.stacks import Mask, Stack, stacked
+from drfl.solvers.bundle.stacks import Mask, Stack, Stacked, stacked
 from drfl.solvers.certificate.anchors import AnchorBox
 from drfl.solvers.certificate.server import ServerProblem
 from drfl.solvers.limits import DIGITS, LARGEST, SLACK, Limits, are_below, is_below
@@ -117,7 +117,7 @@ def replies_of(stack: Stack, curvature: Array | None) -> Iterator[tuple[int, Cut
     """By client the replies that are not refused."""
     arrays, asked = stack.arrays, stack.asked
     local, told = _double(arrays.get("local")), arrays["value"].shape[2] > 1
-    names = "share", "dual", "about", "facts", "classes", "sides"
+    names = "share", "dual", "about", "facts", "classes", "sides", "mended"
     for i, s in enumerate(stack.clients.tolist()):
         if s in stack.refused:
             continue
@@ -141,8 +141,9 @@ def replies_of(stack: Stack, curvature: Array | None) -> Iterator[tuple[int, Cut
                 dimension=stack.dimension,
                 lifted=stack.lifted,
                 parts=stack.parts,
-                path=_path_of(arrays["path"][i], asked) if "path" in arrays else None,
+                path=_path_of(arrays, i, asked) if "path" in arrays else None,
                 sides=given.get("sides"),
+                mended=given.get("mended"),
                 reach=stack.reaches[i] if stack.reaches else None,
             ),
         )
@@ -161,6 +162,8 @@ def require_asked(arrays: Arrays, asked: CutRequest) -> None:
         "bend": asked.path is not None or asked.reach > 0.0,
         "reach": asked.reach > 0.0,
         "sides": asked.path is not None and asked.path.tilt is not None,
+        "room": asked.path is not None and asked.path.tilt is not None,
+        "mended": asked.path is not None and asked.path.mend is not None,
     }
     for name, is_wanted in wanted.items():
         if name in arrays and not is_wanted:
@@ -169,18 +172,28 @@ def require_asked(arrays: Arrays, asked: CutRequest) -> None:
 
 def _require_form_of_path(arrays: Arrays, d: int) -> None:
     """The model of a step along the path goes with curvature."""
-    if "sides" in arrays and arrays["sides"].shape[1] != 1 + d:
+    sides = [arrays[name] for name in ("sides", "mended") if name in arrays]
+    if any(cuts.shape[1] != 1 + d for cuts in sides):
         raise WireError(f"cuts of sides do not fit {d} coefficients")
+    if ("room" in arrays) != ("sides" in arrays):
+        raise WireError("cuts of sides and the room of their slopes go together")
+    if "room" in arrays and arrays["room"].shape[1] != d * (d + 1) // 2:
+        raise WireError(f"the room of slopes does not fit {d} coefficients")
     if "path" not in arrays:
-        if "sides" in arrays:
+        if sides:
             raise WireError("cuts of sides go with a model of the path")
     elif arrays["path"].shape[1] != 2 + d or "bend" not in arrays:
         raise WireError(f"a model of the path does not fit {d} coefficients, or has no curvature")
 
 
-def _path_of(path: Array, asked: CutRequest) -> PathModel:
-    products, clipped = (float(number) for number in path[:, -1])
-    return PathModel(asked.points[0], path[:, :-1], products, clipped)
+def _path_of(arrays: Stacked, i: int, asked: CutRequest) -> PathModel:
+    """What client i of a stack tells of its rows on the path."""
+    path, x = np.asarray(arrays["path"][i]), asked.points[0]
+    model = PathModel(x, path[:, :-1], *(float(number) for number in path[:, -1]))
+    if "sides" not in arrays:
+        return model
+    room = unpack_triangle(arrays["room"][i, 0].astype(np.float64), len(x))
+    return replace(model, slope=arrays["sides"][i, :, 1:].sum(axis=0), room=room)
 
 
 def _require_form_of_shares(share: Array | None, groups: int, asked: CutRequest) -> None:
@@ -340,8 +353,8 @@ def _require_slopes(stack: Stack, points: Points) -> None:
         stack.refuse(bad, "the slopes of its cuts in the clipped model cannot be")
     if "dual" in arrays:
         _require_means(stack, np.abs(arrays["dual"][:, None, 1:]), server)
-    if "sides" in arrays:  # a row is on one side
-        _require_means(stack, np.abs(arrays["sides"][:, :, 1:]).sum(axis=1)[:, None], server)
+    for sides in stack.sides:  # a row is on one side
+        _require_means(stack, np.abs(sides[:, :, 1:]).sum(axis=1)[:, None], server)
     if stack.slopes:
         _require_flips(stack, -stack.rows[..., 1], cost, loose)
     if server.is_shared:

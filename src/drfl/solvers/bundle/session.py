@@ -157,8 +157,7 @@ def learn(state: State, heard: Mapping[int, CutReply]) -> None:
             fresh.append(cuts)
         if reply.dual is not None:
             fresh.append(reply.dual_cut(pool, s, state.round))
-        if reply.sides is not None:
-            fresh.append(reply.side_cuts(pool, s, state.round))
+        fresh.extend(reply.side_cuts(pool, s, state.round))
         if reply.path is not None and state.path is not None:
             state.path[s] = reply.path
         if reply.curvature:

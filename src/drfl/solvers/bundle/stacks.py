@@ -66,6 +66,7 @@ class Stack:
             "share": reply.share,
             "dual": reply.dual,
             "sides": reply.sides,
+            "mended": reply.mended,
             "about": reply.about,
         }
         arrays: dict[str, NDArray[Any]] = {
@@ -157,6 +158,11 @@ class Stack:
         tables, point = self.arrays["reach"], self.asked.identities[0]
         return [Reach(point, H, *table.T) for H, table in zip(every, tables, strict=True)]
 
+    @property
+    def sides(self) -> list[Array]:
+        """Cuts that fall and that rise with the score, each (m, 2, 1 + d)."""
+        return [self.arrays[name] for name in ("sides", "mended") if name in self.arrays]
+
     def masses(self, points: Points) -> Array:
         """The mass of every cut's piece (m, G): that of its group."""
         G = self.rows.shape[2]
@@ -181,9 +187,8 @@ class Stack:
         more = []
         if "dual" in arrays:
             more.append(arrays["dual"][:, 0] + arrays["dual"][:, 1:] @ x)
-        if "sides" in arrays:
-            sides = arrays["sides"][:, :, 0] + arrays["sides"][:, :, 1:] @ x
-            more.append(np.maximum(sides, 0.0).sum(axis=1))
+        told = [sides[:, :, 0] + sides[:, :, 1:] @ x for sides in self.sides]
+        more += [np.maximum(sides, 0.0).sum(axis=1) for sides in told]
         if self.reaches:
             gains = [reach.gain(x - self.asked.points[0]) for reach in self.reaches]
             more.append((at[:, 0] * share).sum(axis=1) + gains)
@@ -211,7 +216,7 @@ class Stack:
         """What the rounding of these values is relative to (m, K)."""
         size, arrays = np.abs(x), self.arrays
         terms = (np.abs(self.rows[..., -self.dimension :]) @ size).max(axis=2)
-        others = [arrays[name] for name in ("dual", "sides") if name in arrays]
+        others = [*([arrays["dual"]] if "dual" in arrays else []), *self.sides]
         most = [np.abs(a[..., 1:]) @ size for a in others] + [terms[:, :1]] * bool(self.reaches)
         if not most:
             return np.asarray(terms)

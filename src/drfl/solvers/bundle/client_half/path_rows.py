@@ -12,12 +12,17 @@ to a model of the client's mean loss: a value and a gradient, both linear in :ma
 curvature :math:`\sum_ip_id_i(x_i,1)(x_i,1)^\top`. Whatever slopes :math:`0\le\alpha\le1` come out
 of a step, :math:`\sum_ip_ic\,\alpha_iu_i(x)` is a minorant of the loss: rows that the step takes
 too far are stopped, for the proof at 0 or 1, for the next step short of it.
+
+What stopping takes from the sum of a proof's slopes the server knows a round later, and asks for it
+back: along a step e slopes move by :math:`s_i\langle e,x_i\rangle` with the room
+:math:`s_i=\min(\alpha_i,1-\alpha_i)^2`, so that few are stopped again, and the sum by
+:math:`\sum_ip_is_i(x_i,1)(x_i,1)^\top e`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +38,7 @@ from drfl.solvers.bundle.client_half.evaluation import (
     WholeSpaceEvaluator,
 )
 from drfl.solvers.bundle.messages import PathRequest
+from drfl.wire.schema import pack_triangle
 
 KEPT = 0.05  # of the way to the boundary is left after a step that is too long
 FLAT = 1e-6  # curvature of a row below this share of the mean is left out: it costs, and adds none
@@ -48,11 +54,14 @@ class PathRows:
         z where the last step led.
     alpha, height : (K, N)
         Multipliers and heights, by corner.
+    proved : (K, N) or None
+        The slopes, within 0 and 1, with which the step served the proof; None: there was none.
     """
 
     arguments: Array
     alpha: Array
     height: Array
+    proved: Array | None = None
 
     @classmethod
     def centred(cls, corners: Sequence[Corner], z: Array, mu: float) -> PathRows:
@@ -125,31 +134,45 @@ def follow(
     if not corners or not _allowed(site, evaluator):
         return {}
     out: dict[str, NDArray[Any]] = {}
-    before, clipped = site.memory.get("path"), 0.0
-    if before is None or asked.tilt is None:
-        rows = PathRows.centred(corners, z, asked.mu)
-    else:
-        step = PathStep.of(corners, before)
-        sides, clipped = _minorants(evaluator, corners, step, asked, z)
-        out["sides"] = sides[:, : 1 + site.dimension]
-        rows = step.taken(corners, z, asked.mu)
+    d, before = site.dimension, site.memory.get("path")
+    rows, clipped = _advanced(evaluator, corners, before, asked, z)
     site.memory["path"] = rows
+    if before is not None and before.proved is not None and asked.mend is not None:
+        mended = _mended(evaluator, corners, before.proved, asked.mend)
+        out["mended"] = _minorants(evaluator, corners, mended)[:, : 1 + d]
+    if rows.proved is not None:
+        out["sides"] = _minorants(evaluator, corners, rows.proved)[:, : 1 + d]
+        room = evaluator.rows.gram(_total(corners, _room(rows.proved)) * evaluator.rows.mass())
+        out["room"] = pack_triangle(room[:d, :d])[None]
     lines, H = _model(evaluator, corners, rows)
-    d, ends = site.dimension, [evaluator.rows.mean(rows.products(corners)), clipped]
+    ends = [evaluator.rows.mean(rows.products(corners)), clipped]
     out["path"] = np.column_stack([lines[:, : 1 + d], ends])
     out["bend"] = H[np.tril_indices(d)][None]
     return out
 
 
-def replay(site: Site, evaluator: Evaluator, mu: float, z: Array) -> None:
+def replay(site: Site, evaluator: Evaluator, asked: PathRequest, z: Array) -> None:
     """One step of a path that was gone before, without an answer."""
     corners, before = site.oracle.loss.corners, site.memory.get("path")
-    if not corners or not _allowed(site, evaluator):
-        return
-    if before is None:
-        site.memory["path"] = PathRows.centred(corners, z, mu)
-    else:
-        site.memory["path"] = PathStep.of(corners, before).taken(corners, z, mu)
+    if corners and _allowed(site, evaluator):
+        site.memory["path"] = _advanced(evaluator, corners, before, asked, z)[0]
+
+
+def _advanced(
+    evaluator: Evaluator,
+    corners: Sequence[Corner],
+    before: PathRows | None,
+    asked: PathRequest,
+    z: Array,
+) -> tuple[PathRows, float]:
+    """The rows after a step, or where the path begins; and the share of them that it stopped."""
+    if before is None or asked.tilt is None:
+        return PathRows.centred(corners, z, asked.mu), 0.0
+    step = PathStep.of(corners, before)
+    alpha = _proposed(evaluator, corners, step, asked, z)
+    clipped = float(((alpha < 0.0) | (alpha > 1.0)).any(axis=0).mean())
+    np.clip(alpha, 0.0, 1.0, out=alpha)
+    return replace(step.taken(corners, z, asked.mu), proved=alpha), clipped
 
 
 def _allowed(site: Site, evaluator: Evaluator) -> bool:
@@ -171,20 +194,36 @@ def _model(evaluator: Evaluator, corners: Sequence[Corner], rows: PathRows) -> t
     return out, own.gram(_total(corners, step.d) * own.mass())
 
 
-def _minorants(
+def _proposed(
     evaluator: Evaluator, corners: Sequence[Corner], step: PathStep, asked: PathRequest, z: Array
-) -> tuple[Array, float]:
-    """The minorants (2, 2 + n) that fall and that rise with the score; and the rows that stop."""
+) -> Array:
+    """Where a step and its tilt lead the slopes, (K, N); perhaps beyond 0 or 1."""
     assert asked.tilt is not None
-    own, tilt = evaluator.rows, evaluator.split(asked.tilt)
-    moved = own.scores(*tilt)
+    du = _sides(corners, z) - step.u + _moves(evaluator, corners, asked.tilt)
+    return step.slopes(asked.mu, du)
+
+
+def _mended(evaluator: Evaluator, corners: Sequence[Corner], alpha: Array, e: Array) -> Array:
+    """The slopes of the last proof, each moved along e as far as it has room."""
+    moved = alpha + _room(alpha) * _moves(evaluator, corners, e)
+    return np.asarray(np.clip(moved, 0.0, 1.0))
+
+
+def _room(alpha: Array) -> Array:
+    return np.asarray(np.minimum(alpha, 1.0 - alpha) ** 2)
+
+
+def _moves(evaluator: Evaluator, corners: Sequence[Corner], e: Array) -> Array:
+    """How much the corners' sides change along a step, (K, N)."""
+    moved = evaluator.rows.scores(*evaluator.split(e))
     if evaluator.oracle.is_margin:
-        moved *= own.y
-    du = _sides(corners, z) - step.u
-    du += np.array([c.sign for c in corners])[:, None] * moved
-    alpha = step.slopes(asked.mu, du)
-    clipped = float(((alpha < 0.0) | (alpha > 1.0)).any(axis=0).mean())
-    np.clip(alpha, 0.0, 1.0, out=alpha)
+        moved *= evaluator.rows.y
+    return np.array([c.sign for c in corners])[:, None] * moved
+
+
+def _minorants(evaluator: Evaluator, corners: Sequence[Corner], alpha: Array) -> Array:
+    """The minorants (2, 2 + n) of slopes alpha that fall and that rise with the score."""
+    own = evaluator.rows
     rising = np.array([_rises(evaluator, c) for c in corners])
     if evaluator.oracle.is_margin and _few(own.y):
         rising[:] = False  # sums of one class alone would tell too much of its rows
@@ -196,7 +235,7 @@ def _minorants(
         if not evaluator.oracle.is_margin:
             constant -= v * own.y
         out[k] = np.append(own.mean(constant), np.append(*own.combine(evaluator.weighted(v))))
-    return out, clipped
+    return out
 
 
 def _rises(evaluator: Evaluator, corner: Corner) -> Array:
