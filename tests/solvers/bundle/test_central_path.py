@@ -156,7 +156,9 @@ def test_what_stopping_took_from_a_proof_is_given_back_a_round_later():
     """The bound is far below where it would be if the slopes added up; mended they nearly do."""
     gaps = {}
     for mended in (False, True):
-        engine = ChangingEngine(lambda client, reply, m=mended: reply if m else with_arrays(reply, mended=None))
+        engine = ChangingEngine(
+            lambda client, reply, m=mended: reply if m else with_arrays(reply, mended=None)
+        )
         seen = gaps.setdefault(mended, [])
         drfl.solve(
             problem("hinge", radius=1e-3),

@@ -189,7 +189,8 @@ def _require_form_of_path(arrays: Arrays, d: int) -> None:
 def _path_of(arrays: Stacked, i: int, asked: CutRequest) -> PathModel:
     """What client i of a stack tells of its rows on the path."""
     path, x = np.asarray(arrays["path"][i]), asked.points[0]
-    model = PathModel(x, path[:, :-1], *(float(number) for number in path[:, -1]))
+    products, clipped = (float(number) for number in path[:, -1])
+    model = PathModel(x, path[:, :-1], products, clipped)
     if "sides" not in arrays:
         return model
     room = unpack_triangle(arrays["room"][i, 0].astype(np.float64), len(x))
