@@ -19,14 +19,18 @@ from drfl.cli.main import COMMANDS, run
 from drfl.engines import ENGINES, SerialEngine
 from drfl.losses import LOSSES, make_loss
 from drfl.native import METHODS
-from drfl.norms import NORMS
+from drfl.norms import NORMS, LInf, Norm
 from drfl.privacy import Guard
 from drfl.problem import SUPPORTS
+from drfl.rows import Rows
 from drfl.solvers import SOLVERS
+from drfl.solvers.bundle import Bundle
 from drfl.supports import Support, WholeSpace
 from drfl.worst_case.gains import MOVES
+from drfl.worst_case.make import make_oracle
 from kit.pages import ROOT, blocks, run_python
 from kit.program import shorten_reports, write_csv
+from kit.referee import Referee
 
 RNG = np.random.default_rng(0)
 CLIENTS = np.arange(90) % 3
@@ -157,6 +161,137 @@ def test_a_norm_with_every_loss(registered, loss, solver):
     other = drfl.solve(same, clients_of(y, X / units), tol=1e-4)
     assert result.lower_bound <= other.objective * (1.0 + 1e-9)
     assert other.lower_bound <= result.objective * (1.0 + 1e-9)
+
+
+SMALL = {f"c{s}": (X[s == CLIENTS][:6], LABELS[s == CLIENTS][:6]) for s in range(3)}
+TOGETHER = np.vstack([rows for rows, _ in SMALL.values()])
+LOW, HIGH = TOGETHER.min(axis=0), TOGETHER.max(axis=0)
+SIDES = np.vstack([np.eye(3), -np.eye(3), [[1.0, -1.0, 1.0]]])
+ON_SUPPORTS = {
+    "box": drfl.Box(LOW, HIGH),
+    "half-open box": drfl.Box([*LOW[:2], -np.inf], HIGH),
+    "open box": drfl.Box([*LOW[:2], -np.inf], [*HIGH[:2], np.inf]),
+    "far polyhedron": drfl.Polyhedron(SIDES[:6], [50.0] * 6),
+    "polyhedron": drfl.Polyhedron(SIDES, [*HIGH, *-LOW, float((TOGETHER @ SIDES[6]).max())]),
+}
+on_supports = pytest.mark.parametrize("support", ON_SUPPORTS.values(), ids=ON_SUPPORTS)
+
+
+@on_supports
+@pytest.mark.parametrize(("label_cost", "solver"), [(np.inf, "admm"), (2.0, "bundle")])
+def test_a_norm_on_supports(registered, support, label_cost, solver):
+    ball = drfl.Ball(0.2, "largest_in_units", label_cost, support)
+    problem = drfl.Problem("hinge", ball, drfl.Mixture(radius=0.2))
+    clients = [drfl.Client(name, *rows) for name, rows in SMALL.items()]
+    result = drfl.solve(problem, clients, solver=solver, tol=1e-3, max_rounds=300)
+    assert result.status.kind == "certified" or support is ON_SUPPORTS["half-open box"]
+    assert Referee.of(problem, SMALL).judge(result, 1e-3) == []
+
+
+@on_supports
+@pytest.mark.parametrize("label_cost", [np.inf, 0.5])
+def test_the_worst_case_of_a_norm_on_supports(registered, support, label_cost):
+    ball, values = drfl.Ball(1.5, "largest_in_units", label_cost, support), []
+    problem = drfl.Problem("hinge", ball)
+    referee = Referee.of(problem, SMALL)
+    for w in ([1.0, -2.0, 0.5], [-0.3, 0.2, 1.5]):
+        rows, labels = SMALL["c1"]
+        found = make_oracle(Rows(rows, labels), problem.loss, ball).evaluate(np.array(w), 0.1)
+        values.append(found.value)
+        assert found.value == pytest.approx(referee.worst_case(1, np.array(w), 0.1), rel=1e-6)
+        worst = found.distribution()
+        assert worst.cost <= 1.5 * (1.0 + 1e-9)
+        assert worst.expected_loss == pytest.approx(found.value, rel=1e-6)
+    plain = [
+        drfl.worst_case_loss(
+            *SMALL["c1"],
+            w,
+            0.1,
+            loss="hinge",
+            radius=1.5,
+            label_cost=label_cost,
+            norm="largest_in_units",
+        ).value
+        for w in ([1.0, -2.0, 0.5], [-0.3, 0.2, 1.5])
+    ]
+    assert (np.array(values) <= np.array(plain) * (1.0 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "pinball"])
+@pytest.mark.parametrize("kind", ["box", "polyhedron"])
+def test_a_norm_on_supports_of_a_regression(registered, kind, loss):
+    data = {name: (rows, rows @ [1.0, -1.0, 0.5] + 0.1) for name, (rows, _) in SMALL.items()}
+    support = drfl.Box(LOW, HIGH)
+    if kind == "polyhedron":
+        support = drfl.Polyhedron(np.column_stack([SIDES[:6], np.zeros(6)]), [*HIGH, *-LOW])
+    problem = drfl.Problem(loss, drfl.Ball(0.2, "largest_in_units", support=support))
+    clients = [drfl.Client(name, *rows) for name, rows in data.items()]
+    result = drfl.solve(problem, clients, tol=1e-3, max_rounds=40)
+    if kind == "polyhedron":  # where targets stay, the referee's sides are those of the rows
+        support = drfl.Polyhedron(SIDES[:6], [*HIGH, *-LOW])
+        problem = drfl.Problem(loss, drfl.Ball(0.2, "largest_in_units", support=support))
+    assert Referee.of(problem, data).judge(result, 1e-3) == []
+
+
+class Tenfold(Norm):
+    """The largest move, in units of 10: a column moves by ten times the length."""
+
+    name = "tenfold"
+    units = 10.0
+
+    def __call__(self, d):
+        return LInf()(d) / self.units
+
+    def dual(self, w):
+        return self.units * LInf().dual(w)
+
+    def steepest(self, w):
+        return self.units * LInf().steepest(w)
+
+    def project_ball(self, v):
+        return self.units * LInf().project_ball(v / self.units)
+
+    def box_lengths(self, room, g, price):
+        return LInf().box_lengths(room, g, price / self.units)
+
+
+def test_an_honest_client_is_believed_whatever_the_norm(monkeypatch):
+    monkeypatch.setitem(NORMS, "tenfold", Tenfold())
+    rows = {name: (0.01 * X, y) for name, (X, y) in SMALL.items()}
+    sizes = {name: np.sqrt((X**2).mean(axis=0)) for name, (X, _) in rows.items()}
+    ball = drfl.Ball(0.02, "tenfold", support=drfl.Box(-1.0, 1.0))
+    problem = drfl.Problem("hinge", ball, drfl.Mixture(radius=0.2))
+    clients = [drfl.Client(name, *data) for name, data in rows.items()]
+    result = drfl.solve(problem, clients, solver=Bundle(column_sizes=sizes), tol=1e-6)
+    assert not any(record.failures for record in result.history)
+    assert result.status.kind == "certified"
+
+
+@on_supports
+def test_a_norm_that_says_nothing_of_supports_is_refused_there(registered, support):
+    class Bare(registered["LargestInUnits"]):
+        name = "bare"
+        box_lengths = Norm.box_lengths
+        length_program = Norm.length_program
+
+    drfl.Problem("hinge", drfl.Ball(0.02, Bare([3.0, 2.0, 1.0])))
+    with pytest.raises(ValueError, match=f"the norm 'bare' does not state .* on a {support.name}"):
+        drfl.Problem("hinge", drfl.Ball(0.02, Bare([3.0, 2.0, 1.0]), support=support))
+
+
+def test_norms_of_clients_are_compared_as_a_whole(registered):
+    norm = registered["LargestInUnits"]
+    same = {"a": drfl.Ball(0.1, norm([1.0, 2.0])), "b": drfl.Ball(0.2, norm([1.0, 2.0]))}
+    assert drfl.Problem("hinge", same).norm == norm([1.0, 2.0])
+    with pytest.raises(ValueError, match="all balls must have the same norm"):
+        drfl.Problem("hinge", same | {"b": drfl.Ball(0.2, norm([1.0, 3.0]))})
+    with pytest.raises(ValueError, match="'largest_in_units' cannot be written down"):
+        drfl.Problem("hinge", same).to_dict()  # the one of that name has other units
+
+
+def test_several_classes_take_no_norm_of_which_their_gauge_knows_nothing(registered):
+    with pytest.raises(ValueError, match="several classes at once have the norms l1, l2 and linf"):
+        drfl.Problem("hinge", drfl.Ball(0.1, "largest_in_units"), classes=3)
 
 
 def given(estimator, **wanted):

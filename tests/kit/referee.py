@@ -87,6 +87,18 @@ def known(loss: Any) -> Known:
 DUAL = {"l1": math.inf, "l2": 2, "linf": 1}
 
 
+def duals(norm: Any, W: Any) -> Any:
+    """The dual norm of every row of an expression (m, n)."""
+    if norm.name == "largest_in_units":  # of docs/adding-a-norm.md
+        return cp.abs(W) @ norm.units
+    return cp.norm(W, DUAL[norm.name], axis=1)
+
+
+def dual(norm: Any, w: Array) -> float:
+    """The dual norm of a model."""
+    return float(duals(norm, cp.Constant(w[None])).value[0])
+
+
 @dataclass(frozen=True)
 class Referee:
     """Judges results of one problem; data are (X, y, weights of rows that sum to 1) by client."""
@@ -122,7 +134,7 @@ class Referee:
         if self.bounded:
             total, rules = self._moved(s, cp.Constant(w), cp.Constant(b), cp.Constant(lam))
             return _least(total, rules)
-        loss, length = known(self.problem.loss), float(np.linalg.norm(w, DUAL[ball.norm.name]))
+        loss, length = known(self.problem.loss), dual(ball.norm, w)
         z = X @ w + b
         least = loss.lipschitz * (length if self.margin else max(length, 1.0 / ball.label_cost))
         if lam < least * (1.0 - 1e-9):
@@ -136,7 +148,7 @@ class Referee:
     def worst_case(self, s: int, w: Array, b: float) -> float:
         """F_s: the least of the dual function over the places where it may have its least."""
         (X, y, p), ball = self.data[s], self.problem.ball_of(self.names[s])
-        loss, length = known(self.problem.loss), float(np.linalg.norm(w, DUAL[ball.norm.name]))
+        loss, length = known(self.problem.loss), dual(ball.norm, w)
         z = X @ w + b
         if ball.radius == 0.0:
             return float(p @ loss.value(y * z if self.margin else z - y))
@@ -182,13 +194,11 @@ class Referee:
             for slope, constant in known(self.problem.loss).lines:
                 nu = cp.Variable((len(y), len(e)), nonneg=True)
                 pull = (slope * sign)[:, None] @ cp.reshape(w, (1, n), order="C") - nu @ C
-                lengths = {
-                    "l1": cp.max(cp.abs(pull), axis=1),
-                    "l2": cp.norm(pull, 2, axis=1),
-                    "linf": cp.sum(cp.abs(pull), axis=1),
-                }[ball.norm.name]
                 room = cp.sum(cp.multiply(nu, e - X @ C.T), axis=1)
-                rules += [lengths <= lam, alpha >= slope * z + constant + room - price * lam]
+                rules += [
+                    duals(ball.norm, pull) <= lam,
+                    alpha >= slope * z + constant + room - price * lam,
+                ]
         return ball.radius * lam + p @ alpha, rules
 
     # ------------------------------------------------------------------ the optimum
@@ -202,7 +212,7 @@ class Referee:
             "none": [cp.Constant(0.0)] * len(self.names),
         }[self.problem.intercept]
         loss, totals = known(self.problem.loss), []
-        length = cp.norm(w, DUAL[self.problem.norm.name])
+        length = duals(self.problem.norm, cp.reshape(w, (1, n), order="C"))[0]
         rules = []
         for s, (X, target, p) in enumerate(self.data):
             b = every[s]

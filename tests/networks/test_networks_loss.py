@@ -11,7 +11,7 @@ from scipy import optimize
 from torch import nn
 
 import drfl
-from drfl.norms import NORMS
+from drfl.norms import NORMS, LInf, Norm
 from drfl.rows import Rows
 from drfl.torch import Model, NetworkLoss, lipschitz
 from drfl.torch import client as network_client
@@ -43,6 +43,18 @@ def test_one_layer_and_order_infinity_is_the_closed_form(norm):
     assert lower <= upper
     if norm != "l1":  # which is bounded by way of l2
         assert upper == pytest.approx(exact, rel=1e-8)
+
+
+class OwnNorm(Norm):
+    name = "own"
+    __call__, dual = LInf.__call__, LInf.dual
+    steepest, project_ball = LInf.steepest, LInf.project_ball
+
+
+@pytest.mark.parametrize("order", [2, math.inf])
+def test_a_norm_that_networks_do_not_know_is_refused(order):
+    with pytest.raises(ValueError, match=r"norm='l2', not 'own'|norms l1, l2 and linf, not 'own'"):
+        drfl.Problem(Model("line", "logistic"), drfl.Ball(RHO, OwnNorm(), order=order))
 
 
 def exact_order_2(margins, slope, rho):

@@ -9,6 +9,7 @@ import drfl
 from drfl.client import Site
 from drfl.engines import SerialEngine
 from drfl.losses import make_loss
+from drfl.norms import LInf, Norm
 from drfl.privacy import (
     Guard,
     Keeper,
@@ -152,6 +153,43 @@ def test_what_is_settled_may_leave_and_one_row_may_not():
 @pytest.mark.parametrize(("n_rows", "bits"), [(50, 12), (2048, 12), (10_000, 15), (10**7, 16)])
 def test_coefficients_have_12_to_16_bits(n_rows, bits):
     assert bits_of(n_rows) == bits
+
+
+class Scaled(Norm):
+    """The largest move in a unit of its own: the name is not all of it."""
+
+    name = "scaled"
+
+    def __init__(self, unit):
+        self.unit = np.array([unit])
+
+    def __call__(self, d):
+        return LInf()(d) / self.unit[0]
+
+    def dual(self, w):
+        return float(self.unit[0]) * LInf().dual(w)
+
+    def steepest(self, w):
+        return self.unit * LInf().steepest(w)
+
+    def project_ball(self, v):
+        return self.unit * LInf().project_ball(v / self.unit)
+
+
+def test_norms_with_other_parameters_are_asked_anew_where_labels_move():
+    """What labels that flip cost depends on the norm: a stored answer is one of this norm."""
+    client = clients(guard=Guard(3, secret=b"key"))[0]
+    w = np.array([0.2, -0.1, 0.0, 0.1])
+
+    def keeper(unit, label_cost):
+        ball = drfl.Ball(0.05, Scaled(unit), label_cost)
+        return Keeper(make_oracle(client.rows, make_loss("hinge"), ball), client.ledger, 100)
+
+    one, same, other = (keeper(unit, 0.5) for unit in (1.0, 1.0, 5.0))
+    assert one.question(w, 0.0) == same.question(w, 0.0) != other.question(w, 0.0)
+    assert one.answer(w, 0.0).multiplier != other.answer(w, 0.0).multiplier
+    stay, there = (keeper(unit, math.inf).question(w, 0.0) for unit in (1.0, 5.0))
+    assert stay == there
 
 
 def test_slopes_have_twelve_bits_whatever_the_units():

@@ -11,12 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drfl.curves import Curves
 from drfl.losses import LOSSES, Hinge, Huber
 from drfl.named_problems import restated, with_radius
-from drfl.norms import L1, NORMS
+from drfl.norms import L1, L2, NORMS, LInf, Norm
 from drfl.problem import INTERCEPTS, Problem, from_json, to_json
-from drfl.supports import Box, Polyhedron, WholeSpace
+from drfl.supports import Box, Polyhedron, Support, WholeSpace
 from drfl.uncertainty import Ball, Mixture
+from drfl.worst_case.boxes.box_moves import BoxMoves
+from drfl.worst_case.gains import MOVES
 
 losses = st.one_of(
     st.sampled_from([kind() for kind in LOSSES.values()]),
@@ -231,25 +234,60 @@ class OwnHinge(Hinge):
     """Not registered, though it kept the name."""
 
 
-class OwnNorm(L1):
-    """Not registered, though it kept the name."""
+class OwnNorm(Norm):
+    """Not registered, though it has the name of one that is."""
+
+    name = "l1"
+    __call__ = L1.__call__
+    dual, steepest, project_ball = L1.dual, L1.steepest, L1.project_ball
 
 
-class OwnSupport(WholeSpace):
+class OwnSupport(Support):
     name = "own"
+    check, distance = WholeSpace.check, WholeSpace.distance
+    is_bounded, widened = WholeSpace.is_bounded, WholeSpace.widened
 
 
 @pytest.mark.parametrize(
-    ("problem", "why"),
+    ("known", "base"),
     [
-        (Problem(OwnHinge()), "the loss 'hinge' cannot be written down"),
-        (Problem(ball=Ball(norm=OwnNorm())), "the norm 'l1' cannot be written down"),
-        (Problem(ball=Ball(support=OwnSupport())), "the support 'own' cannot be written down"),
+        *((kind, "Norm") for kind in (L1, L2, LInf)),
+        *((kind, "Support") for kind in (Box, Polyhedron, WholeSpace)),
     ],
 )
-def test_what_a_reader_could_not_know_is_not_written(problem, why):
+def test_what_is_known_of_a_class_is_not_taken_for_granted_of_another(known, base):
+    with pytest.raises(TypeError, match=f"Other cannot derive from {known.__name__}.*from {base}"):
+        type("Other", (known,), {})
+
+
+def test_a_norm_with_a_known_name_is_not_the_known_one():
+    with pytest.raises(ValueError, match="the norm 'l1' does not state"):
+        Problem(ball=Ball(norm=OwnNorm(), support=Box(0, 1)))
+    with pytest.raises(ValueError, match="solved with the l1 norm only"):
+        Problem("logistic", ball=Ball(norm=OwnNorm(), support=Box(0, 1)))
+    with pytest.raises(ValueError, match="additive models need norm='l1'"):
+        Problem(ball=Ball(norm=OwnNorm()), curves=Curves(((0.0,),)))
+    with pytest.raises(ValueError, match="all balls must have the same norm"):
+        Problem(ball={"a": Ball(0.1, OwnNorm()), "b": Ball(0.1, "l1")})
+
+
+def test_a_loss_with_a_known_name_is_not_the_known_one():
+    with pytest.raises(ValueError, match="several classes at once have the losses"):
+        Problem(OwnHinge(), classes=3)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"loss": OwnHinge()}, "the loss 'hinge' cannot be written down"),
+        ({"ball": Ball(norm=OwnNorm())}, "the norm 'l1' cannot be written down"),
+        ({"ball": Ball(support=OwnSupport())}, "the support 'own' cannot be written down"),
+    ],
+)
+def test_what_a_reader_could_not_know_is_not_written(fields, why, monkeypatch):
+    monkeypatch.setitem(MOVES, OwnSupport, lambda loss, ball: BoxMoves)
     with pytest.raises(ValueError, match=why):
-        problem.to_dict()
+        Problem(**fields).to_dict()
 
 
 def test_json_helpers():

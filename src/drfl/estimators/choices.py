@@ -19,8 +19,10 @@ from drfl.defaults import THESE_CLIENTS, Purpose, purpose_of
 from drfl.engines import Engine
 from drfl.estimators import parameters
 from drfl.estimators.client_table import ClientTable
+from drfl.gauges import Pairs
 from drfl.losses import Loss, Task
-from drfl.losses.joint import JOINT
+from drfl.losses.joint import joint_of
+from drfl.norms import L1
 from drfl.problem import Problem, intercept_of
 from drfl.rows import Rows
 from drfl.rows.parts import is_sparse
@@ -204,7 +206,8 @@ class Choices:
         if classes is None or classes == 2 or self.multiclass == OVR:
             return None
         possible = (
-            self.loss.name in JOINT
+            joint_of(self.loss) is not None
+            and Pairs.knows(self.ball.norm)
             and isinstance(self.ball.support, WholeSpace)
             and not self.shared_ball
             and self._curves_at_once
@@ -218,7 +221,9 @@ class Choices:
     @property
     def _curves_at_once(self) -> bool:
         """Whether there are no curves, or such as several classes at once can have."""
-        return self.additive is None or (self.ball.norm.name == "l1" and not self.additive.shapes)
+        return self.additive is None or (
+            isinstance(self.ball.norm, L1) and not self.additive.shapes
+        )
 
     def problem(
         self,

@@ -3,6 +3,7 @@ r"""The gauge of several scores: the dearest pair of classes."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.gauges.base import Gauge
 from drfl.gauges.flows import cheapest_flow
-from drfl.norms import L1, L2, Entries, EpigraphRows, Norm
+from drfl.norms import L1, L2, Entries, EpigraphRows, LInf, Norm
 
 # A pair whose distance is below this share of the largest is not worth a tangent.
 CLOSE_PAIR = 0.3
@@ -31,10 +32,15 @@ class Pairs(Gauge):
         Whether K intercepts follow.
     """
 
-    norm: Norm
+    norm: L1 | L2 | LInf
     classes: int
     columns: int
     intercepts: bool = True
+
+    @staticmethod
+    def knows(norm: Norm) -> TypeGuard[L1 | L2 | LInf]:
+        """Whether there are rows and flows in this norm."""
+        return isinstance(norm, L1 | L2 | LInf)
 
     @property
     def n(self) -> int:  # type: ignore[override]

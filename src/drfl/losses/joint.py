@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.losses.base import Loss
+from drfl.losses.known import Hinge, Logistic
 
 Codes = NDArray[np.intp]
 
@@ -24,15 +26,15 @@ class JointLoss(ABC):
 
     Attributes
     ----------
-    of : str
-        The name of the loss of two classes that it continues.
+    of : type of Loss
+        The loss of two classes that it continues.
     kinks : bool
         Whether its slope jumps.
     linear_gain : bool
         Whether :math:`\ell(z,y')-\ell(z,y)` is linear in z.
     """
 
-    of: ClassVar[str]
+    of: ClassVar[type[Loss]]
     kinks: ClassVar[bool]
     linear_gain: ClassVar[bool]
 
@@ -66,7 +68,7 @@ class JointLoss(ABC):
 class SoftmaxCrossEntropy(JointLoss):
     r""":math:`\ell(z,y)=\log\sum_je^{z_j}-z_y`; with two classes the logistic loss."""
 
-    of = "logistic"
+    of = Logistic
     kinks = False
     linear_gain = True
 
@@ -92,7 +94,7 @@ class CrammerSinger(JointLoss):
     r""":math:`\ell(z,y)=\max_j(z_j+[j\ne y])-z_y`; with two classes the hinge loss of their
     difference."""
 
-    of = "hinge"
+    of = Hinge
     kinks = True
     linear_gain = False
 
@@ -120,7 +122,15 @@ class CrammerSinger(JointLoss):
         return np.asarray(raised[-1] - raised[-2])
 
 
-JOINT: dict[str, JointLoss] = {loss.of: loss for loss in (SoftmaxCrossEntropy(), CrammerSinger())}
+JOINT: dict[str, JointLoss] = {
+    loss.of.name: loss for loss in (SoftmaxCrossEntropy(), CrammerSinger())
+}
+
+
+def joint_of(loss: Loss) -> JointLoss | None:
+    """The loss of several classes that continues this one; another one of its name has none."""
+    joint = JOINT.get(loss.name)
+    return joint if joint is not None and type(loss) is joint.of else None
 
 
 def gain(loss: JointLoss, z: Array, y: Codes) -> tuple[Array, Codes]:

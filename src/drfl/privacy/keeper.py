@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.curves import Curves
+from drfl.norms import L1, L2, LInf
 from drfl.privacy.columns import Centres
 from drfl.privacy.journal import SpentError
 from drfl.privacy.keys import meaning_of
@@ -146,6 +147,8 @@ class Keeper:
         sha.update((np.append(w, b) + 0.0).tobytes())
         if self.oracle.labels_move:
             sha.update(repr((ball.norm.name, ball.radius)).encode())
+            if not isinstance(ball.norm, L1 | L2 | LInf):  # the name is all of these three
+                sha.update(ball.norm.identity)
         return sha.digest()
 
     def value(self, w: Array, b: float, most: int) -> float:

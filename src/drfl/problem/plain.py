@@ -73,7 +73,7 @@ def loss_from_dict(data: Any) -> Loss:
 
 def ball_to_dict(ball: Ball) -> Json:
     """Radius, norm by name, label cost, support by its arrays."""
-    if type(NORMS.get(ball.norm.name)) is not type(ball.norm):
+    if NORMS.get(ball.norm.name) != ball.norm:
         raise ValueError(f"the norm {ball.norm.name!r} cannot be written down: add it to NORMS")
     return {
         "radius": ball.radius,

@@ -20,8 +20,8 @@ from drfl.curves import Curves
 from drfl.differentiable import RowLoss
 from drfl.gauges import DualNorm, Gauge, Pairs, ShapedCurves
 from drfl.losses import Loss, make_loss
-from drfl.losses.joint import JOINT, JointLoss
-from drfl.norms import NORMS, GroupedLInf, Norm
+from drfl.losses.joint import JOINT, JointLoss, joint_of
+from drfl.norms import L1, GroupedLInf, LInf, Norm
 from drfl.problem.plain import (
     Json,
     ball_from_dict,
@@ -140,7 +140,7 @@ class Problem:
     @property
     def joint(self) -> JointLoss | None:
         """The loss of several scores, where there are several."""
-        return None if self.classes is None else JOINT[self.loss.name]
+        return None if self.classes is None else joint_of(self.loss)
 
     @property
     def shared_intercept(self) -> bool:
@@ -230,7 +230,7 @@ class Problem:
     def norm(self) -> Norm:
         """The ground norm that all balls share; between ramps, with curves."""
         norm = self.balls[0].norm
-        if self.curves is None or norm.name == "l1":
+        if self.curves is None or isinstance(norm, L1):
             return norm
         return GroupedLInf(tuple(int(size) for size in self.curves.sizes))
 
@@ -239,6 +239,7 @@ class Problem:
         if self.curves is not None and self.curves.shaped:
             return ShapedCurves(self.norm, self.curves)
         if self.classes is not None:
+            assert Pairs.knows(self.norm)
             return Pairs(self.norm, self.classes, n // self.classes, self.shared_intercept)
         return DualNorm(self.norm, n)
 
@@ -295,13 +296,13 @@ def _checked_ball(ball: Ball | Mapping[str, Ball]) -> Ball | dict[str, Ball]:
         raise TypeError("ball must be a Ball, or a mapping from client names to Balls")
     if not ball:
         raise ValueError("ball is an empty mapping: give one Ball per client name")
-    for what, kinds in {
-        "norm": {b.norm.name for b in ball.values()},
-        "kind of support": {b.support.name for b in ball.values()},
-    }.items():
-        if len(kinds) > 1:
+    norms = {each.norm: each.norm.name for each in ball.values()}
+    supports = {type(each.support): each.support.name for each in ball.values()}
+    for what, names in (("norm", norms.values()), ("kind of support", supports.values())):
+        if len(names) > 1:
+            which = "choose one" if len(set(names)) > 1 else "give all the same parameters"
             raise ValueError(
-                f"all balls must have the same {what}, got {listed(sorted(kinds))}: choose one"
+                f"all balls must have the same {what}, got {listed(sorted(names))}: {which}"
             )
     return dict(ball)
 
@@ -317,7 +318,7 @@ def _require_curves(problem: Problem) -> None:
     if problem.network is not None or problem.shared_ball:
         raise ValueError("curves are for one score and a ball around each client: leave them out")
     norm, support = problem.balls[0].norm, problem.balls[0].support
-    if norm.name not in ("l1", "linf"):
+    if not isinstance(norm, L1 | LInf):
         raise ValueError(
             f"additive models need norm='l1' or norm='linf', not {norm.name!r}, for which what an "
             "adversary does to curves has no closed form: name one of them"
@@ -334,7 +335,7 @@ def _require_curves(problem: Problem) -> None:
 
 def _require_joint(problem: Problem) -> None:
     """Several classes at once have their own closed forms; what has none is refused here."""
-    if problem.network is not None or problem.loss.name not in JOINT:
+    if problem.network is not None or problem.joint is None:
         raise ValueError(
             f"several classes at once have the losses {listed(JOINT)}, not "
             f"{problem.loss.name!r}: name one of them, or take one class against the rest"
@@ -351,13 +352,16 @@ def _require_joint(problem: Problem) -> None:
             "hold for all intercepts are made of the shares of the classes, which moved labels "
             "change; take label_cost=inf, or one class against the rest"
         )
-    if problem.curves is not None and (problem.norm.name != "l1" or problem.curves.shaped):
+    if problem.curves is not None and (not isinstance(problem.norm, L1) or problem.curves.shaped):
         raise ValueError(
             "several classes at once have curves with norm='l1' and without rules for their "
             "shapes: the scores of classes count by their differences alone"
         )
-    if type(problem.norm) is not type(NORMS.get(problem.norm.name)):
-        raise ValueError(f"several classes at once have the norms {listed(NORMS)}: name one")
+    if not Pairs.knows(problem.norm):
+        raise ValueError(
+            f"several classes at once have the norms l1, l2 and linf, not {problem.norm.name}: "
+            "name one, or take one class against the rest"
+        )
     for ball in problem.balls:
         require_joint_ball(ball)
 
@@ -365,7 +369,7 @@ def _require_joint(problem: Problem) -> None:
 def _require_finite_way(ball: Ball, loss: Loss) -> None:
     """One multiplier for all has a closed domain only where rows cannot go to infinity."""
     targets = loss.task == "regression" and math.isfinite(ball.label_cost)
-    if ball.support.name != "whole space" and not ball.support.is_bounded(targets=targets):
+    if not isinstance(ball.support, WholeSpace) and not ball.support.is_bounded(targets=targets):
         raise ValueError(
             "shared_ball=True is solved on the whole space and on bounded supports: "
             f"give the {ball.support.name} finite sides{' (y_low, y_high too)' if targets else ''}"

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from drfl._registry import lookup
+from drfl._registry import listed
 from drfl.arrays import Array
-from drfl.losses import Loss
-from drfl.norms import Norm
+from drfl.losses import Huber, Logistic, Loss, SmoothHinge
+from drfl.norms import L1, L2, LInf, Norm
 from drfl.reference.client_rows import ClientRows, Halfspaces, make_client
+
+T = TypeVar("T")
 
 
 def cvxpy() -> Any:
@@ -171,7 +173,7 @@ def _polyhedral(
     classification = loss.task == "classification"
     labels = (1.0, -1.0) if classification and math.isfinite(client.label_cost) else (1.0,)
     # In a box with the l1 norm the best multipliers depend on a row through its slope alone.
-    share = support.is_box and client.norm.name == "l1" and formulation == "compact"
+    share = support.is_box and isinstance(client.norm, L1) and formulation == "compact"
     constraints = []
     for piece in loss.pieces:
         if piece.slope == 0.0:  # no move gains, and a flip costs: the row stays
@@ -233,7 +235,7 @@ def _epigraph(loss: Loss, z: Any, bound: Any) -> list[Any]:
     """Return the constraints that say L(z) <= bound."""
     if loss.pieces:
         return [piece.slope * z + piece.constant <= bound for piece in loss.pieces]
-    return [lookup("loss in cvxpy", loss.name, _CURVED)(loss, z) <= bound]
+    return [_program(loss, _CURVED)(loss, z) <= bound]
 
 
 def _smooth_hinge(loss: Loss, z: Any) -> Any:
@@ -249,16 +251,34 @@ def _huber(loss: Any, z: Any) -> Any:
     return cvxpy().huber(z, loss.epsilon) / 2.0  # cvxpy's is z^2 near 0, ours z^2/2
 
 
-_CURVED: dict[str, Callable[[Any, Any], Any]] = {
-    "smooth_hinge": _smooth_hinge,
-    "logistic": _logistic,
-    "huber": _huber,
+def _order(p: float | str) -> Callable[[Any, Any, int | None], Any]:
+    return lambda norm, w, axis: cvxpy().norm(w, p, axis=axis)
+
+
+_CURVED: dict[type, Callable[[Any, Any], Any]] = {
+    SmoothHinge: _smooth_hinge,
+    Logistic: _logistic,
+    Huber: _huber,
 }
-_DUAL: dict[str, Any] = {"l1": "inf", "l2": 2, "linf": 1}
+"""L(z) of a loss and an expression."""
+
+_DUAL: dict[type, Callable[[Any, Any, int | None], Any]] = {
+    L1: _order("inf"),
+    L2: _order(2),
+    LInf: _order(1),
+}
+"""The dual norm of a norm, an expression and an axis; None: of a vector."""
 
 
 def _dual_norm(norm: Norm, w: Any, axis: int | None = None) -> Any:
-    return cvxpy().norm(w, lookup("dual norm in cvxpy", norm.name, _DUAL), axis=axis)
+    return _program(norm, _DUAL)(norm, w, axis)
+
+
+def _program(of: Loss | Norm, known: Mapping[type, T]) -> T:
+    if type(of) not in known:
+        names = listed(kind.name for kind in known)  # type: ignore[attr-defined]
+        raise ValueError(f"the reference has no program for {of.name!r}: it knows {names}")
+    return known[type(of)]
 
 
 def mixture_program(z: Any, center: Array, radius: float, p: float) -> Any:

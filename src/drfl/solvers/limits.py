@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.norms import NORMS
+from drfl.norms import Norm
 from drfl.problem import Problem
 from drfl.supports import WholeSpace
 
@@ -32,9 +33,9 @@ class Limits:
         The price of a label; infinity: none moves.
     columns : (n,) or None
         Root mean squares of the columns, if they are known from elsewhere.
-    move : float
-        By how much rows move on average within a support; 0 on the whole space, where the norm
-        of w stands for it.
+    move : (n,) or float
+        By how much the columns of rows move on average within a support; 0 on the whole space,
+        where the norm of w stands for it.
     split : bool
         Whether what flips add can have cuts of its own.
     classes : int or None
@@ -46,21 +47,23 @@ class Limits:
     label_cost: float
     multiplier_at_zero: float = 0.0
     columns: Array | None = None
-    move: float = 0.0
+    move: Array | float = 0.0
     split: bool = False
     classes: int | None = None
 
     @classmethod
-    def of(cls, problem: Problem, name: str, columns: Sequence[float] | None = None) -> Limits:
-        """The limits of one client."""
+    def of(
+        cls, problem: Problem, name: str, n: int, columns: Sequence[float] | None = None
+    ) -> Limits:
+        """The limits of one client; ``n`` counts the columns."""
         loss, ball, own = problem.loss, problem.ball_of(name), problem.own_intercepts
-        margin, move = loss.task == "classification", 0.0
+        margin = loss.task == "classification"
         cost = ball.label_cost if margin and ball.radius > 0.0 else np.inf
         whole = isinstance(ball.support, WholeSpace)
+        move: Array | float = 0.0
         if not whole:
             # In a shared ball one client's rows may move by more than the radius.
-            usual = ball.norm.name in NORMS and not problem.shared_ball
-            move = ball.radius if usual else np.inf
+            move = np.inf if problem.shared_ball else ball.radius * _column_moves(ball.norm, n)
         # With an intercept of its own a client has to tell.
         at_zero = float(loss.value(np.zeros(1))[0]) if margin and not own else None
         if problem.joint is not None and problem.classes is not None:
@@ -87,6 +90,17 @@ class Limits:
         if self.at_zero is not None:
             return self
         return replace(self, at_zero=value, multiplier_at_zero=multiplier)
+
+
+@lru_cache(maxsize=8)
+def _column_moves(norm: Norm, n: int) -> Array:
+    r"""How far a move of length 1 goes in every column: :math:`\|e_j\|_*`."""
+    moves, e = np.zeros(n), np.zeros(n)
+    for j in range(n):
+        e[j] = 1.0
+        moves[j] = norm.dual(e)
+        e[j] = 0.0
+    return moves
 
 
 def is_below(value: float, least: float, largest_term: float = 0.0) -> bool:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from drfl._sealed import sealed
 from drfl.arrays import Array
 from drfl.losses import Task
 
@@ -49,6 +50,7 @@ class Support(ABC):
         """The support with its sides moved out just far enough to hold these rows."""
 
 
+@sealed
 @dataclass(frozen=True)
 class WholeSpace(Support):
     """R^n (and R for targets): nothing is impossible."""

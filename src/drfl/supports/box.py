@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from drfl._sealed import sealed
 from drfl.arrays import Array
 from drfl.losses import Task
 from drfl.supports.base import Support
 
 
+@sealed
 @dataclass(frozen=True, init=False)
 class Box(Support):
     r"""Rows with :math:`\mathrm{low}\le x\le\mathrm{high}` and targets between y_low and y_high.

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from drfl._sealed import sealed
 from drfl.arrays import Array
 from drfl.losses import Task
 from drfl.supports.base import Support
 
 
+@sealed
 @dataclass(frozen=True, init=False, eq=False)
 class Polyhedron(Support):
     r"""Rows with :math:`Cx\le d`; in regression :math:`C(x,y)\le d`, the target last.

@@ -144,10 +144,17 @@ def _same(rows: Tensor) -> Tensor:
 
 def _steepest(G: Tensor, norm: str) -> Tensor:
     """A direction of length 1 in the ground norm along which the loss grows fastest."""
-    if norm == "linf":
-        return G.sign()
-    if norm == "l1":
-        best = G.abs().argmax(dim=1, keepdim=True)
-        return torch.zeros_like(G).scatter_(1, best, G.gather(1, best).sign())
+    return STEEPEST[norm](G)
+
+
+def _of_largest(G: Tensor) -> Tensor:
+    best = G.abs().argmax(dim=1, keepdim=True)
+    return torch.zeros_like(G).scatter_(1, best, G.gather(1, best).sign())
+
+
+def _of_length_1(G: Tensor) -> Tensor:
     length = G.norm(dim=1, keepdim=True)
     return G / torch.where(length > 0.0, length, torch.ones_like(length))
+
+
+STEEPEST = {"l1": _of_largest, "l2": _of_length_1, "linf": torch.sign}

@@ -147,7 +147,7 @@ def _each(
 ) -> float:
     X, y, mass = block
     # The l2 length of a move within rho in the ground norm.
-    move = K * rho * (math.sqrt(X.shape[1]) if norm == "linf" else 1.0)
+    move = K * rho * {"l1": 1.0, "l2": 1.0, "linf": math.sqrt(X.shape[1])}[norm]
     worst = near_losses(model.loss, module(X), y, move)
     found = box(module, X, torch.full_like(X, rho))
     if found is not None:

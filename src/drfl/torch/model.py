@@ -30,7 +30,9 @@ from drfl._registry import lookup
 from drfl.arrays import Array
 from drfl.differentiable import RowLoss
 from drfl.losses import Task
+from drfl.norms import L1, L2, LInf
 from drfl.rows import Rows
+from drfl.supports import WholeSpace
 from drfl.uncertainty import Ball
 
 if TYPE_CHECKING:
@@ -192,10 +194,12 @@ class ModuleLoss(RowLoss):
                 "infinity, in whatever direction the network is steepest there; take order=2 or "
                 "order=math.inf"
             )
-        if ball.support.name != "whole space" or ball.label_cost != float("inf"):
+        if not isinstance(ball.support, WholeSpace) or ball.label_cost != float("inf"):
             raise ValueError("networks move rows in the whole space, and no labels")
-        if ball.order == 2.0 and ball.norm.name != "l2":
+        if ball.order == 2.0 and not isinstance(ball.norm, L2):
             raise ValueError(f"order 2 takes norm='l2', not {ball.norm.name!r}")
+        if not isinstance(ball.norm, L1 | L2 | LInf):
+            raise ValueError(f"networks know the norms l1, l2 and linf, not {ball.norm.name!r}")
 
     def at(self, rows: Rows, ball: Ball, name: str) -> NetworkLoss:
         from drfl.torch.client import NetworkLoss  # it knows models

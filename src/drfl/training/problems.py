@@ -12,10 +12,12 @@ import numpy as np
 from drfl import checks, defaults
 from drfl._registry import listed, lookup
 from drfl.curves import Curves, standard_knots
+from drfl.gauges import Pairs
 from drfl.inference import NO_TRUE_SLOPES
 from drfl.losses import LOSSES, Loss, make_loss
-from drfl.losses.joint import JOINT
+from drfl.losses.joint import joint_of
 from drfl.named_problems import NAMED_PROBLEMS, restated
+from drfl.norms import make_norm
 from drfl.privacy.dp import NO_CURVES, DifferentialPrivacy
 from drfl.privacy.guard import LEAST as LEAST_ROWS
 from drfl.problem import Problem
@@ -181,7 +183,8 @@ def at_once(settings: Settings, agreement: Agreement) -> int | None:
     if classes is None or len(classes) == 2 or wish == "ovr" or settings["module"] is not None:
         return None
     possible = (
-        _loss(settings, agreement.target.task).name in JOINT
+        joint_of(_loss(settings, agreement.target.task)) is not None
+        and Pairs.knows(make_norm(settings["norm"]))
         and not settings["support"]
         and not (settings["additive"] and _of_one_score(settings))
         and not (settings["intercept"] == "per_client" and math.isfinite(settings["label_cost"]))

@@ -19,7 +19,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.losses import Loss
-from drfl.norms import L2
+from drfl.norms import L1, L2
 from drfl.supports import Box, Polyhedron, Support
 from drfl.uncertainty import Ball
 from drfl.worst_case.boxes.box_moves import BoxMoves, GreedyMoves
@@ -176,8 +176,9 @@ def moves_class(loss: Loss, ball: Ball) -> type[Moves]:
 
 def _in_box(loss: Loss, ball: Ball) -> type[Moves]:
     if loss.pieces:
+        _require_stated(ball, ball.norm.states("box_lengths"), "box_lengths")
         return BoxMoves
-    if ball.norm.name == "l1":
+    if isinstance(ball.norm, L1):
         return GreedyMoves
     raise ValueError(
         f"{loss.name} on a box is solved with the l1 norm only, not {ball.norm.name}: use "
@@ -188,11 +189,23 @@ def _in_box(loss: Loss, ball: Ball) -> type[Moves]:
 
 def _in_polyhedron(loss: Loss, ball: Ball) -> type[Moves]:
     if loss.pieces:
-        return ConeMoves if isinstance(ball.norm, L2) else VertexMoves
+        cone = isinstance(ball.norm, L2)
+        _require_stated(ball, cone or ball.norm.states("length_program"), "length_program")
+        return ConeMoves if cone else VertexMoves
     raise ValueError(
         f"{loss.name} on a polyhedron is not solved: polyhedra take hinge, epsilon_insensitive and "
         f"pinball; {loss.name} takes the whole space or, with norm='l1', a box"
     )
+
+
+def _require_stated(ball: Ball, stated: bool, what: str) -> None:
+    """What is not known of a norm is not taken from another one."""
+    if not stated:
+        raise ValueError(
+            f"the norm {ball.norm.name!r} does not state how far rows move on a "
+            f"{ball.support.name}: give it the method {what} (docs/adding-a-norm.md), or take "
+            "the whole space"
+        )
 
 
 MOVES: dict[type[Support], Callable[[Loss, Ball], type[Moves]]] = {

@@ -39,6 +39,7 @@ class JointOracle(Oracle):
         require_joint_ball(ball)
         self.rows, self.loss, self.ball, self.classes = rows, loss, ball, classes
         self.y = codes_of(rows.y, classes)
+        assert Pairs.knows(ball.norm)
         self.gauge = Pairs(ball.norm, classes, rows.n_features)
 
     @property

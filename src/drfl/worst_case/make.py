@@ -12,7 +12,7 @@ from drfl import checks
 from drfl._registry import lookup
 from drfl.arrays import Array
 from drfl.losses import Loss, Task, make_loss
-from drfl.norms import Norm
+from drfl.norms import L1, Norm
 from drfl.rows import Rows, numbers
 from drfl.supports import Box, Support, WholeSpace
 from drfl.uncertainty import Ball
@@ -118,7 +118,7 @@ def oracle_class(loss: Loss, ball: Ball) -> type[Oracle]:
     if isinstance(ball.support, WholeSpace):
         return WholeSpaceOracle
     moves_class(loss, ball)
-    if isinstance(ball.support, Box) and ball.norm.name == "l1" and loss.pieces:
+    if isinstance(ball.support, Box) and isinstance(ball.norm, L1) and loss.pieces:
         half_open = _is_uneven(loss) and _is_half_open(ball.support)
         return GainOracle if half_open else L1BoxOracle
     return GainOracle

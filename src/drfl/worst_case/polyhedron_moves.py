@@ -24,7 +24,6 @@ from scipy import sparse
 
 from drfl.arrays import Array
 from drfl.losses import Loss
-from drfl.norms import LInf
 from drfl.supports import Polyhedron
 from drfl.uncertainty import Ball
 from drfl.worst_case.moves import Escape, PieceMoves, Step
@@ -181,10 +180,10 @@ class PolyhedronMoves(PieceMoves):
 
 
 class VertexMoves(PolyhedronMoves):
-    r"""Norms l1 and linf: linear programs.
+    r"""Norms that are linear programs, such as l1 and linf.
 
-    With d split into positive and negative parts :math:`v\ge0` (and their largest entry for linf)
-    a row's program is :math:`\max\langle c,v\rangle` subject to :math:`Mv\le` its slack.
+    With d split into positive and negative parts :math:`v\ge0` (and what the norm's own program
+    adds) a row's program is :math:`\max\langle c,v\rangle` subject to :math:`Mv\le` its slack.
     """
 
     accuracy = 1e-11
@@ -194,17 +193,13 @@ class VertexMoves(PolyhedronMoves):
         super().__init__(loss, ball, w)
         k, columns = self.C.shape
         n = len(w)
-        self.M = np.hstack([self.C, -self.C])
-        self.price = np.ones(columns)  # of each column of d
-        if self.targets_move:
-            self.price[n] = ball.label_cost
-        self.price = np.tile(self.price, 2)
-        if isinstance(ball.norm, LInf):
-            features = np.eye(columns)[:n]
-            ceiling = np.hstack([features, features, -np.ones((n, 1))])
-            self.M = np.vstack([np.hstack([self.M, np.zeros((k, 1))]), ceiling])
-            self.price[:n] = self.price[columns : columns + n] = 0.0
-            self.price = np.append(self.price, 1.0)
+        length = ball.norm.length_program(n)
+        (rows, extra), more = length.B.shape, columns - n
+        sides = np.hstack([self.C, -self.C, np.zeros((k, extra))])
+        A = np.hstack([length.A, np.zeros((rows, more))])
+        self.M = np.vstack([sides, np.hstack([A, A, -length.B])])
+        price = np.append(length.c, np.full(more, ball.label_cost))  # of each column of d
+        self.price = np.concatenate([price, price, length.r])
         self.vertices = Vertices(self.M)
 
     def directed(self, slack: Array, g: Array, lam: float) -> Array:

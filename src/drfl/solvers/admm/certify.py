@@ -58,7 +58,7 @@ class Certifier:
         self.problem, self.names, self.n = task.problem, task.names, task.n
         self.dimension = task.dimension
         self.lifted = lifted(task.problem, task.names, task.n)
-        self.limits = [Limits.of(task.problem, name) for name in task.names]
+        self.limits = [Limits.of(task.problem, name, task.n) for name in task.names]
         self.introductions: dict[int, CutReply] = {}
         self.upper, self.at_zero = math.inf, math.nan
         self.points: dict[int, Point] = {}

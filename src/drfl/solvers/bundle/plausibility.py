@@ -359,8 +359,8 @@ def _require_slopes(stack: Stack, points: Points) -> None:
     if stack.slopes:
         _require_flips(stack, -stack.rows[..., 1], cost, loose)
     if server.is_shared:
-        moves = np.array([limits.move for limits in stack.limits])
-        _require_flips(stack, -stack.rows[..., -1], np.where(moves == 0.0, cost, LARGEST), loose)
+        stay = np.array([not np.any(limits.move) for limits in stack.limits])
+        _require_flips(stack, -stack.rows[..., -1], np.where(stay, cost, LARGEST), loose)
     _require_means(stack, (share[:, None, :, None] * slopes).sum(axis=2), server)
 
 
@@ -375,12 +375,12 @@ def _require_flips(stack: Stack, mass: Array, label_cost: Array, loose: float) -
 def _require_means(stack: Stack, size: Array, server: ServerProblem) -> None:
     """Sizes (m, P, d) of slopes in x, means over the groups, against those of the columns."""
     n, lip, loose = server.n, stack.limits[0].lipschitz, COARSE if stack.guarded else SLACK
-    move = np.array([limits.move for limits in stack.limits])
+    move = np.array([np.broadcast_to(limits.move, n) for limits in stack.limits])
     level = (size[:, :, n : n + server.intercepts] > (1.0 + loose) * lip).any(axis=(1, 2))
     stack.refuse(level, "the slopes of its cuts in the intercept are steeper than the loss")
     columns = _columns(stack)
     if columns is not None:
-        most = lip * (columns + move[:, None])
+        most = lip * (columns + move)
         # Of what is known.
         largest = np.where(np.isfinite(most), most, 0.0).max(axis=1, initial=0.0)
         room = (1.0 + loose) * most + loose * largest[:, None]
@@ -389,7 +389,7 @@ def _require_means(stack: Stack, size: Array, server: ServerProblem) -> None:
     else:
         # A guard tells the size of a feature as a power of 2.
         rms = np.sqrt(n * np.maximum(stack.size, 0.0) * (4.0 if stack.guarded else 1.0))
-        most = (1.0 + loose) * lip * (rms + np.sqrt(n) * move) + SLACK
+        most = (1.0 + loose) * lip * (rms + np.linalg.norm(move, axis=1)) + SLACK
         steep = (np.linalg.norm(size[:, :, :n], axis=2) > most[:, None]).any(axis=1)
         stack.refuse(steep, "the slopes of its cuts are steeper than the features it told of allow")
 

@@ -290,7 +290,7 @@ def _clients(settings: BundleSettings, task: Assignment, names: Sequence[str]) -
         tuple(names),
         cut,
         anchor_boxes(problem, names, task.n),
-        [Limits.of(problem, name, known.get(name)) for name in names],
+        [Limits.of(problem, name, task.n, known.get(name)) for name in names],
         none,
         none.copy(),
         CacheMirror(bool(cut)),

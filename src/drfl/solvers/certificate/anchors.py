@@ -87,8 +87,8 @@ class Anchors:
         s = _ratio(over, self.level.omega)
         if not np.isfinite(s):
             return 0.0
-        open_slope = (slope + s * self.level.u)[self.unbounded]
-        t = _ratio(float(self.norm(open_slope)) if len(open_slope) else 0.0, self.price)
+        open_slope = np.where(self.unbounded, slope + s * self.level.u, 0.0)
+        t = _ratio(float(self.norm(open_slope)), self.price)
         k = 1.0 / (1.0 + r + (s + t))
         return max(0.0, k * (constant + r * lean.e) + k * s * self.level.e)
 
@@ -169,10 +169,11 @@ class AnchorBox:
         """
         rows, n = oracle.rows, oracle.rows.n_features
         out, distance = np.zeros((3, n + 1)), 0.0
-        finite = ~self.unbounded
         for block, x in rows.dense_blocks():
             y, p = rows.y[block], np.broadcast_to(rows.mass(block), (len(x),))
-            far = oracle.ball.norm(np.abs(x - self.middle)[:, finite] + self.half[finite])
+            # A norm on supports is one of absolute values: the farthest corner is so far.
+            reach = np.abs(x - self.middle) + self.half
+            far = oracle.ball.norm(np.where(self.unbounded, 0.0, reach))
             if self.target is not None:
                 far = far + oracle.ball.label_cost * np.abs(y - self.target)
             distance += float(p @ far)

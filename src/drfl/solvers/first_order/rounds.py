@@ -80,7 +80,8 @@ class FirstOrderSession(Session):
     ) -> None:
         self.task = task
         first = GradientRequest(np.zeros(task.dimension), introduction=True)
-        limits = [Limits.of(task.problem, name, column_sizes.get(name)) for name in task.names]
+        known = column_sizes.get
+        limits = [Limits.of(task.problem, name, task.n, known(name)) for name in task.names]
         misses = np.zeros(len(task.names), np.int_)
         self.progress = Progress(newton, memory, first, misses, limits)
 

@@ -315,5 +315,5 @@ def _check(problem: Problem, names: Sequence[str]) -> None:
     """Refuse what the method does not solve, before any round."""
     for name in names:
         require_known(problem, name)
-    if len({problem.ball_of(name).norm.name for name in names}) > 1:
+    if len({problem.ball_of(name).norm for name in names}) > 1:
         raise ValueError("the solver 'private' takes one norm for all clients")
