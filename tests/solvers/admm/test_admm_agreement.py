@@ -91,6 +91,22 @@ def test_in_a_polyhedron(loss, norm):
     assert_agree(*case(loss, norm, "polyhedron"))
 
 
+@pytest.mark.parametrize("costs", [(1.0, np.inf), (np.inf, 1.0)])
+def test_where_the_targets_of_one_client_stay(costs):
+    rng = np.random.default_rng(0)
+    support = drfl.Polyhedron(np.vstack([np.eye(3), -np.eye(3)]), [5.0] * 6)
+    data = {name: (rng.uniform(-1, 1, size=(8, 2)), rng.uniform(-1, 1, size=8)) for name in "ab"}
+    balls = {
+        name: drfl.Ball(0.1, "l1", cost, support) for name, cost in zip("ab", costs, strict=True)
+    }
+    problem = drfl.Problem("epsilon_insensitive", balls)
+    made = [drfl.Client(name, *rows) for name, rows in data.items()]
+    best = drfl.solve(problem, made, tol=1e-6)
+    result = drfl.solve(problem, made, solver="admm", tol=1e-2, max_rounds=200)
+    assert result.lower_bound <= best.objective * (1.0 + 1e-9)
+    assert best.lower_bound <= result.objective <= best.objective * 1.02
+
+
 @pytest.mark.parametrize("place", ["whole", "box"])
 @pytest.mark.parametrize(("loss", "norm"), [(loss, NORMS[k % 3]) for k, loss in enumerate(PIECES)])
 def test_with_one_ball_around_the_mixture(loss, norm, place):

@@ -14,7 +14,6 @@ from dataclasses import replace
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.losses import Loss
 from drfl.solvers.base import Assignment, Status, relative_gap
 from drfl.solvers.bundle.messages import KIND, CutReply, CutRequest
 from drfl.solvers.bundle.plausibility import (
@@ -24,14 +23,13 @@ from drfl.solvers.bundle.plausibility import (
 )
 from drfl.solvers.bundle.points import Point, Points
 from drfl.solvers.bundle.stacks import Stack
-from drfl.solvers.certificate.anchors import AnchorBox, Anchors, make_anchors
+from drfl.solvers.certificate.anchors import AnchorBox, Anchors, anchors_of
 from drfl.solvers.certificate.cuts import Pool
 from drfl.solvers.certificate.proof import Certificate
 from drfl.solvers.certificate.region import Region
 from drfl.solvers.certificate.server import ServerProblem, lifted, server_problem
 from drfl.solvers.limits import Limits
 from drfl.solvers.master.master import Master
-from drfl.uncertainty import Ball
 from drfl.wire import Message, WireError, reply_kind
 
 TINY = 1e-10  # the proximal term of the master
@@ -177,8 +175,9 @@ class Certifier:
         self.pool = Pool(len(self.names), self.dimension, self.lifted)
         self.evaluated = Points(self.server, self.pool)
         facts = [reply.facts for reply in replies]
-        balls = [self.problem.ball_of(name) for name in self.names]
-        self.proof = LowerBound.of(self.problem.loss, balls, self.server, facts)
+        box = AnchorBox.of(self.problem.ball_of(self.names[0]), self.problem.loss, self.n)
+        anchors = anchors_of(self.problem, self.names, box, self.server.mixture, facts)
+        self.proof = LowerBound(self.server, anchors)
 
     def _multiplier(self, s: int, x: Array) -> float:
         return self.server.multiplier(s, x) * self.problem.loss.lipschitz
@@ -221,18 +220,6 @@ class LowerBound:
         self.server, self.master = server, Master(server)
         self.certificate = Certificate(server, anchors)
         self.value, self.region = 0.0, None if self.certificate.everywhere else _nowhere(server)
-
-    @classmethod
-    def of(
-        cls, loss: Loss, balls: Sequence[Ball], server: ServerProblem, facts: Sequence[Array | None]
-    ) -> LowerBound:
-        """With what the clients told about a support, if they did."""
-        box = AnchorBox.of(balls[0], loss, server.n)
-        same = all(ball.support == balls[0].support for ball in balls)
-        if box is None or not same or all(ball.radius == 0.0 for ball in balls):
-            return cls(server, None)
-        told = np.array(facts, dtype=np.float64)
-        return cls(server, make_anchors(loss, balls, box, server.mixture, told))
 
     @property
     def everywhere(self) -> bool:

@@ -22,8 +22,7 @@ from drfl.solvers.certificate.anchors import (
     Anchors,
     ClassAnchors,
     anchor_boxes,
-    anchors_of_each,
-    make_anchors,
+    anchors_of,
 )
 from drfl.solvers.certificate.cuts import Pool
 from drfl.solvers.certificate.proof import Certificate
@@ -353,19 +352,9 @@ def use(state: State, server: ServerProblem) -> None:
 
 def _anchors(state: State, server: ServerProblem) -> Anchors | None:
     """What bounds f everywhere when the data have a support."""
-    problem, names = state.task.problem, state.clients.names
-    balls = [problem.ball_of(name) for name in names]
-    box = state.clients.boxes[0]
-    same = all(ball.support == balls[0].support for ball in balls)
-    facts = [state.clients.introductions[s].facts for s in range(len(balls))]
-    if box is None or not same or all(ball.radius == 0.0 for ball in balls):
-        return None
-    if any(fact is None for fact in facts):
-        return None  # a client whose targets cannot follow has nothing to tell
-    told = np.array(facts, dtype=np.float64)
-    if problem.own_intercepts:
-        return anchors_of_each(problem.loss, balls, box, server.mixture, told)
-    return make_anchors(problem.loss, balls, box, server.mixture, told)
+    clients, problem = state.clients, state.task.problem
+    facts = [clients.introductions[s].facts for s in range(len(clients))]
+    return anchors_of(problem, clients.names, clients.boxes[0], server.mixture, facts)
 
 
 def _class_anchors(state: State, server: ServerProblem) -> ClassAnchors | None:

@@ -232,6 +232,26 @@ class AnchorFacts:
         return np.where(box.unbounded, self.means, (1.0 - p) * self.means + p * box.middle)
 
 
+def anchors_of(
+    problem: Problem,
+    names: Sequence[str],
+    box: AnchorBox | None,
+    mixture: Mixture,
+    facts: Sequence[Array | None],
+) -> Anchors | None:
+    """Of the clients' first answers; ``box`` is the first client's. None: there are none."""
+    balls = [problem.ball_of(name) for name in names]
+    if box is None or all(ball.radius == 0.0 for ball in balls):
+        return None
+    if any(ball.support != balls[0].support for ball in balls):
+        return None
+    told = [fact for fact in facts if fact is not None]
+    if len(told) < len(balls):  # a client whose targets cannot follow has nothing to tell
+        return None
+    make = anchors_of_each if problem.own_intercepts else make_anchors
+    return make(problem.loss, balls, box, mixture, np.array(told, dtype=np.float64))
+
+
 def make_anchors(
     loss: Loss, balls: Sequence[Ball], box: AnchorBox, mixture: Mixture, facts: Array
 ) -> Anchors:
