@@ -80,8 +80,8 @@ def purpose_of(name: Any) -> Purpose:
 
 
 AT_ONCE = 2000
-"""Classes times columns of one problem: beyond, clients send no curvature, and each class is a
-problem of its own unless the user wants them together."""
+"""Classes times columns of one problem: beyond, its curvature is large, and each class is a problem
+of its own unless the user wants them together."""
 
 
 def radius_of(factor: float, n_features: int, rows: float) -> float:

@@ -273,16 +273,21 @@ class Standing:
         return relative_gap(self.objective, self.lower_bound, self.at_zero)
 
 
+# Clients tell curvature of so many coefficients: 128 MB in memory, up to 96 MB in a message, for
+# every client. Without it a method of cuts gets nowhere with so many.
+MOST_CURVED = 4000
 MOST_COLUMNS = 8000  # matrices of columns x columns then have half a gigabyte each
 
 
-def require_few_columns(name: str, n_features: int, advice: str = "") -> None:
-    """Refuse, before any work, what would end in a lack of memory."""
-    if n_features > MOST_COLUMNS:
+def require_few_columns(
+    name: str, n_features: int, advice: str = "", most: int = MOST_COLUMNS
+) -> None:
+    """Refuse, before any work, what would end in a lack of memory or take forever."""
+    if n_features > most:
         size = 8.0 * n_features**2 / 1e9
         raise ValueError(
             f"{n_features} columns are too many for solver={name!r}: it keeps matrices of columns "
-            f"times columns, {size:.1f} GB each; {advice}give at most {MOST_COLUMNS} columns, "
+            f"times columns, {size:.2g} GB each; {advice}give at most {most} columns, "
             "for example those that most rows have"
         )
 

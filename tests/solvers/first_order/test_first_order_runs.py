@@ -7,9 +7,12 @@ import pytest
 from scipy import sparse
 
 import drfl
+from drfl.client import Site
 from drfl.privacy import Guard
+from drfl.selection.warm import WarmBundle
 from drfl.solvers import Assignment
 from drfl.solvers.bundle import Bundle
+from drfl.solvers.bundle.client_half.answers import answer
 from drfl.solvers.bundle.session import BundleSession
 from drfl.solvers.first_order import FirstOrder
 from drfl.solvers.first_order.questions import REQUEST, GradientRequest
@@ -91,6 +94,39 @@ def test_what_it_cannot_is_said_before_any_work(sentence):
         drfl.solve(stated, clients(columns=9000), solver="first_order")
     with pytest.raises(ValueError, match=f"9000 columns are too many .*{sentence}"):
         drfl.solve(stated, clients(columns=9000))
+
+
+@pytest.mark.parametrize("sentence", sorted({*REFUSED} - {"positive radius"}))
+def test_what_it_cannot_stays_with_the_bundle_method_while_clients_tell_curvature(sentence):
+    """One rule for the solver and for searches: as far as curvature goes, and then a sentence."""
+    what = {"loss": "logistic", "norm": "l2", "label_cost": np.inf} | REFUSED[sentence]
+    mixture = drfl.Mixture(max_weight=what["max_weight"]) if "max_weight" in what else None
+    ball = drfl.Ball(0.1, what["norm"], what["label_cost"])
+    stated = drfl.Problem(what["loss"], ball, mixture or drfl.Mixture())
+    task = Assignment(stated, ("a", "b"), 4000, tol=1e-3, max_rounds=40)
+    assert isinstance(Bundle().start(task), BundleSession)
+    said = f"4001 columns are too many .*{sentence}.* give at most 4000 columns"
+    for start in (Bundle().start, WarmBundle(Bundle()).start):
+        with pytest.raises(ValueError, match=said):
+            start(replace(task, n=4001))
+
+
+def test_clients_tell_curvature_of_all_columns_that_are_not_refused():
+    (client,) = clients(columns=2500, S=1)
+    for loss, told in (("logistic", "hess"), ("hinge", "bend")):
+        stated = drfl.Problem(loss, drfl.Ball(0.02, "l1"))
+        session = Bundle().start(Assignment(stated, ("c0",), 2500, tol=1e-3, max_rounds=40))
+        reply = answer(Site(client, stated), session.propose()["c0"])
+        assert reply[told].size == 2501 * 2502 // 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_more_columns_than_gradients_know_are_solved(loss):
+    """Before, 2,001 columns and more had no curvature and a gap of 1 for ever."""
+    stated = drfl.Problem(loss, drfl.Ball(0.02, "l1"), drfl.Mixture(radius=0.1))
+    result = drfl.solve(stated, clients(columns=2100), tol=1e-3, max_rounds=20)
+    assert result.status.kind == "certified"
 
 
 def test_a_box_is_refused():

@@ -10,9 +10,8 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.gauges import DualNorm
-from drfl.solvers.base import Assignment, Status, relative_gap
+from drfl.solvers.base import MOST_CURVED, Assignment, Status, relative_gap
 from drfl.solvers.bundle.client_cache import CacheMirror
-from drfl.solvers.bundle.client_half.curvature import NONE_ABOVE
 from drfl.solvers.bundle.clients import Clients
 from drfl.solvers.bundle.messages import CutRequest, Dual, PathModel, PathRequest, near_marks
 from drfl.solvers.bundle.points import Points
@@ -277,7 +276,7 @@ def _has_path(settings: BundleSettings, task: Assignment, server: ServerProblem)
     one = problem.classes is None and not problem.own_intercepts
     plain = whole and one and bool(problem.loss.corners)
     wanted = settings.curvature == "auto" and settings.dual_cuts and settings.groups is None
-    return plain and wanted and PATH_ABOVE < task.n <= NONE_ABOVE
+    return plain and wanted and PATH_ABOVE < task.n <= MOST_CURVED
 
 
 def _clients(settings: BundleSettings, task: Assignment, names: Sequence[str]) -> Clients:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from drfl import checks
 from drfl.client import Checked, Handler
 from drfl.losses import Loss
-from drfl.solvers.base import Assignment, Session, Solver, require_few_columns
+from drfl.solvers.base import MOST_CURVED, Assignment, Session, Solver, require_few_columns
 from drfl.solvers.first_order import questions
 from drfl.solvers.first_order.gradients import answer
 from drfl.solvers.first_order.penalized import PENALTIES
@@ -54,21 +54,22 @@ class FirstOrder(Solver):
         return FirstOrderSession(task, self.newton, self.memory, self.column_sizes or {})
 
 
-MANY_COLUMNS = 2000  # clients send no curvature of more, and masters get slow
+MANY_COLUMNS = 2000  # of more, masters and curvature take longer than more rounds of gradients
 
 
 def takes_over(task: Assignment) -> bool:
     """The one rule: whether a problem is left to this method by the bundle method.
 
     It is, with more than 2000 columns, if this method knows it. Where it does not, the bundle
-    method goes up to 8000; beyond, its matrices would end in a lack of memory, and that is said
-    before any work.
+    method goes as far as clients tell curvature, up to 4000; beyond, it would get nowhere, and that
+    is said before any work.
     """
     if task.n <= MANY_COLUMNS:
         return False
     reason = objection(task)
     if reason is not None:
-        require_few_columns("bundle", task.n, f"solver='first_order' {reason}, or ")
+        advice = f"solver='first_order' {reason}, or "
+        require_few_columns("bundle", task.n, advice, most=MOST_CURVED)
     return reason is None
 
 

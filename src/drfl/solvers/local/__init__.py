@@ -10,7 +10,7 @@ from typing import ClassVar, cast
 from drfl.client import Handler
 from drfl.solvers.base import Assignment, Session, Solver
 from drfl.solvers.bundle import Bundle
-from drfl.solvers.first_order import FirstOrder, objection
+from drfl.solvers.first_order import FirstOrder, objection, takes_over
 from drfl.solvers.local.descent import suits
 from drfl.solvers.local.gauge_cones import has_cone
 from drfl.solvers.local.pieces import has_kernel
@@ -25,7 +25,6 @@ from drfl.solvers.local.session import (
 )
 from drfl.supports import WholeSpace
 
-LARGEST = 2000  # more coefficients make the linear systems too dear
 # From so many columns on gradients are quicker than the linear systems, where the tolerance is not
 # very small: for losses that are made of parabolas; for the logistic loss, where there are also so
 # many entries in all rows.
@@ -51,7 +50,8 @@ class Local(Solver):
     Some problems go to the bundle method, in this process as well: those without any radius, where
     equally good models have to be told apart by their norm; losses that do not state the lines they
     are made of (`pieces`, `rounded`, or those of the logistic loss as `soft`, and `flipped` where
-    labels move); those with more than 2000 coefficients; those with three million rows or more; and
+    labels move); those with more than 2000 columns
+    that the first-order method knows; those with three million rows or more; and
     smooth losses with labels that flip and 20,000 rows or more at every client. It also takes over
     should rounding keep the interior-point method from ``tol``; rounds and bytes are then those of
     both.
@@ -77,7 +77,7 @@ class Local(Solver):
         )
         known = has_kernel(problem.loss, flips=flips) and has_cone(problem.norm)
         known = known and problem.curves is None
-        if not (known and any(ball.radius for ball in balls) and 0 < n <= LARGEST):
+        if not (known and any(ball.radius for ball in balls) and n > 0) or takes_over(task):
             return Bundle().start(task)
         collector = cast(RowCollector, self.handlers[KIND])
 

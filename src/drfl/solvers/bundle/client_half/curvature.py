@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import Site
+from drfl.solvers.base import MOST_CURVED
 from drfl.solvers.bundle.client_half.evaluation import Evaluation
 from drfl.wire.schema import lower_triangle
 from drfl.worst_case.oracle import Oracle
@@ -26,7 +27,6 @@ WINDOW = 0.5
 LEAST_SHARE = 0.02
 RANK = 32
 GRAM_ROWS = 1_000_000  # rows that are enough for the curvature of a loss with kinks
-NONE_ABOVE = 2000  # coefficients: no curvature
 REACHES, SHRINK = 7, 0.25  # how many, and each as a share of the one before
 WORTHWHILE = 0.3  # a factor with which curvature proves enough
 FLAT = 1e-6  # rows with less than this share of the largest curvature do not count
@@ -38,7 +38,7 @@ SAMPLE = 65_536  # rows that tell how wide a window is; a hundredth of them woul
 
 def may_curve(site: Site) -> bool:
     """Whether curvature may leave the client, and is worth it."""
-    return site.policy.curvature and site.n_features * (site.problem.classes or 1) <= NONE_ABOVE
+    return site.policy.curvature and site.n_features * (site.problem.classes or 1) <= MOST_CURVED
 
 
 def may_reach(site: Site, at: Evaluation) -> bool:
