@@ -67,9 +67,9 @@ reproduce: setup ## repeat the paper's experiments (27 processor minutes for hea
 bench: .venv-bench/.complete ## measure drfl beside everything else; A9A=FILE adds FedNL's data
 	.venv-bench/bin/python -m benchmarks.suite $(if $(A9A),--libsvm $(A9A))
 
-bench-check: .venv-bench/.complete ## fail if a ratio is 25 % worse than the stored one, or rounds are more
+bench-check: .venv-bench/.complete ## fail if a ratio is 25 % worse than the stored one, or rounds are more; A9A=FILE and HOUSING=FILE check all that is stored
 	.venv-bench/bin/python -m benchmarks.suite --check $(if $(A9A),--libsvm $(A9A))
-	.venv-bench/bin/python benchmarks/rounds.py rounds --check $(if $(A9A),--libsvm $(A9A) --features 123)
+	.venv-bench/bin/python benchmarks/rounds.py rounds flips --check $(if $(A9A),--libsvm $(A9A) --features 123) $(if $(HOUSING),--arff $(HOUSING))
 .venv-bench/.complete: pyproject.toml constraints.txt benchmarks/requirements.txt benchmarks/requirements-no-deps.txt
 	$(call environment,.venv-bench,--editable . --requirement benchmarks/requirements.txt)
 	@.venv-bench/bin/python -m pip install -qq --no-deps --requirement benchmarks/requirements-no-deps.txt

@@ -15,8 +15,12 @@ import drfl.curves
 from drfl.losses import Logistic
 from drfl.solvers.bundle import Bundle
 
-# A target on kilobytes is 1.2 times what a research sketch of the method needed.
+# A target on kilobytes is 1.2 times what a research sketch of the method needed, except where more
+# was accepted because it pays: the central path sends curvature in every round, without which
+# 1,000 columns are not solved at all; and of smooth losses curvature comes in float64 near the
+# end, with which the proof is there a round earlier.
 MORE = 1.2
+ACCEPTED = {"path": 7200.0, "proof": 235.0, "proof, skew": 480.0}
 # Targets hold for the files they were set for.
 A9A, HOUSING = (32561, 123), (20640, 8)
 NEAR = 1e-3  # knots are not nearer to each other
@@ -41,6 +45,8 @@ class Case:
         The most that a measure of `rounds.measure` may be, by its name.
     solver
         What the bundle method is asked to do differently.
+    divisions
+        Of the rows: medians are over so many.
     strict
         Clients refuse curvature, groups and dual cuts.
     radius
@@ -81,6 +87,7 @@ class Case:
     max_rounds: int = 200
     targets: Mapping[str, float] = field(default_factory=dict)
     solver: Mapping[str, Any] = field(default_factory=dict)
+    divisions: int = 3
     strict: bool = False
     lost: float = 0.0
     reference: bool = True
@@ -162,14 +169,22 @@ TABLE = [
     Case("heart", 10, "skew", label_cost=1.0, intercept=True, targets=goal(None, 7)),
     Case("breast-cancer", 10, intercept=True, targets=goal(None, 29)),
     Case("wisconsin", 10, intercept=True),
-    Case((5000, 300), 10, label_cost=math.inf, targets=goal(None, 1715)),
+    Case((5000, 300), 10, label_cost=math.inf, targets={"kB": ACCEPTED["path"]}),
     Case("arff", 10, loss="huber", targets=goal(6, 1.8)),
     Case("libsvm", 3, targets=goal(14, 535)),
     Case("libsvm", 10, targets=goal(14, 299)),
     Case("libsvm", 50, label_cost=math.inf, targets=goal(None, 191)),
     Case("libsvm", 10, "skew", label_cost=1.0, intercept=True, targets=goal(15, 269)),
-    Case("libsvm", 3, loss="logistic", targets=goal(6, 166)),
-    Case("libsvm", 10, "skew", "logistic", 1.0, intercept=True, targets=goal(None, 389)),
+    Case("libsvm", 3, loss="logistic", targets=goal(6) | {"kB": ACCEPTED["proof"]}),
+    Case(
+        "libsvm",
+        10,
+        "skew",
+        "logistic",
+        1.0,
+        intercept=True,
+        targets={"kB": ACCEPTED["proof, skew"]},
+    ),
 ]
 NORMS = [
     Case("libsvm", 3, norm="l2", targets=goal(10)),
@@ -238,6 +253,8 @@ DIMENSION = [
             ((5000, 1000), 3, "logistic"),
             ((20_000, 2000), 3, "hinge"),
             ((20_000, 2000), 3, "logistic"),
+            ((12_500, 2500), 3, "hinge"),
+            ((12_500, 2500), 3, "logistic"),
         )
     ),
 ]
@@ -251,6 +268,7 @@ CURVES = [
         radius=0.03,
         intercept=True,
         reference=False,
+        divisions=11,
         knots=knots,
         targets=goal(rounds),
     )
@@ -277,6 +295,7 @@ CLASSES = [
         norm=norm,
         max_rounds=100,
         reference=False,
+        divisions=1,
         several=True,
         targets={} if most is None else {"certified 1e-4": most[0], "certified": most[1]},
     )
@@ -309,6 +328,7 @@ FLIPS = [
         intercept=True,
         radius=radius,
         reference=False,
+        divisions=1,
         unsplit=unsplit,
     )
     for unsplit, (data, clients), split, (radius, kappa) in product(
@@ -382,9 +402,16 @@ FOLLOWS = [
         intercept=True,
         targets={"lag": 2},
     )
-    for data, clients in (("heart", 10), ("breast-cancer", 5), ("libsvm", 10))
-    for loss in ("logistic", "hinge")
-    for radius in (1e-4, 1e-3, 0.01, 0.1, 1.0, None)
+    for data, clients, loss, radius in (
+        *(
+            (*data, loss, radius)
+            for data in (("heart", 10), ("breast-cancer", 5), ("libsvm", 10))
+            for loss in ("logistic", "hinge")
+            for radius in (1e-4, 1e-3, 0.01, 0.1, 1.0, None)
+        ),
+        *(((5000, 300), clients, "hinge", 0.01) for clients in (1, 3, 10)),
+        *(("sparse300", 10, loss, 0.01) for loss in ("logistic", "hinge")),
+    )
 ]
 GRID = [
     Case("heart", 10, loss=loss, norm=norm, p=p, intercept=True, reference=False)
@@ -416,3 +443,5 @@ SECTIONS = {
     "grid": GRID,
     "admm": ADMM,
 }
+# Of these sections rounds are stored.
+GUARDED = ("rounds", "flips")

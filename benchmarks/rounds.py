@@ -1,10 +1,11 @@
 """How many rounds, kilobytes and seconds a solve takes.
 
-    python benchmarks/rounds.py [SECTION ...] [--seeds 3] [--check]
+    python benchmarks/rounds.py [SECTION ...] [--seeds K] [--check]
         [--libsvm PATH --features n] [--arff PATH] [--solver NAME ...] [--store]
 
-The section "rounds" is compared with what is stored in ``rounds.json``: medians and worst of the
-certified rounds may not grow (``--check`` fails then; ``--store`` writes them anew).
+Some sections are compared with what is stored in ``rounds.json``: medians and worst of the
+certified rounds over the case's divisions of the rows may not grow (``--check`` fails then;
+``--store`` writes them anew). Stored rows that a run did not check are named at its end.
 
 One row per configuration, medians over the seeds of the split. A true gap is the distance of the
 best objective so far to the optimum, which a solve to 1e-8 gives; a certified gap is the one that
@@ -29,8 +30,9 @@ os.environ["MKL_NUM_THREADS"] = "1"
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np
-from _cases import GRID, SECTIONS, SHAPES, STEP_SIZES, Case
+from _cases import GRID, GUARDED, SECTIONS, SHAPES, STEP_SIZES, Case
 from _data import Data, MissingFileError, add_arguments, load, split
+from _stored import unchecked
 
 import drfl
 from drfl.engines import SerialEngine
@@ -158,7 +160,7 @@ class Report:
         self.server: dict[int, float] = {}
         self.rounds: dict[str, list[float]] = {}
         self.stored: dict[str, list[float]] = {}
-        if STORED.exists() and not options.store:
+        if STORED.exists():
             self.stored = json.loads(STORED.read_text(encoding="utf-8"))
 
     def section(self, name: str) -> None:
@@ -167,7 +169,7 @@ class Report:
         for case in SECTIONS[name]:
             data = self._data(case)
             for solver in self._solvers(case, data) if data else ():
-                self._row(case, solver, data)
+                self._row(name, case, solver, data)
         for title, rounds in self.certified.items() if len(self.certified) > 1 else ():
             print(f"{title}: median {statistics.median(rounds):g} of {len(rounds)} cases")
 
@@ -212,7 +214,7 @@ class Report:
 
         return min((AdLpmm(c=c, tight=tight) for c in STEP_SIZES), key=rounds)
 
-    def _row(self, case: Case, solver: Solver, data: Data) -> None:
+    def _row(self, section: str, case: Case, solver: Solver, data: Data) -> None:
         label = case.label(self._name(case))
         try:
             row, ends = self._medians(case, solver, data)
@@ -230,8 +232,9 @@ class Report:
         proved = f"{_whole(row['certified 1e-4'])}/{_whole(row['certified'])}"
         ours = bundle and SHAPES.get(str(case.data), data[0].shape) == data[0].shape
         remarks = [self._judge(label, row, case)] if ours else []
-        if bundle and case in SECTIONS["rounds"]:
-            remarks.append(self._compare(label, row))
+        as_stored = self._divisions(case) == case.divisions and not case.unsplit
+        if ours and section in GUARDED and as_stored:
+            remarks.append(self._compare(f"{section}: {label}", row))
         remarks = [remark for remark in remarks if remark]
         remarks += sorted({end for end in ends if end != "certified"})
         print(
@@ -248,7 +251,7 @@ class Report:
 
     def _medians(self, case: Case, solver: Solver, data: Data) -> tuple[Measures, list[str]]:
         rows, ends = [], []
-        for seed in range(self.options.seeds):
+        for seed in range(self._divisions(case)):
             row, result = measure(case, solver, data, seed)
             rows.append(row)
             ends.append(str(result.status.kind))
@@ -257,14 +260,23 @@ class Report:
         medians = {name: statistics.median(row[name] for row in rows) for name in rows[0]}
         return medians | {"worst": max(row["certified"] for row in rows)}, ends
 
+    def _divisions(self, case: Case) -> int:
+        return self.options.seeds or case.divisions
+
     def _compare(self, label: str, row: Measures) -> str:
         """The median and the worst of the divisions beside the stored ones."""
         found = [row["certified"], row["worst"]]
-        before, self.rounds[label] = self.stored.get(label, found), found
+        before, self.rounds[label] = self.stored.get(label), found
         word = f"median {found[0]:g}, worst {found[1]:g}"
-        if found[0] > before[0] or found[1] > before[1]:
+        if self.options.store:
+            return word
+        if before is None:
+            word += " NOT STORED"
+        elif found[0] > before[0] or found[1] > before[1]:
             word += f" GREW from {before[0]:g}, {before[1]:g}"
-            self.missed.append(f"{label}: {word}")
+        else:
+            return word
+        self.missed.append(f"{label}: {word}")
         return word
 
     def _judge(self, label: str, row: Measures, case: Case) -> str:
@@ -298,7 +310,7 @@ def _numbers(row: Measures) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("section", nargs="*", help=f"of {', '.join(SECTIONS)}; all by default")
-    parser.add_argument("--seeds", type=int, default=3, help="divisions of the rows per case")
+    parser.add_argument("--seeds", type=int, help="divisions of the rows, as of the case")
     parser.add_argument("--solver", nargs="*", default=[], help="others to run beside the bundle")
     parser.add_argument("--each", action="store_true", help="also print every seed")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
@@ -319,6 +331,8 @@ def main() -> None:
         text = json.dumps(kept | report.rounds, indent=1, sort_keys=True)
         STORED.write_text(text + "\n", encoding="utf-8")
     print(f"\n{len(report.missed)} missed", *report.missed, sep="\n  ")
+    if options.check:
+        print(unchecked(report.stored, report.rounds))
     if options.check and report.missed:
         sys.exit(1)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
+from benchmarks._stored import unchecked
 from benchmarks.suite.memory import one_thread
 
 os.environ.update(one_thread())  # before NumPy is loaded
@@ -83,9 +84,13 @@ def judged(rows: list[Row], options: argparse.Namespace) -> int:
         worse = regressions(r for r in again if isinstance(r, Row) and r.key in keys)
     for row in worse:
         print(f"{row.key}: {number(row.value)}, stored {number(known[row.key])}")
-    compared = sum(row.key in known and row.guarded for row in rows)
-    print(f"{compared} values compared, {len(worse)} more than {LOSS:.0%} worse than stored")
-    return 1 if worse or not compared else 0
+    guarded = {row.key for row in rows if row.guarded}
+    new = sorted(guarded - {*known})
+    for key in new:
+        print(f"{key}: nothing is stored to compare it with")
+    print(f"{len(guarded - {*new})} values compared, {len(worse)} {LOSS:.0%} worse than stored")
+    print(unchecked(known, guarded))
+    return 1 if worse or new or not guarded else 0
 
 
 def draw(folder: Path, lines: list[Line]) -> list[Path]:

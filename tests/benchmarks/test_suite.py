@@ -3,6 +3,7 @@
 import pytest
 
 from benchmarks.suite import records
+from benchmarks.suite.__main__ import judged
 from benchmarks.suite.race import race
 from benchmarks.suite.row import Row, Skipped
 
@@ -66,3 +67,14 @@ def test_contenders_run_in_turns_and_the_best_time_counts():
     lanes = race({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, repeats=3)
     assert order == ["a", "b"] * 3
     assert [lane.runs for lane in lanes.values()] == [3, 3]
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_check_names_what_it_could_not_compare(capsys):
+    assert judged([Row("s", "ratio", 10.0), Row("s", "slope", 1.0, at_most=1.1)], None) == 0
+    assert "0 stored rows not checked" in capsys.readouterr().out
+    assert judged([Row("s", "ratio", 10.0)], None) == 0
+    assert "1 stored rows not checked: s: slope" in capsys.readouterr().out
+    assert judged([Row("s", "ratio", 10.0), Row("s", "new", 1.0)], None) == 1
+    assert "s: new: nothing is stored to compare it with" in capsys.readouterr().out
+    assert judged([], None) == 1
