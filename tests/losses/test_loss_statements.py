@@ -8,6 +8,8 @@ from scipy.special import xlogy
 
 import drfl
 from drfl.losses import LOSSES, Hinge, Huber, Line, Logistic, Loss, SmoothHinge, check, make_loss
+from drfl.losses.joint import JOINT
+from drfl.selection.client_half.scores import score_of
 from kit.problems import clients as make_clients
 
 # ---------------------------------------------------------------------------- lies
@@ -331,3 +333,52 @@ def test_an_estimator_fits_a_loss_without_lines():
     model = drfl.DRFLRegressor(loss=LogCosh()).fit(X, y)
     assert model.status_.kind == "certified"
     assert np.isfinite(model.predict(X)).all()
+
+
+@dataclass(frozen=True)
+class NegativeLogLikelihood(Loss):
+    """The logistic loss by another name."""
+
+    name = "nll"
+    task = "classification"
+    soft = (Line(-1.0, 0.0), Line(0.0, 0.0))
+    value, slope = Logistic.value, Logistic.slope
+    value_and_slope = Logistic.value_and_slope
+    curvature, conjugate = Logistic.curvature, Logistic.conjugate
+
+
+@dataclass(frozen=True)
+class NoLikelihood(SmoothHinge):
+    """Another loss by the name of the logistic one."""
+
+    name = "logistic"
+
+
+def test_scores_are_log_odds_where_the_loss_is_the_likelihood_whatever_its_name():
+    z = np.linspace(-5.0, 5.0, 11)
+    for kind in LOSSES.values():
+        same = kind().task == "classification" and np.allclose(
+            kind().value(z), np.log1p(np.exp(-z))
+        )
+        assert kind().probabilistic == same
+    X, y = make_clients("classification", np.random.default_rng(1), S=1, n=2, N=60)[0]
+    likely, unlikely = (
+        drfl.DRFLClassifier(loss=loss).fit(X, y)
+        for loss in (NegativeLogLikelihood(), NoLikelihood())
+    )
+    known = drfl.DRFLClassifier().fit(X, y)
+    np.testing.assert_allclose(likely.predict_proba(X), known.predict_proba(X), atol=1e-3)
+    assert likely.inference(kind="model").odds
+    assert score_of(None, likely.problem_.loss) == "log_loss"
+    assert not hasattr(unlikely, "predict_proba")
+    assert not unlikely.inference().odds
+    with pytest.raises(ValueError, match="'logistic' is no likelihood"):
+        unlikely.inference(kind="model")
+    assert score_of(None, unlikely.problem_.loss) == "accuracy"
+
+
+@pytest.mark.parametrize("loss", JOINT.values(), ids=JOINT)
+def test_how_several_classes_end_is_what_a_loss_is_far_out(loss):
+    far, y = np.array([[1e3], [0.0], [-1e3]]), np.array([2])
+    assert loss.value(far, y)[0] - (far[0] - far[2])[0] == pytest.approx(loss.end, abs=1e-9)
+    assert loss.kinks == np.isfinite(loss.distances(far, y)).all()

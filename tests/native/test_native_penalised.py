@@ -1,15 +1,60 @@
 """The closed supremum of WAFL against a grid, and its gradient against differences."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from native_kit import SMOOTH, clients, problem
 
 from drfl.client import Site
-from drfl.losses import LOSSES, EpsilonInsensitive, Huber, Loss, Pinball
-from drfl.native.methods.wafl import PenalisedLoss, penalised
+from drfl.losses import (
+    LOSSES,
+    EpsilonInsensitive,
+    Huber,
+    Line,
+    Loss,
+    Pinball,
+    SmoothHinge,
+    make_loss,
+)
+from drfl.native.methods.wafl import PenalisedLoss, penalised, require_closed
 from kit.checks import assert_convex_on_segment, assert_gradient
 
-ALL = [*(loss() for loss in LOSSES.values()), Huber(0.4), EpsilonInsensitive(0.7), Pinball(0.2)]
+
+@dataclass(frozen=True)
+class Uneven(Loss):
+    """Huber with two slopes: a loss of one's own with one rounded corner, between -1 and 3."""
+
+    name = "uneven"
+    task = "regression"
+    slope_range = (-1.0, 3.0)
+    rounded = (Line(-1.0, 0.5), Line(3.0, 0.5))
+
+    def value(self, z):
+        v = self.slope(z)
+        return v * z + 0.5 - 0.5 * v**2
+
+    def slope(self, z):
+        return np.clip(z, -1.0, 3.0)
+
+    def curvature(self, z):
+        return ((z > -1.0) & (z < 3.0)).astype(float)
+
+    def conjugate(self, v):
+        return 0.5 * v**2 - 0.5
+
+
+@dataclass(frozen=True)
+class NotLogistic(SmoothHinge):
+    """Which has the name of another one, and states no lines."""
+
+    name = "logistic"
+    rounded = ()
+    flipped = None
+
+
+OWN = [Huber(0.4), EpsilonInsensitive(0.7), Pinball(0.2), Uneven()]
+ALL = [*(loss() for loss in LOSSES.values()), *OWN]
 Z = np.linspace(-6.0, 8.0, 57)
 
 
@@ -34,6 +79,12 @@ def test_the_supremum_is_that_of_brute_force(loss, a):
     # v attains the maximum of vz - L*(v) + a v^2/2.
     attained = slopes * Z - loss.conjugate(slopes) + 0.5 * a * slopes**2
     assert attained == pytest.approx(values, abs=1e-12)
+
+
+def test_a_loss_that_does_not_say_how_it_is_made_is_refused():
+    require_closed(make_loss(Uneven()))
+    with pytest.raises(ValueError, match="supremum of logistic at a quadratic price"):
+        require_closed(make_loss(NotLogistic()))
 
 
 @pytest.mark.parametrize("loss", ALL, ids=str)

@@ -30,7 +30,7 @@ from drfl.estimators.intervals import CONFIDENCE, estimate_of, with_confidence
 from drfl.estimators.shared import client_losses, solvable
 from drfl.inference import NO_TRUE_SLOPES, Inference
 from drfl.inference.classes import base_of, class_table, parameter_names
-from drfl.losses import Logistic, Task
+from drfl.losses import Task
 from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.rows.intake import require_finite, surely_usable
@@ -278,7 +278,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
             own = [tuple(pieces[problem.curves.of(j)]) for j in range(len(names))]
             names, factors = pieces, dict(zip(names, own, strict=True))
         results = self.result_ if isinstance(self.result_, list) else [self.result_]
-        odds = isinstance(problem.loss, Logistic)
+        odds = problem.loss.probabilistic
         shown: dict[str, Any] = {"kind": kind, "level": level, "odds": odds, "factors": factors}
         if problem.classes is not None:
             classes = [str(label) for label in self.classes_]

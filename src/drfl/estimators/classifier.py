@@ -23,15 +23,18 @@ from drfl.estimators.base import RobustModel
 from drfl.estimators.choices import AUTO
 from drfl.estimators.client_table import ClientTable
 from drfl.estimators.data_warnings import refuse_variants
-from drfl.losses import Logistic, Loss, Task
+from drfl.losses import Loss, Task, make_loss
 from drfl.norms import Norm
 from drfl.one_vs_rest import decided, margin_target, positives, probabilities
 from drfl.run.result import Result, stacked
 from drfl.supports import Support
 
 
-def _is_logistic(model: Any) -> bool:
-    return isinstance(model.loss, Logistic) or model.loss == Logistic.name
+def _is_probabilistic(model: Any) -> bool:
+    try:
+        return make_loss(model.loss).probabilistic
+    except (TypeError, ValueError):  # which `fit` explains
+        return False
 
 
 class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
@@ -73,7 +76,7 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         best = decided(self._scores(X, clients))  # an unfitted model is told so here
         return np.asarray(self.classes_[best])
 
-    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
+    @available_if(_is_probabilistic)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any, clients: Any = None) -> Array:
         """Probabilities of the classes (N, K): for all at once the softmax of the scores; else,
         for more than two, those of each against the rest are divided by their sum.
@@ -81,7 +84,7 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
         scores = self._scores(X, clients)  # an unfitted model is told so here
         return probabilities(scores, joint=self.problem_.classes is not None)
 
-    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
+    @available_if(_is_probabilistic)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any, clients: Any = None) -> Array:
         """Logarithms of the probabilities of the classes (N, K)."""
         return np.asarray(np.log(self.predict_proba(X, clients)))

@@ -259,7 +259,7 @@ def _summed(
     refusals = {}
     if not _equal(pieces):
         refusals["model"] = "model-based errors need rows of equal weight: take kind='robust'"
-    elif loss.name == "logistic":
+    elif loss.probabilistic:
         V["model"] = _mixed(square, [piece.squares * piece.hessian for piece in pieces])
     elif loss.task == "regression":
         # Errors alike everywhere: the mean square of the slopes over their mean curvature.
@@ -278,7 +278,7 @@ def _summed(
         outer = [np.outer(piece.gradient, piece.gradient) for piece in pieces]
         V["clustered"] = factor * _mixed(square, outer)
     covariances = {kind: inverse @ V[kind] @ inverse for kind in KINDS if kind in V}
-    likelihood = -sum(p.total * p.loss for p in pieces) if loss.name == "logistic" else None
+    likelihood = -sum(p.total * p.loss for p in pieces) if loss.probabilistic else None
     return Estimate(
         robust=robust,
         point=x,

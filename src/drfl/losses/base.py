@@ -80,6 +80,11 @@ class Loss(ABC):
         return max(abs(end) for end in self.slope_range)
 
     @property
+    def probabilistic(self) -> bool:
+        r"""Whether :math:`L(z)=\log(1+e^{-z})`: it is a likelihood, and scores are log-odds."""
+        return self.task == "classification" and set(self.soft) == {(0.0, 0.0), (-1.0, 0.0)}
+
+    @property
     def corners(self) -> tuple[Corner, ...]:
         r"""Sharp corners as a sum: :math:`L(z)=\sum_kc_k(\sigma_k(z-z_k))_+`.
 

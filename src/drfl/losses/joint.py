@@ -58,6 +58,16 @@ class JointLoss(ABC):
         """
 
     @abstractmethod
+    def distances(self, z: Array, y: Codes) -> Array:
+        """How far from a kink every row is (m,); infinity: there is none."""
+
+    @property
+    def end(self) -> float:
+        r"""The largest e with :math:`\ell(z,y)\ge e+z_j-z_y` for all j; far out it is as much."""
+        first, second = np.array([[1.0], [0.0]]), np.array([1])
+        return float(self.level(first, second)[0]) + 0.0
+
+    @abstractmethod
     def level(self, p: Array, y: Codes) -> Array:
         r"""The largest c (m,) with :math:`\ell(z,y)\ge c+\langle p-e_y,z\rangle` for all z.
 
@@ -85,6 +95,9 @@ class SoftmaxCrossEntropy(JointLoss):
 
     def shares(self, z: Array, y: Codes, width: float) -> tuple[Array, float]:
         return softmax(z), 1.0
+
+    def distances(self, z: Array, y: Codes) -> Array:
+        return np.full(len(y), np.inf)
 
     def level(self, p: Array, y: Codes) -> Array:
         return np.asarray(-(p * np.log(np.maximum(p, np.finfo(np.float64).tiny))).sum(axis=0))
@@ -117,7 +130,7 @@ class CrammerSinger(JointLoss):
         return np.asarray(1.0 - _own(p, y))
 
     def distances(self, z: Array, y: Codes) -> Array:
-        """How far from a kink every row is (m,): by how much the best score beats the next."""
+        """By how much the best score beats the next."""
         raised = np.sort(raised_scores(z, y), axis=0)
         return np.asarray(raised[-1] - raised[-2])
 

@@ -213,7 +213,8 @@ def from_prevalence(model: Model, name: str, X: Any, prevalence: float) -> Model
     of their file, whose classes are not needed; the share is that of the second class.
     """
     classes = model.target.classes
-    if classes is None or len(classes) != 2 or model.problem.loss.name != "logistic":
+    probabilistic = model.problem.network is None and model.problem.loss.probabilistic
+    if classes is None or len(classes) != 2 or not probabilistic:
         raise ValueError(
             "a prevalence is one share, and sets the one intercept of a model of two classes with "
             "probabilities, so of the logistic loss: give labelled rows"

@@ -204,7 +204,7 @@ class Model(Encoding):
         network = self.problem.network
         if network is not None:
             return network.task == "classification"
-        return self.problem.loss.name == "logistic" or self.calibrated == "slope"
+        return self.problem.loss.probabilistic or self.calibrated == "slope"
 
     @property
     def judgeable(self) -> bool:

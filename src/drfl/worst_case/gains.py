@@ -55,7 +55,7 @@ class GainOracle(Oracle):
 
     def at_price(self, w: Array, b: float, lam: float) -> Tangent:
         r"""A tangent of :math:`\varphi` at a given price, in lambda and in (w, b)."""
-        return self._tangent(make_moves(self.loss, self.ball, w), b, lam)
+        return self.tangent(make_moves(self.loss, self.ball, w), b, lam)
 
     def distribution(self, w: Array, b: float, near: tuple[float, ...] = ()) -> Distribution:
         """Every row at its best places at two prices, with the weights of the two.
@@ -81,10 +81,10 @@ class GainOracle(Oracle):
         top = self.loss.lipschitz * moves.reach
         low = moves.first_price(floor.lam, top)
         return minimise(
-            lambda lam: self._tangent(moves, b, lam), low, top, near=near, accuracy=moves.accuracy
+            lambda lam: self.tangent(moves, b, lam), low, top, near=near, accuracy=moves.accuracy
         )
 
-    def _tangent(self, moves: Moves, b: float, lam: float) -> Tangent:
+    def tangent(self, moves: Moves, b: float, lam: float) -> Tangent:
         """One pass over the rows at one price."""
         mean, cost, gb, g = 0.0, 0.0, 0.0, np.zeros(self.rows.n_features)
         for block, x in self.rows.dense_blocks():

@@ -115,7 +115,7 @@ class JointOracle(Oracle):
             rates = np.array([self.ball.norm.dual(row - W[y]) for row in W])
             j, own = int(np.argmax(rates)), np.flatnonzero(atoms.y == y)
             # What an atom loses on its way to the line z_j - z_y under its loss.
-            line = atoms.x[own] @ (W[j] - W[y]) + b[j] - b[y] + self._end
+            line = atoms.x[own] @ (W[j] - W[y]) + b[j] - b[y] + self.loss.end
             lost = losses[own] - line
             k = int(np.argmin(lost))
             if best is None or (rates[j], -lost[k]) > (best[0], -best[1]):
@@ -126,11 +126,6 @@ class JointOracle(Oracle):
         if lost > 1e-12 * max(value, 1.0):
             mass = min(mass, TOLERANCE * value / lost)
         return atoms.split(k, mass, spare / mass * self.ball.norm.steepest(along), 0.0)
-
-    @property
-    def _end(self) -> float:
-        """By how much the loss exceeds the difference of two scores far out."""
-        return 1.0 if self.loss.kinks else 0.0
 
     def _losses(self, atoms: Atoms, W: Array, b: Array) -> Array:
         scores = np.asarray(W @ atoms.x.T + b[:, None])

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from drfl import checks
 from drfl.arrays import Array
 from drfl.client import Handler, Site
-from drfl.losses import Huber, Logistic, Loss, SmoothHinge
+from drfl.losses import Line, Loss
 from drfl.native.client import NUMBER, REQUEST, Arrays, LinearLoss, LocalSteps, checked, respond
 from drfl.native.methods.fedavg import REPLIES, FedAvgSession, step
 from drfl.native.session import NativeSession
@@ -38,8 +38,8 @@ NEWTON_STEPS = 60
 def penalised(loss: Loss, z: Array, a: float) -> tuple[Array, Array]:
     r""":math:`\varphi` and v for margins or residuals z (N,).
 
-    L is piecewise linear, smooth hinge, Huber or logistic; :math:`a=\|w\|^2/\gamma\ge0` says how
-    far rows move.
+    L has sharp corners, one that is rounded, or is the logistic loss;
+    :math:`a=\|w\|^2/\gamma\ge0` says how far rows move.
     """
     if a == 0.0:
         return loss.value_and_slope(z)
@@ -49,30 +49,28 @@ def penalised(loss: Loss, z: Array, a: float) -> tuple[Array, Array]:
         lines = slopes * z[:, None] + constants + 0.5 * a * slopes**2
         best = lines.argmax(axis=1)
         return lines[np.arange(len(z)), best], slopes[best]
-    if isinstance(loss, SmoothHinge):
-        v = -_quadratic(1.0 - z, a, 1.0)
-    elif isinstance(loss, Huber):
-        v = np.where(z < 0.0, -1.0, 1.0) * _quadratic(np.abs(z), a, loss.epsilon)
-    else:
-        v = -_logistic(z, a)
+    v = _rounded(sorted(loss.rounded), z, a) if loss.rounded else -_logistic(z, a)
     return v * z - loss.conjugate(v) + 0.5 * a * v * v, v
 
 
 def require_closed(loss: Loss) -> None:
     """Refuse a loss whose supremum has no closed form here."""
-    if not (loss.pieces or isinstance(loss, SmoothHinge | Huber | Logistic)):
+    if not (loss.pieces or loss.rounded or loss.probabilistic):
         raise ValueError(
             f"the supremum of {loss.name} at a quadratic price is not known in closed form: take "
             "a piecewise-linear loss, smooth_hinge, huber or logistic, or another method"
         )
 
 
-def _quadratic(r: Array, a: float, most: float) -> Array:
-    r"""Maximise :math:`ur-(1-a)u^2/2` over u in [0, most]."""
+def _rounded(lines: Sequence[Line], z: Array, a: float) -> Array:
+    r"""Maximise :math:`vz+c-(1-a)v^2/2` over the mixtures :math:`vz+c` of two lines."""
+    (low, c), (high, e) = lines
+    r = z + (e - c) / (high - low)
     if a < 1.0:
-        return np.clip(r / (1.0 - a), 0.0, most)
-    # Convex in u: one of the ends.
-    return np.where(most * r - 0.5 * (1.0 - a) * most**2 > 0.0, most, 0.0)
+        return np.clip(r / (1.0 - a), low, high)
+    # Convex in v: one of the ends.
+    gain = (high - low) * r - 0.5 * (1.0 - a) * (high**2 - low**2)
+    return np.where(gain >= 0.0, high, low)
 
 
 def _logistic(z: Array, a: float) -> Array:

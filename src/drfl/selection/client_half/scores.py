@@ -22,7 +22,7 @@ from drfl._registry import listed, lookup
 from drfl.arrays import Array
 from drfl.client import Checked, Handler, Site
 from drfl.curves import Curves
-from drfl.losses import Logistic, Loss
+from drfl.losses import Loss
 from drfl.losses.joint import JOINT, JointLoss
 from drfl.metrics import auc
 from drfl.rows import Rows
@@ -70,18 +70,22 @@ def score_of(name: str | None, loss: Loss) -> str:
     if name is None:
         if loss.task == "regression":
             return "loss"
-        return "log_loss" if isinstance(loss, Logistic) else "accuracy"
+        return "log_loss" if _probabilistic(loss) else "accuracy"
     if loss.task not in lookup("score", name, SCORES):
         fitting = [known for known, tasks in SCORES.items() if loss.task in tasks]
         raise ValueError(
             f"the score {name!r} is not for {loss.task}: take one of {listed(fitting)}"
         )
-    if name == "log_loss" and not isinstance(loss, Logistic):
+    if name == "log_loss" and not _probabilistic(loss):
         raise ValueError(
             f"the score 'log_loss' needs probabilities, which the loss {loss.name!r} does not give"
             ": take loss='logistic', or score='accuracy'"
         )
     return name
+
+
+def _probabilistic(loss: Loss) -> bool:
+    return isinstance(loss, Loss) and loss.probabilistic  # networks are judged elsewhere
 
 
 def request(

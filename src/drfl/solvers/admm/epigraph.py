@@ -365,7 +365,7 @@ class GainFrame(Frame):
         moves = self._moves(x)
         floor = find_floor(oracle, moves)
         first = self._first(moves, floor)
-        at = oracle._tangent(moves, self.split(x)[1], max(float(y[self.lam]), first))
+        at = oracle.tangent(moves, self.split(x)[1], max(float(y[self.lam]), first))
         unpaid = oracle.ball.radius - self.radius  # a shared price is paid by the server
         slope, value = at.slope - unpaid, at.value - unpaid * at.lam
         g = np.append(at.gradient, at.intercept_gradient)[:k]

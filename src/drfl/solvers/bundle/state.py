@@ -363,7 +363,7 @@ def _class_anchors(state: State, server: ServerProblem) -> ClassAnchors | None:
     if loss is None or any(facts is None for facts in told):
         return None
     facts = np.array(told, dtype=np.float64)
-    return ClassAnchors.of(facts, float(loss.kinks), server.mixture.weights, server.rho)
+    return ClassAnchors.of(facts, loss.end, server.mixture.weights, server.rho)
 
 
 # ---------------------------------------------------------------------- requests

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.losses.joint import CrammerSinger, gain, less_own, softmax, turn
+from drfl.losses.joint import gain, less_own, softmax, turn
 from drfl.solvers.bundle.client_half.curvature import (
     LEAST_SHARE,
     WINDOW,
@@ -134,7 +134,7 @@ class JointEvaluator(Evaluator):
     def _width(self, scores: Array, before: Array | None) -> float:
         """How far from a kink rows count: half the move of the scores since the last round."""
         loss = self.oracle.loss
-        if not isinstance(loss, CrammerSinger):
+        if not loss.kinks:
             return 1.0
         some = sampled(scores)
         apart = loss.distances(some.T, sampled(self.rows.y).astype(np.intp))
