@@ -8,6 +8,7 @@ import drfl
 from drfl.datasets import partition
 from drfl.solvers.master import qp
 from drfl.solvers.master.barrier import BarrierRows, minimise
+from drfl.solvers.master.blocks import Blocks, BorderedFactor
 
 rng = np.random.default_rng(0)
 
@@ -62,6 +63,43 @@ def test_products_are_those_of_the_whole_matrix():
     assert np.tril(rows.normal(P, weights, kept)) == pytest.approx(np.tril(whole))
 
 
+def crowd(d, sizes, cuts, rows_each):
+    """Rows of what all share and of one client at a time: full ones first."""
+    owner = np.concatenate([np.full(d + 2, -1), np.repeat(np.arange(len(sizes)), sizes)])
+    owner = np.append(owner, -1)  # not all shared variables come first
+    rest = []
+    for k in range(cuts + len(sizes) * rows_each):
+        row = rng.normal(size=len(owner)) * (owner == k % len(sizes))
+        row[[d, d + 1, -1]] = rng.normal(size=3) * (rng.random(3) < 0.5)
+        rest.append(row)
+    G = rng.normal(size=(cuts, d))
+    return owner, BarrierRows(G, sparse.csr_matrix(np.array(rest)), rng.random(len(rest)))
+
+
+@pytest.mark.parametrize("sizes", [(1,) * 9, (2, 2, 2), (1, 3, 2, 1, 1)])
+def test_what_belongs_to_single_clients_is_eliminated(sizes):
+    """The factors of the bordered matrix solve what the whole matrix says."""
+    d, cuts = 4, 20
+    owner, rows = crowd(d, sizes, cuts, 3)
+    P, weights = np.diag(rng.random(d)), 10.0 ** rng.uniform(-6, 6, len(rows.b))
+    blocks = Blocks.of(owner, rows.rest, cuts)
+    factor = BorderedFactor(P, rows.G, blocks, weights)
+    assert factor.factored(0.0)
+    lower = np.tril(rows.normal(P, weights, np.arange(cuts)))
+    whole, rhs = lower + np.tril(lower, -1).T, rng.normal(size=len(owner))
+    scale = 1.0 / np.sqrt(np.diagonal(whole))
+    rest = scale * (whole @ factor.solve(rhs) - rhs)
+    assert np.abs(rest).max() <= 1e-9 * np.abs(scale * rhs).max()
+
+
+def test_variables_of_two_clients_in_one_row_are_not_eliminated():
+    owner, rows = crowd(4, (1, 2, 1), 5, 2)
+    assert Blocks.of(owner, rows.rest, 5) is not None
+    tied = rows.rest.tolil()
+    tied[-1, 6:] = 1.0
+    assert Blocks.of(owner, tied.tocsr(), 5) is None
+
+
 def test_a_program_without_a_minimum_is_not_taken_for_solved():
     rows = BarrierRows(np.zeros((0, 1)), sparse.csr_matrix(np.array([[0.0, 1.0]])), np.ones(1))
     assert minimise(np.eye(1), np.array([0.0, 1.0]), rows, 1e-9).residual > 1e-3
@@ -84,6 +122,40 @@ def test_both_methods_certify_the_same_optimum(monkeypatch, loss, norm, cost, p)
     assert own.status.kind == general.status.kind == "certified"
     assert own.objective == pytest.approx(general.objective, rel=2e-6)
     assert own.lower_bound <= general.objective * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("loss", "norm", "cost", "mixture"),
+    [
+        ("hinge", "l2", np.inf, drfl.Mixture(radius=0.2)),
+        ("logistic", "l1", 1.0, drfl.Mixture(radius=0.2, p=np.inf)),
+        ("pinball", "linf", 0.5, drfl.Mixture(radius=0.5, max_weight=0.2)),
+        ("hinge", "l1", np.inf, drfl.Mixture(radius=0.2, p=2)),  # its rows tie all clients
+    ],
+)
+def test_both_methods_certify_the_same_optimum_of_many_clients(
+    monkeypatch, loss, norm, cost, mixture
+):
+    """Flips that are split off make blocks of several variables."""
+    n, N, S, used = 4, 800, 20, []
+    X = rng.normal(size=(N, n))
+    y = X @ rng.normal(size=n) + rng.normal(size=N)
+    y = y if loss == "pinball" else np.where(y > 0.0, 1.0, -1.0)
+    clients = [drfl.Client(f"c{s}", X[s::S], y[s::S]) for s in range(S)]
+    task = drfl.Problem(loss, drfl.Ball(0.02, norm, cost), mixture)
+    general = drfl.solve(task, clients, tol=1e-6)
+    monkeypatch.setattr(qp, "CROWD", S - 1)
+    monkeypatch.setattr(
+        qp,
+        "minimise",
+        lambda P, c, rows, eps: used.append(rows.blocks) or minimise(P, c, rows, eps),
+    )
+    own = drfl.solve(task, clients, tol=1e-6)
+    assert (len(used) > 0 and all(used)) == (mixture.p != 2)
+    assert own.status.kind == general.status.kind == "certified"
+    assert own.objective == pytest.approx(general.objective, rel=2e-6)
+    assert own.lower_bound <= general.objective * (1.0 + 1e-12)
+    assert abs(own.rounds - general.rounds) <= 2
 
 
 @pytest.mark.parametrize("solver", ["bundle", "local", "admm", "ad_lpmm"])

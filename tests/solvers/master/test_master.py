@@ -13,6 +13,7 @@ from drfl.norms import make_norm
 from drfl.reference.programs import minimise, mixture_program
 from drfl.solvers.certificate.cuts import Cuts, Pool
 from drfl.solvers.certificate.server import ServerProblem
+from drfl.solvers.master import qp
 from drfl.solvers.master.master import Master
 from drfl.solvers.master.qp import Builder
 
@@ -223,3 +224,19 @@ def test_a_program_without_a_minimum_is_not_usable():
     builder.variables(2, cost=np.array([-1.0, 0.0]), lower=0.0)
     builder.put(builder.rows(np.array([1.0])), np.array([1]), 1.0)
     assert not builder.solve(np.zeros((2, 2)), 1e-9).usable
+
+
+@pytest.mark.parametrize("kind", ["norm", "flips"])
+@pytest.mark.parametrize("norm", ["l1", "linf"])
+@pytest.mark.parametrize(("p", "theta"), [(1, 0.0), (1, 0.4), (1, INF), (INF, 0.2)])
+def test_clients_own_variables_may_be_eliminated(monkeypatch, kind, norm, p, theta):
+    """The method for many clients, with as few as cvxpy likes; PIQP's multipliers."""
+    terms = _terms(kind, norm, theta, p)
+    general = _check(terms)
+    monkeypatch.setattr(qp, "CROWD", 0)
+    monkeypatch.setattr(qp, "_piqp", None)
+    own = _check(terms)
+    np.testing.assert_allclose(own.x, general.x, atol=1e-6)
+    np.testing.assert_allclose(own.cuts, general.cuts, atol=1e-6)
+    np.testing.assert_allclose(own.families, general.families, atol=1e-6)
+    np.testing.assert_allclose(own.weights, general.weights, atol=1e-6)

@@ -21,12 +21,13 @@ from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from drfl.arrays import Array
+from drfl.solvers.master.blocks import Blocks, BorderedFactor
 
 ITERATIONS = 60
 START = 0.1  # slacks of the first point, at least
 PATIENCE = 6  # iterations without a smaller residual
 NEGLIGIBLE = 1e-10  # weight of a cut, relative to the largest
-REGULAR = 1e-13  # what is added to the scaled diagonal
+RAISED = 1e-13, 1e-11, 1e-9, 1e-7, 1e-5  # what is added to the scaled diagonal, until it does
 NEAR = 0.995  # of the way to the boundary
 REFINE_BELOW = 1e-7  # mean product
 
@@ -43,11 +44,14 @@ class BarrierRows:
         All other entries; those of the first K rows are not in the leading variables.
     b : (m,)
         The right-hand sides.
+    blocks : Blocks or None
+        The clients' own variables, if they are so many that they are eliminated.
     """
 
     G: Array
     rest: sparse.csr_matrix
     b: Array
+    blocks: Blocks | None = None
 
     def times(self, z: Array) -> Array:
         """A z."""
@@ -156,31 +160,52 @@ class _System:
 
     def __init__(self, P: Array, rows: BarrierRows, weights: Array) -> None:
         self.P, self.rows, self.weights = P, rows, weights
+        self.left_out = False
+        self.factor = self._bordered() if rows.blocks is not None else self._whole()
+        self.usable = self.factor is not None
+
+    def _bordered(self) -> BorderedFactor | None:
+        assert self.rows.blocks is not None
+        factor = BorderedFactor(self.P, self.rows.G, self.rows.blocks, self.weights)
+        return factor if any(factor.factored(more) for more in RAISED) else None
+
+    def _whole(self) -> _WholeFactor | None:
+        """Cuts of negligible weight are left out."""
+        P, rows, weights = self.P, self.rows, self.weights
         order = weights[: len(rows.G)] * (1.0 + np.einsum("ij,ij->i", rows.G, rows.G))
         kept = np.flatnonzero(order > NEGLIGIBLE * order.max(initial=0.0))
         self.left_out = len(kept) < len(order)
-        more, info = REGULAR, 1
-        while info and more < 1e-3:
+        for more in RAISED:
             H = rows.normal(P, weights, kept)
             diagonal = np.arange(len(H))
-            self.scale = 1.0 / np.sqrt(np.maximum(H[diagonal, diagonal], 1e-300))
-            H *= self.scale
-            H *= self.scale[:, None]
+            scale = 1.0 / np.sqrt(np.maximum(H[diagonal, diagonal], 1e-300))
+            H *= scale
+            H *= scale[:, None]
             H[diagonal, diagonal] += more
-            self.factor, info = dpotrf(H, lower=1, clean=0, overwrite_a=1)
-            more *= 100.0
-        self.usable = info == 0
+            factor, info = dpotrf(H, lower=1, clean=0, overwrite_a=1)
+            if not info:
+                return _WholeFactor(scale, factor)
+        return None
 
     def solve(self, rhs: Array, refinements: int) -> Array:
         """The step, with so many corrections by the residual of the exact system."""
-        step = self._back(rhs)
+        assert self.factor is not None
+        step = self.factor.solve(rhs)
         for _ in range(refinements):
             rest = rhs - self.rows.transposed(self.weights * self.rows.times(step))
             rest[: len(self.P)] -= self.P @ step[: len(self.P)]
-            step = step + self._back(rest)
+            step = step + self.factor.solve(rest)
         return step
 
-    def _back(self, rhs: Array) -> Array:
+
+@dataclass(frozen=True)
+class _WholeFactor:
+    """The normal matrix, its diagonal scaled to 1 and raised a little."""
+
+    scale: Array
+    factor: Array
+
+    def solve(self, rhs: Array) -> Array:
         return np.asarray(self.scale * dpotrs(self.factor, self.scale * rhs, lower=1)[0])
 
 

@@ -41,7 +41,8 @@ class Layout:
         if server.priced and server.kind != "box":
             self.t = self.builder.variables(1, lower=float(floor.min()))
         if server.lambdas:
-            self.lam = self.builder.variables(self.n_clients, lower=floor)
+            clients = np.arange(self.n_clients)
+            self.lam = self.builder.variables(self.n_clients, lower=floor, owner=clients)
         elif server.priced:
             self.lam = np.repeat(self.t, self.n_clients)
 
@@ -53,7 +54,8 @@ class Layout:
         live = np.unique(family[grouped[family]])
         pieces = np.flatnonzero(np.isin(pool.piece_family, live))
         u = np.full(len(pool.piece_share), -1)
-        u[pieces] = build.variables(len(pieces), lower=0.0)
+        owner = pool.piece_client[pieces]
+        u[pieces] = build.variables(len(pieces), lower=0.0, owner=owner)
         client = pool.family_client[family]
         direct = ~grouped[family]
         scaled = cuts.g * self.server.scale

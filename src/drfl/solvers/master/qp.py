@@ -19,6 +19,7 @@ from scipy import sparse
 
 from drfl.arrays import Array
 from drfl.solvers.master.barrier import BarrierRows, minimise
+from drfl.solvers.master.blocks import Blocks
 
 Ints = NDArray[np.intp]
 
@@ -26,7 +27,8 @@ Ints = NDArray[np.intp]
 DENSE_ENTRIES = 600_000
 INFINITY = 1e30
 RUNAWAY = 1e8
-LARGE = 60  # leading variables: masters for which the general solver is too slow
+# Masters for which the general solver is too slow: so many leading variables, or so many clients,
+LARGE, CROWD = 60, 500  # whose own variables are then eliminated
 # A residual above so many times the accuracy, and above the least, is no solution.
 TRUSTED, LEAST_TRUSTED = 1e3, 1e-7
 
@@ -40,23 +42,30 @@ class Builder:
         self._right: list[Array] = []
         self._cost: list[Array] = []
         self._lower: list[Array] = []
+        self._owner: list[Ints] = []
         self._bends: list[tuple[Array, Array]] = []
 
     def copy(self) -> Builder:
         """A builder that can grow without changing this one."""
         other = Builder()
         other.n_variables, other.n_rows = self.n_variables, self.n_rows
-        for name in ("_entries", "_right", "_cost", "_lower", "_bends"):
+        for name in ("_entries", "_right", "_cost", "_lower", "_owner", "_bends"):
             setattr(other, name, list(getattr(self, name)))
         return other
 
     def variables(
-        self, count: int, *, cost: Array | float = 0.0, lower: Array | float = -INFINITY
+        self,
+        count: int,
+        *,
+        cost: Array | float = 0.0,
+        lower: Array | float = -INFINITY,
+        owner: Ints | int = -1,
     ) -> Ints:
-        """Indices of ``count`` new variables."""
+        """Indices of ``count`` new variables, which belong to these clients (-1: to all)."""
         self.n_variables += count
         self._cost.append(np.broadcast_to(np.asarray(cost, dtype=np.float64), (count,)))
         self._lower.append(np.broadcast_to(np.asarray(lower, dtype=np.float64), (count,)))
+        self._owner.append(np.broadcast_to(np.asarray(owner, dtype=np.intp), (count,)))
         return np.arange(self.n_variables - count, self.n_variables)
 
     def rows(self, right: Array) -> Ints:
@@ -115,10 +124,12 @@ class Builder:
         for Q, linear in self._bends:
             P[: len(Q), : len(Q)] += Q
             cost[: len(Q)] += linear
-        if len(P) > LARGE and zoom == 1.0:
-            solution = self._by_barrier(P, cost, eps)
-            if solution.usable:
-                return solution
+        owner = np.concatenate(self._owner)
+        crowded = int(owner.max(initial=-1)) >= CROWD
+        if (len(P) > LARGE or crowded) and zoom == 1.0:
+            own = self._by_barrier(P, cost, eps, owner if crowded else None)
+            if own is not None and own.usable:
+                return own
         zooms = np.where(np.arange(self.n_variables) < len(P), zoom, 1.0)
         free = self.lower <= -INFINITY
         lower = np.where(free, -INFINITY, self.lower * (zoom / zooms))
@@ -130,8 +141,13 @@ class Builder:
                 break
         return solution
 
-    def _by_barrier(self, P: Array, cost: Array, eps: float) -> QPSolution:
-        """By the method for few full rows and many that are nearly empty."""
+    def _by_barrier(
+        self, P: Array, cost: Array, eps: float, owner: Ints | None
+    ) -> QPSolution | None:
+        """By the method for few full rows and many that are nearly empty; None: it is not for this.
+
+        ``owner`` says whose variables are to be eliminated first; None: nobody's.
+        """
         full = [entry for entry in self._entries if self._is_full(entry, len(P))]
         first = np.concatenate([rows[:, 0] for rows, _, _ in full] or [np.zeros(0, np.intp)])
         G, start = np.zeros((len(first), len(P))), 0
@@ -150,7 +166,10 @@ class Builder:
         )
         rest = sparse.vstack([A.tocsr()[order], L]).tocsr()
         right = np.concatenate([self.right[order], -self.lower[bounded]])
-        found = minimise(P, cost, BarrierRows(G, rest, right), eps)
+        blocks = None if owner is None else Blocks.of(owner, rest, len(G))
+        if blocks is None and len(P) <= LARGE:
+            return None
+        found = minimise(P, cost, BarrierRows(G, rest, right, blocks), eps)
         multipliers = np.zeros(self.n_rows)
         multipliers[order] = found.y[: self.n_rows]
         near = found.residual <= max(TRUSTED * eps, LEAST_TRUSTED)

@@ -116,15 +116,16 @@ class Certain(SetRows):
     r"""Known weights: :math:`h(v)=\hat q^\top v`."""
 
     def begin(self, layout: Layout) -> None:
-        layout.v = layout.builder.variables(layout.n_clients, cost=layout.center)
+        clients = np.arange(layout.n_clients)
+        layout.v = layout.builder.variables(len(clients), cost=layout.center, owner=clients)
 
 
 class Simplex(SetRows):
     r"""The whole simplex: :math:`h(v)=\max_sv_s`."""
 
     def begin(self, layout: Layout) -> None:
-        build = layout.builder
-        layout.v = build.variables(layout.n_clients)
+        build, clients = layout.builder, np.arange(layout.n_clients)
+        layout.v = build.variables(len(clients), owner=clients)
         top = build.variables(1, cost=1.0)
         rows = build.rows(np.zeros(layout.n_clients))
         build.put(rows, layout.v, 1.0)
@@ -137,7 +138,7 @@ class L1Set(SetRows):
 
     def begin(self, layout: Layout) -> None:
         build, S = layout.builder, layout.n_clients
-        layout.v = build.variables(S, cost=layout.center)
+        layout.v = build.variables(S, cost=layout.center, owner=np.arange(S))
         gamma = build.variables(1)
         beta = build.variables(1, cost=layout.theta / 2.0, lower=0.0)
         below, above = build.rows(np.zeros(S)), build.rows(np.zeros(S))
@@ -156,9 +157,9 @@ class LInfSet(SetRows):
         build, S = layout.builder, layout.n_clients
         low = np.maximum(0.0, layout.center - layout.theta)
         high = np.minimum(1.0, layout.center + layout.theta)
-        layout.v = build.variables(S, cost=low)
+        layout.v = build.variables(S, cost=low, owner=np.arange(S))
         gamma = build.variables(1, cost=1.0 - low.sum())
-        a = build.variables(S, cost=high - low, lower=0.0)
+        a = build.variables(S, cost=high - low, lower=0.0, owner=np.arange(S))
         rows = build.rows(np.zeros(S))
         build.put(rows, layout.v, 1.0)
         build.put(rows, gamma, -1.0)
@@ -201,8 +202,8 @@ class Capped(SetRows):
     def begin(self, layout: Layout) -> None:
         self.inner.begin(layout)
         build, S, below = layout.builder, layout.n_clients, layout.v
-        layout.v = build.variables(S)
-        a = build.variables(S, cost=self.most, lower=0.0)
+        layout.v = build.variables(S, owner=np.arange(S))
+        a = build.variables(S, cost=self.most, lower=0.0, owner=np.arange(S))
         rows = build.rows(np.zeros(S))
         build.put(rows, layout.v, 1.0)
         build.put(rows, below, -1.0)
