@@ -43,6 +43,7 @@ def rows(options: argparse.Namespace) -> Iterator[Line]:
     yield from _slopes("n", ladder, lambda n: _wide(n), None)
     ladder = CROWDS[: len(CROWDS) - short]
     yield from _slopes("S", ladder, lambda S: _many(S), 1.1)
+    yield _server(ladder[-1])
     if not short:
         yield from _memory()
 
@@ -91,7 +92,21 @@ def _wide(n_features: int) -> Callable[[], object]:
     return lambda: solved(PROBLEM, X, y)
 
 
-def _many(n_clients: int) -> Callable[[], object]:
+def _server(n_clients: int) -> Row:
+    """What a round costs the server."""
+    result = _many(n_clients)()
+    return Row(
+        SECTION,
+        f"server's seconds per round, S = {n_clients:,}",
+        result.seconds_server / result.rounds,
+        at_most=1.0,
+        more_is_better=False,
+        guarded=False,
+        detail=f"{result.rounds} rounds",
+    )
+
+
+def _many(n_clients: int) -> Callable[[], drfl.Result]:
     X, y = two_classes(n_clients * CLIENT_ROWS, FEATURES)
     clients = [drfl.Client(f"c{s}", X[s::n_clients], y[s::n_clients]) for s in range(n_clients)]
     problem = drfl.Problem("hinge", drfl.Ball(RADIUS), drfl.Mixture(radius=0.1))
