@@ -83,10 +83,11 @@ def test_a_thousand_certificates_hold(start):
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 @pytest.mark.parametrize("label_cost", [np.inf, 1.0])
-def test_two_classes_are_the_loss_of_one_score(loss, label_cost):
+@pytest.mark.parametrize("norm", NORMS)
+def test_two_classes_are_the_loss_of_one_score(loss, label_cost, norm):
     rng = np.random.default_rng(5)
     data = {f"c{s}": rows(rng, 2, 3, 20) for s in range(2)}
-    ball, mixture = drfl.Ball(0.1, "l2", label_cost), drfl.Mixture("uniform", 0.2, 1)
+    ball, mixture = drfl.Ball(0.1, norm, label_cost), drfl.Mixture("uniform", 0.2, 1)
     both = solved(drfl.Problem(loss, ball, mixture, classes=2), data)
     signed = {name: (X, 2.0 * y - 1.0) for name, (X, y) in data.items()}
     one = solved(drfl.Problem(loss, ball, mixture), signed)
@@ -94,10 +95,12 @@ def test_two_classes_are_the_loss_of_one_score(loss, label_cost):
     np.testing.assert_allclose(both.coef[1] - both.coef[0], one.coef, atol=1e-2)
 
 
-def test_the_names_of_classes_do_not_matter():
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.parametrize("norm", NORMS)
+def test_the_names_of_classes_do_not_matter(loss, norm):
     rng = np.random.default_rng(6)
     data = {f"c{s}": rows(rng, 3, 2, 15) for s in range(2)}
-    problem = drfl.Problem("logistic", drfl.Ball(0.05, "l2", 1.0), classes=3)
+    problem = drfl.Problem(loss, drfl.Ball(0.05, norm, 1.0), classes=3)
     turned = {name: (X, (y + 1.0) % 3) for name, (X, y) in data.items()}
     result, other = solved(problem, data), solved(problem, turned)
     np.testing.assert_allclose(result.objective, other.objective, rtol=3e-6)
