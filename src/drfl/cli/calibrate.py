@@ -69,9 +69,12 @@ def lines(model: Model, clients: Sequence[str], rest: str, out: Path) -> list[st
     name = clients[0] if len(clients) == 1 else EVERYONE
     found = model.calibrations[name]
     whose = "everyone without one of its own" if name == EVERYONE else name
+    labels = [f", class {label}" for label in model.target.classes or ()]
     told = [
-        f"{whose}: score x {slope:.4g} {intercept:+.4g}, from {rest}"
-        for slope, intercept in zip(found.slope, found.intercept, strict=True)
+        f"{whose}{label}: score x {slope:.4g} {intercept:+.4g}, from {rest}"
+        for label, slope, intercept in zip(
+            labels if len(found.slope) > 1 else [""], found.slope, found.intercept, strict=True
+        )
     ]
     return [*told, f"the calibrated model: {out}"]
 
