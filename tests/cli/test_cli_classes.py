@@ -150,16 +150,30 @@ def test_standard_errors_of_all_classes_against_one(tmp_path, monkeypatch):
     assert "class top against low" in page
 
 
-def test_a_method_of_one_score_is_refused_before_training(garden):
+def model_of(folder):
+    return json.loads((folder / "model.json").read_text())
+
+
+def test_the_model_does_not_depend_on_what_it_is_compared_with(garden, tmp_path):
     folder, _ = garden
-    said = drfl(
-        *("train", "--client", "a.csv", "--client", "b.csv", "--target", "species"),
-        *("--multiclass", "joint", "--compare", "fedavg", "--out", "OTHER"),
-        cwd=folder,
-        code=3,
-    )
-    assert "fedavg knows no several classes at once" in said.err
-    assert not (folder / "OTHER" / "model.json").exists()
+    files = (folder / "a.csv", folder / "b.csv", "--target", "species", "--tol", "1e-2")
+    drfl("train", *files, "--out", "ALONE", cwd=tmp_path)
+    alone = model_of(tmp_path / "ALONE")
+    assert alone["problem"]["classes"] == 3
+    names = "erm,afl,drfa,wafl,fedavg"
+    said = drfl("train", *files, "--compare", names, "--out", "RUN", "--json", cwd=tmp_path)
+    compared = {r["method"]: r for r in said.records if r["kind"] == "comparison"}
+    assert list(compared) == names.split(",")
+    assert all(compared[name]["gap"] <= 1e-2 for name in ("erm", "afl", "drfa", "wafl"))
+    for record in compared.values():
+        assert min(scores["accuracy"] for scores in record["clients"].values()) > 0.8
+    assert model_of(tmp_path / "RUN") == alone
+    said = drfl("train", "--resume", "ALONE", "--compare", "fedavg", cwd=tmp_path).out
+    assert "fedavg is of one score: it tells each class from the rest" in said
+    assert model_of(tmp_path / "ALONE") == alone
+    drfl("train", *files, "--max-rounds", "3", "--out", "CUT", cwd=tmp_path, code=4)
+    drfl("train", "--resume", "CUT", "--max-rounds", "200", "--compare", "wafl", cwd=tmp_path)
+    assert model_of(tmp_path / "CUT") == alone
 
 
 def test_records_are_read_by_scripts(garden):
@@ -169,14 +183,32 @@ def test_records_are_read_by_scripts(garden):
     assert np.array(result["models"][0]["coef"]).shape == (3, 4)
 
 
+def test_rules_for_shapes_are_refused(garden, tmp_path):
+    folder, _ = garden
+    files = (folder / "a.csv", folder / "b.csv", "--target", "species", "--additive", "pl,pw")
+    for way in ("auto", "joint", "ovr"):
+        options = ("--increasing", "pl", "--multiclass", way, "--out", "RUN")
+        said = drfl("train", *files, *options, cwd=tmp_path, code=3)
+        assert "are for a number or two classes" in said.err
+        assert not (tmp_path / "RUN").exists()
+
+
+def test_a_new_intercept_of_each_class_has_its_name(garden):
+    folder, _ = garden
+    said = drfl("calibrate", "RUN/model.json", "a.csv", cwd=folder).out.splitlines()
+    assert [line.split(":")[0] for line in said[:3]] == [
+        f"a, class {label}" for label in ("setosa", "versicolor", "virginica")
+    ]
+
+
 @pytest.mark.parametrize(
     "options",
     [
         ("--multiclass", "ovr"),
-        ("--additive", "pl", "--increasing", "pl"),  # no rules for all classes at once
+        ("--loss", "smooth_hinge"),
         ("--additive", "pl", "--norm", "linf"),
     ],
-    ids=lambda options: " ".join(options),
+    ids=" ".join,
 )
 @pytest.mark.parametrize("select", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_one_against_the_rest_is_validated_and_selected(garden, options, select, tmp_path):
@@ -185,6 +217,10 @@ def test_one_against_the_rest_is_validated_and_selected(garden, options, select,
     how = ("--select", "one_se", "--folds", "2") if select else ()
     said = drfl("train", *clients, *options, *how, "--out", "RUN", cwd=tmp_path, validation=True)
     assert "not validated" not in said.out + said.err
+    why = {"--loss": "the loss 'smooth_hinge' is of one score", "--additive": "have the norm l1"}
+    told = [line for line in said.out.splitlines() if "told from the rest by a model" in line]
+    assert len(told) == (options[0] in why)  # that it is as was asked for goes without saying
+    assert all(why[options[0]] in line for line in told)
     records = (tmp_path / "RUN" / "records.jsonl").read_text().splitlines()
     assert "validation" in {json.loads(line)["kind"] for line in records}
     assert not read_model(tmp_path / "RUN" / "model.json").joint

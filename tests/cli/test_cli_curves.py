@@ -196,11 +196,16 @@ def test_the_program_takes_curves_only_where_they_pay(folder):
         (["--additive=age", "--guard=dp"], "ramps, of which curves are made, may be longer"),
         (["--additive=age", "--radius=confidence"], "slopes between knots that somebody"),
         (["--additive=auto", "--guard=5"], "does not go with --additive auto"),
+        (["--additive=age", "--compare=erm,fedavg"], "leave fedavg out of --compare: it knows no"),
+        (["--additive=age", "--compare=wafl"], "leave wafl out of --compare: curves are for one"),
+        (["--intercept=per-client", "--compare=scaffold"], "it knows no intercept per client"),
+        (["--max-weight=0.5", "--compare=afl_steps"], "it knows no max_weight"),
     ],
 )
 def test_what_makes_no_curve_is_one_sentence(folder, flags, sentence):
     said = drfl("train", *FILES, *flags, "--out=NONE", cwd=folder, code=INPUT).err
     assert sentence in said
+    assert not (folder / "NONE").exists()  # before any work
 
 
 def test_a_line_has_no_curves_to_show(folder):

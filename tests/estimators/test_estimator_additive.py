@@ -140,6 +140,11 @@ def test_what_makes_no_curve_is_refused():
     ]:
         with pytest.raises(ValueError, match=sentence):
             _model(**wrong).fit(X, y)
+    for mask in ([True, False, True], np.array([True, False, True])):
+        with pytest.raises(TypeError, match="True or False names none"):
+            _model(additive=mask).fit(X, y)
+    with pytest.raises(TypeError, match="True or False names none"):
+        _model(shapes={True: "convex"}).fit(X, y)
     with pytest.raises(TypeError, match="knots must be"):
         _model(knots="many").fit(X, y)
     model = _model(shapes={0: "convex"})

@@ -11,7 +11,7 @@ from drfl import baselines
 from drfl.estimators import DRFLClassifier
 from drfl.models import read_model, write_model
 from drfl.models.estimator import loaded, model_of
-from drfl.selection import select
+from drfl.selection import select, select_curves
 from kit.joint_referee import JointReferee
 
 
@@ -134,6 +134,53 @@ def test_many_columns_are_one_against_the_rest():
     model = DRFLClassifier(tol=1e-2, radius=0.5).fit(X, y, clients=np.arange(60) % 2)
     assert model.problem_.classes is None
     assert len(model.result_) == 3
+
+
+def test_slopes_count_not_columns(flowers, monkeypatch):
+    monkeypatch.setattr("drfl.defaults.AT_ONCE", 40)
+    X, y, clients = flowers
+    given = {"norm": "l1", "radius": 0.1, "tol": 1e-2}
+    assert DRFLClassifier(**given).fit(X, y, clients).problem_.classes == 3
+    few = DRFLClassifier(**given, additive=[2], knots=2).fit(X, y, clients)
+    assert (few.problem_.classes, few.curves_.n_slopes) == (3, 6)
+    many = DRFLClassifier(**given, additive="all").fit(X, y, clients)
+    assert many.curves_.n_slopes > 40 / 3
+    assert many.problem_.classes is None
+    assert len(many.result_) == 3
+    found = select_curves(many, X, y, clients, radii=[0.1], folds=2, verbose=0)
+    assert found.estimator.problem_.classes is None  # lines, too, which would be few enough
+
+
+def test_what_is_too_large_together_is_told_in_its_own_words():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(600, 90)), np.arange(600) % 20
+    given = {"norm": "l1", "additive": "all", "multiclass": "joint", "radius": 0.5}
+    with pytest.raises(ValueError, match="coefficients are too many") as told:
+        DRFLClassifier(**given).fit(X, y)
+    assert "take one class against the rest" in str(told.value)
+    assert "l2" not in str(told.value)
+
+
+@pytest.mark.parametrize("multiclass", ["auto", "joint", "ovr"])
+def test_rules_for_shapes_are_for_one_score(flowers, multiclass):
+    """In every class's score they would push all classes up together."""
+    X, y, clients = flowers
+    model = DRFLClassifier(
+        norm="l1", additive=[2], shapes={2: "increasing"}, multiclass=multiclass, tol=1e-2
+    )
+    with pytest.raises(ValueError, match="3 classes each has a score"):
+        model.fit(X, y, clients)
+    kept = y != "setosa"
+    model.fit(X[kept], y[kept], clients[kept])  # of two classes there is one
+    assert (model.coef_[0][model.curves_.of(2)] >= 0.0).all()
+
+
+def test_a_selection_decides_once(flowers):
+    """Parameters in a grid do not change how classes are told apart, which scores depend on."""
+    X, y, clients = flowers
+    grid = {"loss": ["logistic", "smooth_hinge"]}
+    with pytest.raises(ValueError, match="several classes at once have the losses"):
+        select(DRFLClassifier(), X, y, clients=clients, grid=grid, folds=2, verbose=0)
 
 
 def test_erm_is_one_problem_too(flowers):

@@ -159,8 +159,11 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         """Check the data of a fit; the table has numbers for y."""
 
     @abstractmethod
-    def model_targets(self, codes: Array) -> list[Array]:
-        """The target of every model, from the numbers in a table: -1 and +1 for classes."""
+    def model_targets(self, codes: Array, *, joint: bool = False) -> list[Array]:
+        """The target of every model, from the numbers in a table: -1 and +1 for classes.
+
+        ``joint``: one problem tells more than two classes apart, by their numbers.
+        """
 
     @abstractmethod
     def _set_model(self, results: list[Result]) -> None:
@@ -168,18 +171,17 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, choices: Choices, table: ClientTable, *, named: bool) -> None:
         """Fit a model to each of the targets; ``named``: the user named the clients."""
-        several = choices.at_once(self.n_classes, table.X.shape[1])
+        n, names = table.X.shape[1], getattr(self, "feature_names_in_", None)
+        curves = None if choices.additive is None else self.curves_of(table)
+        several, _ = choices.together(self.n_classes, n, curves)
         name = solver_name(choices, named=named, joint=several is not None)
         solver = make_solver(name, choices)
         self.fit_rows_ = table
-        names = getattr(self, "feature_names_in_", None)
-        curves = None if choices.additive is None else self.curves_of(table)
         if choices.radius == CONFIDENCE:
             if curves is not None:
                 raise ValueError(NO_TRUE_SLOPES)
             choices = with_confidence(choices, table, self.model_targets, solver)
-        n = table.X.shape[1]
-        stated = choices.problem(table.names.tolist(), table.totals, n, curves, self.n_classes)
+        stated = choices.problem(table.names.tolist(), table.totals, n, curves, several)
         problem = solvable(stated, len(table.names), solver)
         warn_of_data(table, names)
         warn_of_scale(table, names)
@@ -190,7 +192,7 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
         table = table.canonical(TELLING)
         results = [
             find_model(problem, list(table.clients(target)), choices, solver)
-            for target in self.model_targets(table.y)
+            for target in self.model_targets(table.y, joint=several is not None)
         ]
         self.problem_, self.client_names_ = stated, table.names
         self.curves_ = stated.curves

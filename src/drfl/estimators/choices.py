@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -19,14 +18,11 @@ from drfl.defaults import THESE_CLIENTS, Purpose, purpose_of
 from drfl.engines import Engine
 from drfl.estimators import parameters
 from drfl.estimators.client_table import ClientTable
-from drfl.gauges import Pairs
 from drfl.losses import Loss, Task
-from drfl.losses.joint import joint_of
-from drfl.norms import L1
 from drfl.problem import Problem, intercept_of
+from drfl.problem.multiclass import MULTICLASS, OVR, together
 from drfl.rows import Rows
 from drfl.rows.parts import is_sparse
-from drfl.supports import WholeSpace
 from drfl.uncertainty import Ball, Mixture
 
 
@@ -63,6 +59,11 @@ class Additive:
         if not isinstance(columns, str | Sequence | np.ndarray):
             raise TypeError(f"additive must be None, 'all' or a list of columns, got {columns!r}")
         chosen = columns if isinstance(columns, str) else tuple(columns)
+        if any(isinstance(key, bool | np.bool_) for key in (*chosen, *shapes)):
+            raise TypeError(
+                "additive and shapes name columns, and True or False names none: give the names or "
+                "numbers of the columns, such as numpy.flatnonzero(mask)"
+            )
         rules = {key: (r,) if isinstance(r, str) else tuple(r) for key, r in shapes.items()}
         return cls(chosen, standard_knots(params.get("knots", 4)), rules)
 
@@ -119,11 +120,6 @@ def _moments(table: ClientTable) -> tuple[Array, Array]:
 def _column(X: Any, j: int) -> Array:
     column = X[:, [j]].toarray() if is_sparse(X) else X[:, j]
     return np.asarray(column, dtype=np.float64).ravel()
-
-
-AT_ONCE, OVR, AUTO = "joint", "ovr", "auto"
-MULTICLASS = {name: name for name in (AUTO, AT_ONCE, OVR)}
-"""All classes in one problem, one against the rest, or the first where it can be."""
 
 
 @dataclass(frozen=True)
@@ -198,31 +194,22 @@ class Choices:
             multiclass=lookup("multiclass", params.get("multiclass", OVR), MULTICLASS),
         )
 
-    def at_once(self, classes: int | None, columns: int) -> int | None:
-        """How many classes one problem tells apart; None: every problem is of one score.
-
-        "auto" is all at once where that has a closed form and a solver, and not too many columns.
-        """
-        if classes is None or classes == 2 or self.multiclass == OVR:
-            return None
-        possible = (
-            joint_of(self.loss) is not None
-            and Pairs.knows(self.ball.norm)
-            and isinstance(self.ball.support, WholeSpace)
-            and not self.shared_ball
-            and self._curves_at_once
-            and not (self.intercept == "per_client" and math.isfinite(self.ball.label_cost))
-            and self.solver in ("auto", "bundle")
-            and self.radius != "confidence"
-            and classes * columns <= defaults.AT_ONCE
-        )
-        return classes if possible or self.multiclass == AT_ONCE else None
-
-    @property
-    def _curves_at_once(self) -> bool:
-        """Whether there are no curves, or such as several classes at once can have."""
-        return self.additive is None or (
-            isinstance(self.ball.norm, L1) and not self.additive.shapes
+    def together(
+        self, classes: int | None, columns: int, curves: Curves | None
+    ) -> tuple[int | None, str]:
+        """How many classes one problem tells apart, and why so; see `drfl.problem.multiclass`."""
+        return together(
+            classes,
+            columns if curves is None else curves.n_slopes,
+            self.multiclass,
+            loss=self.loss,
+            ball=self.ball,
+            intercept=self.intercept,
+            solver=self.solver,
+            radius=self.radius,
+            curved=self.additive is not None,
+            shaped=self.additive is not None and bool(self.additive.shapes),
+            shared_ball=self.shared_ball,
         )
 
     def problem(
@@ -235,14 +222,13 @@ class Choices:
     ) -> Problem:
         """The problem for clients of these names, with these total weights of rows, and columns.
 
-        ``classes``: how many there are.
+        ``classes``: how many it tells apart; None: it is of one score.
         """
         if self.radius == "confidence":
             raise ValueError(
                 "radius='confidence' is found by a fit of DRFLClassifier or DRFLRegressor alone: "
                 "give a number here"
             )
-        several = self.at_once(classes, n_features)
         n_features = n_features if curves is None else curves.n_slopes
         auto = defaults.radius_of(self.purpose.factor, n_features, float(totals.sum()))
         radii = [self.shared_radius(auto)] if self.shared_ball else self.radii(names, auto)
@@ -258,7 +244,7 @@ class Choices:
             intercept=self.intercept,
             shared_ball=self.shared_ball,
             curves=curves,
-            classes=several,
+            classes=classes,
         )
 
     def radii(self, names: Sequence[Any], auto: float) -> list[float]:

@@ -20,12 +20,12 @@ from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.engines import Engine
 from drfl.estimators.base import RobustModel
-from drfl.estimators.choices import AUTO
 from drfl.estimators.client_table import ClientTable
 from drfl.estimators.data_warnings import refuse_variants
 from drfl.losses import Loss, Task, make_loss
 from drfl.norms import Norm
 from drfl.one_vs_rest import decided, margin_target, positives, probabilities
+from drfl.problem.multiclass import AUTO
 from drfl.run.result import Result, stacked
 from drfl.supports import Support
 
@@ -126,9 +126,10 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
             )
         codes = np.searchsorted(self.classes_, table.y)
         table = table.coded(codes.astype(np.float64), self.class_weight_[codes])
+        joint = self.problem_.classes is not None
         worst = [
             self._worst_cases(table, target, k)
-            for k, target in enumerate(self.model_targets(table.y))
+            for k, target in enumerate(self.model_targets(table.y, joint=joint))
         ]
         return worst[0] if len(worst) == 1 else {n: [case[n] for case in worst] for n in worst[0]}
 
@@ -136,10 +137,8 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
     def n_classes(self) -> int | None:
         return len(self.classes_)
 
-    def model_targets(self, codes: Array) -> list[Array]:
-        K, n = len(self.classes_), self.n_features_in_
-        # What is chosen for several is read only where it matters.
-        if K > 2 and self.checked_parameters().at_once(K, n) is not None:
+    def model_targets(self, codes: Array, *, joint: bool = False) -> list[Array]:
+        if joint:
             return [codes]
         return [margin_target(codes, k) for k in positives(len(self.classes_))]
 

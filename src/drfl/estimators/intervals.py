@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from drfl.arrays import Array
-from drfl.estimators.choices import AT_ONCE, OVR, Choices
+from drfl.estimators.choices import Choices
 from drfl.estimators.client_table import ClientTable
 from drfl.estimators.fitting import find_model
 from drfl.inference import Estimate, Inquiry, confidence_radius, require_curved
 from drfl.problem import Problem
+from drfl.problem.multiclass import AT_ONCE
 from drfl.run import Result
 from drfl.solvers import Solver
 
@@ -66,4 +67,4 @@ def with_confidence(
         result = find_model(problem, list(merged.clients(target)), still, solver)
         estimate = estimate_of(problem, table, whole, result, still)
         radii.append(confidence_radius(estimate, problem.loss, problem.norm, table.X.shape[1]))
-    return replace(choices, radius=max(radii), multiclass=OVR)  # the models that were asked
+    return replace(choices, radius=max(radii))

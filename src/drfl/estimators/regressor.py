@@ -32,7 +32,7 @@ class RobustRegressor(RegressorMixin, RobustModel):  # type: ignore[misc]
         X, y = self._validated(X, y, y_numeric=True)
         return ClientTable.of(X, y.astype(np.float64), clients, sample_weight).present()
 
-    def model_targets(self, codes: Array) -> list[Array]:
+    def model_targets(self, codes: Array, *, joint: bool = False) -> list[Array]:
         return [codes]
 
     def _set_model(self, results: list[Result]) -> None:

@@ -168,34 +168,36 @@ def _check_settings(
 ) -> None:
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
-    if problem.network is not None and not solver.networks:
-        raise ValueError(
-            f"the solver {solver.name!r} needs a loss of one score: for networks take a method "
-            "that uses gradients alone, such as fedavg"
-        )
-    if problem.shared_ball and not solver.shared_ball:
-        raise ValueError(f"the solver {solver.name!r} has no shared ball: take shared_ball=False")
-    if problem.mixture.is_capped and not solver.max_weight:
-        raise ValueError(
-            f"the solver {solver.name!r} knows no max_weight: take solver='bundle', or leave it out"
-        )
-    if problem.curves is not None and not solver.curves:
-        raise ValueError(f"the solver {solver.name!r} knows no curves: take solver='bundle'")
-    if problem.own_intercepts and not solver.own_intercepts:
-        raise ValueError(
-            f"the solver {solver.name!r} knows no intercept per client: take solver='bundle', or "
-            "intercept='shared'"
-        )
-    if problem.classes is not None and not solver.joint:
-        raise ValueError(
-            f"the solver {solver.name!r} knows no several classes at once: take solver='bundle', "
-            "or one class against the rest"
-        )
+    lacking = unknown(solver, problem)
+    if lacking is not None:
+        raise ValueError(f"the solver {solver.name!r} {lacking[0]}: {lacking[1]}")
     checks.number("tol", tol, above=0.0)
     checks.whole("max_rounds", max_rounds, least=1)
     if not (isinstance(callbacks, Sequence) and all(callable(c) for c in callbacks)):
         raise TypeError("callbacks must be a list of callables that take a Record")
     checks.optional(checks.number, "deadline", deadline, above=0.0)
+
+
+def unknown(solver: Solver, problem: Problem) -> tuple[str, str] | None:
+    """What of a problem a solver does not know, and what to do; None: it knows everything."""
+    if problem.network is not None and not solver.networks:
+        return "needs a loss of one score", (
+            "for networks take a method that uses gradients alone, such as fedavg"
+        )
+    if problem.shared_ball and not solver.shared_ball:
+        return "has no shared ball", "take shared_ball=False"
+    if problem.mixture.is_capped and not solver.max_weight:
+        return "knows no max_weight", "take solver='bundle', or leave it out"
+    if problem.curves is not None and not solver.curves:
+        return "knows no curves", "take solver='bundle'"
+    if problem.own_intercepts and not solver.own_intercepts:
+        return "knows no intercept per client", "take solver='bundle', or intercept='shared'"
+    if problem.classes is not None and not solver.joint:
+        return (
+            "knows no several classes at once",
+            "take solver='bundle', or one class against the rest",
+        )
+    return None
 
 
 def _check_privacy(solver: Solver, clients: Sequence[Party]) -> None:

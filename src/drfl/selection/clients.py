@@ -36,6 +36,11 @@ class SelectionClients:
         """The names as strings."""
         return [str(name) for name in self.names]
 
+    @property
+    def classes_at_once(self) -> int | None:
+        """How many classes one problem tells apart; None: every problem is of one score."""
+        return None if self.classes in (None, 2) or len(self.groups) > 1 else self.classes
+
     @classmethod
     def of(
         cls, table: ClientTable, targets: Sequence[Array], *, named: bool, **known: Any
@@ -50,11 +55,14 @@ class SelectionClients:
     @classmethod
     def read(cls, reader: RobustModel, table: ClientTable, *, named: bool) -> SelectionClients:
         """The clients of a table that an estimator has read, for its models."""
+        curves = reader.curves_of(table)
+        choices, n = reader.checked_parameters(), table.X.shape[1]
+        joint = choices.together(reader.n_classes, n, curves)[0] is not None
         return cls.of(
             table,
-            reader.model_targets(table.y),
+            reader.model_targets(table.y, joint=joint),
             named=named,
-            curves=reader.curves_of(table),
+            curves=curves,
             classes=reader.n_classes,
             class_names=[str(label) for label in getattr(reader, "classes_", ())],
         )

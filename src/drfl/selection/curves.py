@@ -10,8 +10,9 @@ import numpy as np
 
 from drfl.curves import rules_of_lines
 from drfl.estimators.base import RobustModel
-from drfl.estimators.choices import AT_ONCE, OVR, Additive
+from drfl.estimators.choices import Additive
 from drfl.estimators.parameters import seed_of
+from drfl.problem.multiclass import AT_ONCE, OVR
 from drfl.selection.choice import Choice
 from drfl.selection.clients import SelectionClients
 from drfl.selection.cross_validation import choose
@@ -128,9 +129,7 @@ def select_curves(
         raise ValueError("additive is not set: say which columns may have curves")
     if taking_part.classes not in (None, 2):
         # Lines alone might be another kind of problem, which says nothing about curves.
-        several = estimator.checked_parameters().at_once(
-            taking_part.classes, taking_part.n_features
-        )
+        several = taking_part.classes_at_once is not None
         estimator = with_params(estimator, {"multiclass": AT_ONCE if several else OVR})
     found = choose_curves(
         estimator,

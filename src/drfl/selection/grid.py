@@ -122,7 +122,7 @@ def candidate(
     choices = with_params(estimator, params).checked_parameters()
     curves = clients.curves
     n, names = clients.n_features, list(clients.names)
-    problem = choices.problem(names, clients.totals, n, curves, clients.classes)
+    problem = choices.problem(names, clients.totals, n, curves, clients.classes_at_once)
     radii = [problem.ball_of(label).radius for label in clients.labels]
     key = json.dumps(essential(problem, clients).to_dict(), sort_keys=True)
     return Candidate(dict(params), choices, problem, float(np.mean(radii)), key)

@@ -11,11 +11,11 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from drfl.estimators.base import RobustModel
-from drfl.estimators.choices import AUTO, OVR
 from drfl.estimators.classifier import DRFLClassifier, RobustClassifier
 from drfl.estimators.client_table import ClientTable
 from drfl.estimators.parameters import constructor, parameters_of, seed_of
 from drfl.estimators.regressor import DRFLRegressor, RobustRegressor
+from drfl.problem.multiclass import AUTO, OVR
 from drfl.selection.choice import Selection
 from drfl.selection.clients import SelectionClients, sorted_table
 from drfl.selection.cross_validation import checked_noise, choose

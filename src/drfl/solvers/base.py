@@ -280,15 +280,17 @@ MOST_COLUMNS = 8000  # matrices of columns x columns then have half a gigabyte e
 
 
 def require_few_columns(
-    name: str, n_features: int, advice: str = "", most: int = MOST_COLUMNS
+    name: str, task: Assignment, advice: str = "", most: int = MOST_COLUMNS
 ) -> None:
     """Refuse, before any work, what would end in a lack of memory or take forever."""
-    if n_features > most:
-        size = 8.0 * n_features**2 / 1e9
+    if task.n > most:
+        lines = task.problem.curves is None and task.problem.classes is None
+        what, size = "columns" if lines else "coefficients", 8.0 * task.n**2 / 1e9
+        those = "those" if lines else "those of columns"
         raise ValueError(
-            f"{n_features} columns are too many for solver={name!r}: it keeps matrices of columns "
-            f"times columns, {size:.2g} GB each; {advice}give at most {most} columns, "
-            "for example those that most rows have"
+            f"{task.n} {what} are too many for solver={name!r}: it keeps matrices of {what} "
+            f"times {what}, {size:.2g} GB each; {advice}give at most {most} {what}, "
+            f"for example {those} that most rows have"
         )
 
 

@@ -209,9 +209,6 @@ def _estimator(training: Training) -> Any:
     classes = training.agreement.target.classes
     kind = DRFLRegressor if classes is None else DRFLClassifier
     ball = problem.ball_of(names[0])
-    # What the training has decided on: "auto" might decide otherwise.
-    decided = "ovr" if problem.classes is None else "joint"
-    several: dict[str, Any] = {} if classes is None else {"multiclass": decided}
     return kind(
         problem.loss,
         radius={name: problem.ball_of(name).radius for name in names},
@@ -223,7 +220,6 @@ def _estimator(training: Training) -> Any:
         mixture_center=problem.mixture.center,
         max_weight=problem.mixture.max_weight,
         intercept=problem.intercept,
-        **several,
         engine=training.federation.engine,
         tol=training.settings["tol"],
         max_rounds=training.settings["max_rounds"],

@@ -12,24 +12,20 @@ import numpy as np
 from drfl import checks, defaults
 from drfl._registry import listed, lookup
 from drfl.curves import Curves, standard_knots
-from drfl.gauges import Pairs
 from drfl.inference import NO_TRUE_SLOPES
 from drfl.losses import LOSSES, Loss, make_loss
-from drfl.losses.joint import joint_of
 from drfl.named_problems import NAMED_PROBLEMS, restated
-from drfl.norms import make_norm
 from drfl.privacy.dp import NO_CURVES, DifferentialPrivacy
 from drfl.privacy.guard import LEAST as LEAST_ROWS
 from drfl.problem import Problem
+from drfl.problem.multiclass import AT_ONCE, MULTICLASS, together
 from drfl.protocols.agreement import Agreement
+from drfl.run.loop import unknown
 from drfl.solvers import Solver, make_solver
 from drfl.supports import Box
 from drfl.tables import Number
 from drfl.training.settings import FIELDS, RULES, Settings
 from drfl.uncertainty import Ball, Mixture
-
-MULTICLASS = ("ovr", "joint", "auto")
-AT_ONCE = ("erm", "afl", "drfa")  # methods that have all classes in one problem
 
 if TYPE_CHECKING:
     from drfl.native.settings import Native
@@ -42,8 +38,8 @@ def check_before_reading(settings: Settings) -> None:
     from drfl.solvers import SOLVERS
 
     lookup("norm", settings["norm"], NORMS)
-    lookup("multiclass", settings["multiclass"], {name: name for name in MULTICLASS})
-    if settings["radius"] == "confidence" and settings["multiclass"] == "joint":
+    lookup("multiclass", settings["multiclass"], MULTICLASS)
+    if settings["radius"] == "confidence" and settings["multiclass"] == AT_ONCE:
         raise ValueError(
             "--radius confidence is for one score at a time: take --multiclass ovr, or a number"
         )
@@ -121,29 +117,22 @@ def completed_name(settings: Settings, inputs: int, outputs: int) -> str:
     return completed(settings["module"], inputs, outputs)
 
 
-def make_problem(settings: Settings, agreement: Agreement, curves: Curves | None = None) -> Problem:
-    """The problem that the settings state for these clients, with such curves."""
+def make_problem(
+    settings: Settings, agreement: Agreement, curves: Curves | None, classes: int | None
+) -> Problem:
+    """The problem that the settings state for these clients, with such curves and classes."""
     if settings["module"] is not None:
         return _network_problem(settings, agreement)
     names = list(agreement.rows)
-    task, classes = agreement.target.task, at_once(settings, agreement)
-    for method in () if classes is None else settings["compare"]:
-        if method not in AT_ONCE:
-            raise ValueError(
-                f"{method} knows no several classes at once: leave it out of --compare, or take "
-                "--multiclass ovr"
-            )
     rows = float(sum(agreement.rows.values()))
     factor = defaults.purpose_of(settings["purpose"]).factor
     columns = len(agreement.features) if curves is None else curves.n_slopes
     radii = _radii(settings, names, defaults.radius_of(factor, columns, rows))
-    support = _support(settings["support"], agreement)
-    ball = Ball(norm=settings["norm"], label_cost=settings["label_cost"], support=support)
     mixture = _mixture(settings, len(names))
     mixture.resolve(list(agreement.rows.values()))  # so that too small a max_weight is told now
     return Problem(
-        _loss(settings, task),
-        _balls(ball, names, radii),
+        _loss(settings, agreement.target.task),
+        _balls(_ball(settings, agreement), names, radii),
         mixture,
         intercept=settings["intercept"],
         curves=curves,
@@ -171,34 +160,37 @@ def _network_problem(settings: Settings, agreement: Agreement) -> Problem:
     return Problem(model, balls, _mixture(settings, len(names)))
 
 
+def _ball(settings: Settings, agreement: Agreement) -> Ball:
+    """The balls' norm, label cost and support."""
+    support = _support(settings["support"], agreement)
+    return Ball(norm=settings["norm"], label_cost=settings["label_cost"], support=support)
+
+
 def _balls(ball: Ball, names: Sequence[str], radii: Sequence[float]) -> Ball | dict[str, Ball]:
     """One ball, or one for each client where radii differ."""
     balls = [replace(ball, radius=radius) for radius in radii]
     return balls[0] if len(set(radii)) == 1 else dict(zip(names, balls, strict=True))
 
 
-def at_once(settings: Settings, agreement: Agreement) -> int | None:
-    """How many classes one problem tells apart; None: every problem is of one score."""
-    classes, wish = agreement.target.classes, settings["multiclass"]
-    if classes is None or len(classes) == 2 or wish == "ovr" or settings["module"] is not None:
-        return None
-    possible = (
-        joint_of(_loss(settings, agreement.target.task)) is not None
-        and Pairs.knows(make_norm(settings["norm"]))
-        and not settings["support"]
-        and not (settings["additive"] and _of_one_score(settings))
-        and not (settings["intercept"] == "per_client" and math.isfinite(settings["label_cost"]))
-        and settings["solver"] == "bundle"
-        and settings["radius"] != "confidence"
-        and set(settings["compare"]) <= set(AT_ONCE)
-        and len(classes) * len(agreement.features) <= defaults.AT_ONCE
+def classes_together(
+    settings: Settings, agreement: Agreement, curves: Curves | None
+) -> tuple[int | None, str]:
+    """How many classes one problem tells apart (None: every problem is of one score), and why."""
+    target = agreement.target
+    if target.classes is None or settings["module"] is not None:
+        return None, ""
+    return together(
+        len(target.classes),
+        len(agreement.features) if curves is None else curves.n_slopes,
+        settings["multiclass"],
+        loss=_loss(settings, target.task),
+        ball=_ball(settings, agreement),
+        intercept=settings["intercept"],
+        solver=settings["solver"],
+        radius=settings["radius"],
+        curved=curves is not None,
+        shaped=any(settings[rule] for rule in RULES_OF_SHAPE),
     )
-    return len(classes) if possible or wish == "joint" else None
-
-
-def _of_one_score(settings: Settings) -> bool:
-    """Whether curves are of a kind that several classes at once do not have."""
-    return settings["norm"] != "l1" or any(settings[rule] for rule in RULES_OF_SHAPE)
 
 
 RULES_OF_SHAPE = ("increasing", "decreasing", "convex", "concave", "flat_ends")
@@ -356,11 +348,28 @@ def known_methods() -> list[str]:
 
 
 def stated(name: str, problem: Problem, rows: Sequence[int], seed: int) -> tuple[Problem, Solver]:
-    """The problem and the solver of a method, for clients with so many rows."""
-    if name in EXACT:
-        return restated(problem, name, rows), make_solver("bundle")
-    method = native_methods()[name]
-    return restated(problem, method.problem, rows), method(seed=seed)
+    """The problem and the solver of a method, for clients with so many rows.
+
+    A method of one score tells each class from the rest, however the model does.
+    """
+    native = native_methods().get(name)
+    solver = make_solver("bundle") if native is None else native(seed=seed)
+    named = name if native is None else native.problem
+    if not solver.joint or NAMED_PROBLEMS[named].fixed["shared_ball"]:
+        problem = replace(problem, classes=None)
+    return restated(problem, named, rows), solver
+
+
+def check_compared(settings: Settings, problem: Problem, rows: Sequence[int]) -> None:
+    """Refuse, before any training, methods to compare that do not know such a problem."""
+    for name in settings["compare"]:
+        try:
+            compared, solver = stated(name, problem, rows, settings["seed"])
+        except ValueError as error:
+            raise ValueError(f"leave {name} out of --compare: {error}") from None
+        lacking = unknown(solver, compared)
+        if lacking is not None:
+            raise ValueError(f"leave {name} out of --compare: it {lacking[0]}")
 
 
 PRIVATE_NORM = 0.7

@@ -31,7 +31,15 @@ from drfl.solvers import Solver, StatusKind, solver_class
 from drfl.training.left_out import FEWEST, unexplained, without
 from drfl.training.left_out import KIND as LEFT_OUT
 from drfl.training.local_files import guards_line
-from drfl.training.problems import advice, configured_method, make_problem, stated, wanted_curves
+from drfl.training.problems import (
+    advice,
+    check_compared,
+    classes_together,
+    configured_method,
+    make_problem,
+    stated,
+    wanted_curves,
+)
 from drfl.training.progress import Listener, warnings_as_sentences
 from drfl.training.run_folder import (
     Records,
@@ -120,8 +128,8 @@ def train(
     if settings["radius"] == "confidence":
         from drfl.training.intervals import confidence_radii
 
-        found = confidence_radii(training)  # of one score at a time
-        training.settings = settings.with_values(radius=found, multiclass="ovr")
+        found = confidence_radii(training)
+        training.settings = settings.with_values(radius=found)
         training.problem = training.problem_now()
     with warnings_as_sentences(listener):
         results = training.train()
@@ -162,7 +170,11 @@ class Training:
         for sentence in [*agreement.warnings, *advice(self.settings, agreement)]:
             self.listener.warn(sentence)
         self.curves, self.pieces = self._agreed_curves()
+        self.classes, apart = classes_together(self.settings, agreement, self.curves)
+        if apart:
+            self.listener.say(f"each class is told from the rest by a model of its own: {apart}")
         self.problem = self.problem_now()
+        check_compared(self.settings, self.problem, list(agreement.rows.values()))
         if self.settings["by"]:
             from drfl.training.held_out import wanted_groups
 
@@ -185,7 +197,7 @@ class Training:
 
     def problem_now(self) -> Problem:
         """The problem as the settings are now."""
-        return make_problem(self.settings, self.agreement, self.curves)
+        return make_problem(self.settings, self.agreement, self.curves, self.classes)
 
     def _agreed_curves(self) -> tuple[Curves | None, dict[str, list[int]]]:
         """The curves that are asked for, where the clients have rows enough, and these rows."""
@@ -223,7 +235,10 @@ class Training:
         rows = list(self.agreement.rows.values())
         for name in names:
             problem, solver = stated(name, self.problem, rows, self.settings["seed"])
-            results = [self._solved(problem, solver, positive) for positive in self.targets]
+            targets = self.targets_of(problem)
+            if len(targets) > len(self.targets):
+                self.listener.say(f"{name} is of one score: it tells each class from the rest")
+            results = [self._solved(problem, solver, positive) for positive in targets]
             self.record("comparison", **self.outcome(name, results, problem))
 
     def leave_out(self, results: Sequence[Result]) -> None:
@@ -295,9 +310,13 @@ class Training:
 
     @property
     def targets(self) -> list[int | None]:
-        """The class that is positive, for each problem; None for numbers and classes at once."""
-        classes, network = self.agreement.target.classes, self.problem.network
-        several = self.problem.classes is not None or (network is not None and not network.signed)
+        """The class that is positive, for each of the model's problems."""
+        return self.targets_of(self.problem)
+
+    def targets_of(self, problem: Problem) -> list[int | None]:
+        """The class that is positive in each such problem; None for numbers and classes at once."""
+        classes, network = self.agreement.target.classes, problem.network
+        several = problem.classes is not None or (network is not None and not network.signed)
         if classes is None or several:
             return [None]
         return list(positives(len(classes)))
@@ -360,7 +379,8 @@ class Training:
         """
         if self.problem.curves is None or any(self.agreement.guards.values()):
             return None, {}
-        problem, solver = make_problem(self.settings, self.agreement), _solver(self.settings)
+        problem = make_problem(self.settings, self.agreement, None, self.classes)
+        solver = _solver(self.settings)
         results = [self._solved(problem, solver, p, tol=self._rough) for p in self.targets]
         if any(result.status.kind is StatusKind.FAILED for result in results):
             return None, {}

@@ -238,5 +238,5 @@ class AdmmSolver(Solver):
     seed: int = 0
 
     def start(self, task: Assignment) -> Session:
-        require_few_columns(self.name, task.n)
+        require_few_columns(self.name, task)
         return self.session(self, task)

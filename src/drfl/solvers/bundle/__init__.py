@@ -40,7 +40,7 @@ class Bundle(BundleSettings, Solver):
 
     def start(self, task: Assignment) -> Session:
         if self.guarded:
-            require_few_columns(self.name, task.n, "under a guard there is no other; ")
+            require_few_columns(self.name, task, "under a guard there is no other; ")
         elif takes_over(task):
             return FirstOrder(column_sizes=self.column_sizes).start(task)
         return BundleSession(begin(self, task, task.names))

@@ -69,7 +69,7 @@ def takes_over(task: Assignment) -> bool:
     reason = objection(task)
     if reason is not None:
         advice = f"solver='first_order' {reason}, or "
-        require_few_columns("bundle", task.n, advice, most=MOST_CURVED)
+        require_few_columns("bundle", task, advice, most=MOST_CURVED)
     return reason is None
 
 
@@ -77,6 +77,10 @@ def objection(task: Assignment) -> str | None:
     """Why this method does not solve a problem, and what to do; None if it does."""
     problem, loss = task.problem, task.problem.loss
     balls = [problem.ball_of(name) for name in task.names]
+    if problem.classes is not None:
+        return "knows one score: take one class against the rest"
+    if problem.curves is not None:
+        return "knows lines: take fewer curves"
     if problem.support_kind is not WholeSpace:
         return "knows the whole space only: leave out the support"
     if loss.kinks or type(loss).curvature is Loss.curvature:
@@ -88,10 +92,8 @@ def objection(task: Assignment) -> str | None:
         return "knows labels that never move: take label_cost=inf"
     if not any(ball.radius > 0.0 for ball in balls):
         return "needs a positive radius, without which nothing bounds the coefficients"
-    if problem.shared_ball or problem.curves is not None or problem.own_intercepts:
-        return "knows lines with a ball and no intercept per client: leave out what differs"
-    if problem.classes is not None:
-        return "knows two classes: take one model against the rest for every class"
+    if problem.shared_ball or problem.own_intercepts:
+        return "knows a ball around each client and one intercept: leave out what differs"
     if problem.mixture.is_capped:
         return "knows no max_weight: leave it out"
     return None
