@@ -130,8 +130,8 @@ def test_lines_and_curves_of_three_classes_are_one_kind_of_problem():
     found = select_curves(model, X, y, clients, **how)
     assert found.taken
     assert found.estimator.problem_.classes == 3
-    # Curves with rules are one class against the rest, and so are the lines beside them.
-    model.set_params(shapes={1: "flat ends"})
+    # Curves with linf are one class against the rest, and so are the lines beside them.
+    model.set_params(norm="linf")
     found = select_curves(model, X[:, ::-1], y, clients, **how)
     assert found.estimator.problem_.classes is None
     flat = select_curves(model, X, rng.permutation(y), clients, **how)
