@@ -40,18 +40,18 @@ def test_products_and_solutions_are_those_of_the_matrix_in_full(told, pairs, dam
     rng = np.random.default_rng(pairs)
     model, _ = curved(rng, told, pairs)
     model.damping = damping
-    J = model.coordinates(np.arange(d))
+    J = model.now().coordinates(np.arange(d))
     B, v, more = in_full(model)[np.ix_(J, J)], rng.normal(size=d), rng.uniform(0.0, 2.0, d)
-    np.testing.assert_allclose(model.among(J).times(v), B @ v, rtol=1e-9, atol=1e-9)
-    solved = model.among(J).solve(v, more)
+    np.testing.assert_allclose(model.now().among(J).times(v), B @ v, rtol=1e-9, atol=1e-9)
+    solved = model.now().among(J).solve(v, more)
     np.testing.assert_allclose((B + np.diag(more)) @ solved, v, rtol=1e-8, atol=1e-8)
 
 
 def test_of_fewer_coordinates_it_is_the_block():
     model, _ = curved(np.random.default_rng(1), told=True, pairs=3)
-    J = model.coordinates(np.arange(d))
+    J = model.now().coordinates(np.arange(d))
     chosen = np.array([True, False, True, True, False, True, False, True, True])
-    fewer, v = model.among(J).of(chosen), np.arange(1.0, 1.0 + chosen.sum())
+    fewer, v = model.now().among(J).of(chosen), np.arange(1.0, 1.0 + chosen.sum())
     B = in_full(model)[np.ix_(J, J)][np.ix_(chosen, chosen)]
     np.testing.assert_allclose(fewer.times(v), B @ v, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(B @ fewer.solve(v), v, rtol=1e-8, atol=1e-8)
@@ -60,6 +60,6 @@ def test_of_fewer_coordinates_it_is_the_block():
 def test_told_of_all_that_are_at_work_it_is_that_alone():
     model, H = curved(np.random.default_rng(2), told=True, pairs=3)
     model.whole = True
-    B = model.among(model.columns)
+    B = model.now().among(model.columns)
     v = np.array([1.0, -2.0, 0.5])
     np.testing.assert_allclose(B.times(v), H[np.ix_(model.columns, model.columns)] @ v, rtol=1e-6)

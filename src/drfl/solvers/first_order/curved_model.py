@@ -60,19 +60,21 @@ class Quadratic:
     def solve(self, r: Array, more: Array | float = 0.0) -> Array:
         """Solve (B + diag(more)) z = r, the pairs by Woodbury's formula."""
         if not self.W.shape[1]:
-            return self._divided(r[:, None], more)[:, 0]
+            return self._divided(r[:, None].copy(), more)[:, 0]
         both = self._divided(np.column_stack([r, self.W]), more)
         z, V = both[:, 0], both[:, 1:]
         return np.asarray(z + V @ np.linalg.solve(self.M - self.W.T @ V, self.W.T @ z))
 
     def _divided(self, R: Array, more: Array | float) -> Array:
-        """(D + diag(more))^-1 R."""
+        """(D + diag(more))^-1 R, in the place of R."""
         added = np.broadcast_to(more, self.diagonal.shape)
-        out = R / (self.diagonal + added)[:, None]
         if self.matrix is not None:
             j = len(self.matrix)
-            out[:j] = np.linalg.solve(self.matrix + np.diag(added[:j]), R[:j])
-        return np.asarray(out)
+            first = np.linalg.solve(self.matrix + np.diag(added[:j]), R[:j])
+        R /= (self.diagonal + added)[:, None]  # in place: there are many columns
+        if self.matrix is not None:
+            R[:j] = first
+        return R
 
 
 @dataclass
@@ -117,20 +119,12 @@ class CurvedModel:
         """The centre has moved."""
         self.columns = self.matrix = None
 
-    def coordinates(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The wanted coordinates, those with a matrix first."""
-        if self.columns is None:
-            return wanted
-        return np.concatenate([self.columns, np.setdiff1d(wanted, self.columns)])
-
-    def among(self, coordinates: NDArray[np.int64]) -> Quadratic:
-        """The quadratic of these coordinates, ordered by `coordinates`."""
-        D, block = self.damping * self.diagonal[coordinates], self._block()
-        if block is not None:
-            D[: len(block)] = np.diag(block)
-        if block is not None and self.whole:
-            return Quadratic(D, np.zeros((len(D), 0)), np.zeros((0, 0)), block)
-        return Quadratic(D, *self._compact(coordinates, block), block)
+    def now(self) -> Curvature:
+        """What is known now, for the trials of one step."""
+        block = self._block()
+        alone = block is not None and self.whole
+        W, M = (np.zeros((0, len(self.first))), np.zeros((0, 0))) if alone else self._compact(block)
+        return Curvature(self.damping * self.diagonal, W, M, self.columns, block)
 
     def _block(self) -> Array | None:
         """The matrix, damped."""
@@ -143,9 +137,9 @@ class CurvedModel:
         block[np.diag_indices(j)] += 0.01 * (self.damping - 1.0) * self.diagonal[self.columns]
         return np.asarray(block)
 
-    def _compact(self, coordinates: NDArray[np.int64], block: Array | None) -> tuple[Array, Array]:
+    def _compact(self, block: Array | None) -> tuple[Array, Array]:
         if not self.steps:
-            return np.zeros((len(coordinates), 0)), np.zeros((0, 0))
+            return np.zeros((0, len(self.first))), np.zeros((0, 0))
         S, Y = np.array(self.steps), np.array(self.changes)
         DS = self.damping * self.diagonal * S
         if block is not None:
@@ -153,4 +147,37 @@ class CurvedModel:
         products = S @ Y.T
         L = np.tril(products, -1)
         M = np.block([[S @ DS.T, L], [L.T, -np.diag(np.diag(products))]])
-        return np.vstack([DS, Y])[:, coordinates].T, M
+        return np.vstack([DS, Y]), M
+
+
+@dataclass
+class Curvature:
+    """A `CurvedModel` at rest: of all coordinates, for quadratics of some of them."""
+
+    # diagonal, W, M, matrix: as of a `Quadratic`, of all coordinates, W (2m, d) by rows
+    diagonal: Array
+    W: Array
+    M: Array
+    columns: NDArray[np.int64] | None  # those of the matrix
+    matrix: Array | None
+    # The quadratic that was made last: most trials of a step are about the same coordinates
+    _last: tuple[NDArray[np.int64], Quadratic] | None = None
+
+    def coordinates(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The wanted coordinates, those with a matrix first."""
+        if self.columns is None:
+            return wanted
+        return np.concatenate([self.columns, np.setdiff1d(wanted, self.columns)])
+
+    def among(self, coordinates: NDArray[np.int64]) -> Quadratic:
+        """The quadratic of these coordinates, ordered by `coordinates`."""
+        if self._last is None or not np.array_equal(self._last[0], coordinates):
+            self._last = None  # before there is another one: both are large
+            self._last = coordinates, self._of(coordinates)
+        return self._last[1]
+
+    def _of(self, coordinates: NDArray[np.int64]) -> Quadratic:
+        D = self.diagonal[coordinates]
+        if self.matrix is not None:
+            D[: len(self.matrix)] = np.diag(self.matrix)
+        return Quadratic(D, self.W[:, coordinates].T, self.M, self.matrix)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.norms import L2, LInf, Norm
 from drfl.solvers.certificate import ServerProblem
-from drfl.solvers.first_order.curved_model import CurvedModel, Quadratic
+from drfl.solvers.first_order.curved_model import Curvature, CurvedModel, Quadratic
 from drfl.solvers.first_order.questions import Heard
 
 EXACT = 1e-10  # relative accuracy of the secular equation
@@ -48,7 +48,7 @@ class Penalty(ABC):
 
     @abstractmethod
     def minimise(
-        self, model: CurvedModel, x: Array, slope: Array, price: float, start: Array | None
+        self, model: Curvature, x: Array, slope: Array, price: float, start: Array | None
     ) -> Array:
         """The minimiser z (d,); ``start``: a point near it, if one is known."""
 
@@ -60,7 +60,7 @@ class EuclideanPenalty(Penalty):
         return np.arange(self.dimension)
 
     def minimise(
-        self, model: CurvedModel, x: Array, slope: Array, price: float, start: Array | None
+        self, model: Curvature, x: Array, slope: Array, price: float, start: Array | None
     ) -> Array:
         n, J = self.n, model.coordinates(np.arange(self.dimension))
         B = model.among(J)
@@ -191,7 +191,7 @@ class AbsolutePenalty(Penalty):
         return np.append(chosen, np.arange(self.n, self.dimension))
 
     def minimise(
-        self, model: CurvedModel, x: Array, slope: Array, price: float, start: Array | None
+        self, model: Curvature, x: Array, slope: Array, price: float, start: Array | None
     ) -> Array:
         J = model.coordinates(self.at_work(x, slope, price))
         B = model.among(J)
@@ -234,18 +234,19 @@ def weighted_step(
     server: ServerProblem, penalty: Penalty, model: CurvedModel, at: Evaluated, q: Array
 ) -> tuple[Array, Array]:
     """The next point, and the weights that it answers."""
+    now = model.now()
     if server.certain:
-        return penalty.minimise(model, at.x, q @ at.slopes, float(q @ server.rho), None), q
+        return penalty.minimise(now, at.x, q @ at.slopes, float(q @ server.rho), None), q
     last: Array | None = None
 
     def best(weights: Array) -> tuple[float, Array, Array]:
         nonlocal last
         slope = weights @ at.slopes
-        z = penalty.minimise(model, at.x, slope, float(weights @ server.rho), last)
+        z = penalty.minimise(now, at.x, slope, float(weights @ server.rho), last)
         last, step = z, z - at.x
         worth = at.losses + at.slopes @ step + server.rho * server.gauge.value(z)
-        J = model.coordinates(np.flatnonzero(step))
-        bend = 0.5 * float(step[J] @ model.among(J).times(step[J]))
+        J = now.coordinates(np.flatnonzero(step))
+        bend = 0.5 * float(step[J] @ now.among(J).times(step[J]))
         return float(weights @ worth) + bend, worth, z
 
     value, worth, z = best(q)
