@@ -1,5 +1,6 @@
 """Runs of the first-order method: when it is taken, engines, lost answers, resumed runs, lies."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -70,6 +71,23 @@ def test_an_estimator_takes_it_too():
     parts = np.repeat([0, 1], [80, len(y) - 80])
     again = drfl.DRFLClassifier(norm="l2", radius=0.02, tol=1e-3).fit(X, y, clients=parts)
     assert again.status_.kind == "certified"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("norm", "rounds"), [("linf", 40), ("l2", 8)])
+def test_a_million_columns_in_bounded_memory(norm, rounds):
+    """A hundred vectors, not a matrix: one of a million columns would have 8 TB."""
+    columns = 1_000_000
+    made = clients(columns, S=2)
+    tracemalloc.start()
+    try:
+        result = drfl.solve(problem(norm), made, tol=1e-2, max_rounds=rounds)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert result.objective < result.history[0].objective
+    assert result.status.kind == "certified" or norm == "l2"  # which takes minutes
+    assert most < 150 * 8 * columns
 
 
 REFUSED = {
