@@ -6,13 +6,14 @@ where Flower starts a process. Real SuperNodes: the faults.
 
 import importlib.util
 import json
+import socket
 import subprocess
 import sys
 import time
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from types import SimpleNamespace
 
 import psutil
@@ -25,7 +26,7 @@ from drfl.sites.carrier import WORKING, CallError, Question
 from drfl.sites.flower import asked as asking
 from drfl.sites.flower.asked import LOST, AddressedQuestion, read_asked, who_is_there
 from drfl.sites.flower.client import CLOSED, RUN, app, ask, bytes_of, records
-from drfl.sites.flower.door import Door
+from drfl.sites.flower.door import Door, Doorway
 from drfl.sites.flower.server import FlowerCarrier, Post, Roll, Voice
 from drfl.sites.gate import HELLO
 from drfl.sites.site_log import Refusals
@@ -201,6 +202,58 @@ def test_a_supernode_that_comes_back_with_another_number_is_found():
     assert settled(roll).node("north") == 5
 
 
+class HangingGrid(LocalGrid):
+    """A SuperLink that takes a question and then, or before, says nothing any more."""
+
+    def __init__(self):
+        super().__init__({})
+        self.looked, self.pushing, self.there = Event(), Event(), Event()
+        self.takes = 2
+
+    def push_messages(self, messages):
+        self.takes -= 1
+        if self.takes < 0:
+            self.pushing.set()
+            self.there.wait()
+        return [f"message-{self.takes}"]
+
+    def pull_messages(self, message_ids):
+        self.looked.set()
+        self.there.wait()
+        return []
+
+
+def sending(post, timeout):
+    """What comes of a question, in a list once it is known."""
+    told = []
+
+    def work():
+        with pytest.raises(CallError) as error:
+            post.send(1, b"x", timeout)
+        told.append(str(error.value))
+
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    return thread, told
+
+
+def test_who_waits_is_told_in_time_while_the_superlink_hangs():
+    """Neither a look for replies nor a question on its way keeps the others waiting."""
+    grid = HangingGrid()
+    post = Post(grid)
+    first, told_first = sending(post, 3.0)
+    assert grid.looked.wait(60.0)
+    first.join(60.0)
+    assert told_first == ["no reply"]
+    sending(post, 600.0)  # the second that is taken
+    sending(post, 600.0)
+    assert grid.pushing.wait(60.0)
+    last, told_last = sending(post, 0.1)
+    last.join(60.0)
+    assert told_last == ["no way to the SuperLink"]
+    grid.there.set()
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -307,6 +360,40 @@ def test_a_door_holds_a_question_that_is_being_computed(door, gates, monkeypatch
     gate.answer = lambda *told: signs.pop(0)
     monkeypatch.setattr(door, "_open", lambda: gate)
     assert door.answer(question()) == b"done"
+
+
+def test_settings_that_became_useless_are_told_as_such(door, gates, monkeypatch, capsys):
+    """Not as a door that nobody opens, and with the reason at the site alone."""
+
+    def refuse():
+        raise ValueError("site.toml: guard must be a number")
+
+    monkeypatch.setattr(door, "_open", refuse)
+    reply = door.answer(question())
+    assert Failure.of(decode(reply)) is Failure.FILE
+    assert b"guard" not in reply
+    assert capsys.readouterr().err == "drfl: site.toml: guard must be a number\n"
+    # Once they are mended the job can begin.
+    monkeypatch.setattr(door, "_open", gates.open)
+    assert door.answer(question()) == b"1/1"
+
+
+def test_who_knocks_and_says_nothing_is_left(door, tmp_path, monkeypatch):
+    monkeypatch.setattr("drfl.sites.flower.door.SILENT", 0.1)
+    way = Doorway(door, tmp_path / "door.json")
+    told = json.loads((tmp_path / "door.json").read_text("utf-8"))
+    try:
+        with socket.create_connection(("localhost", told["port"]), 60.0) as line:
+            while line.recv(1000):  # the challenge, and then the end
+                pass
+        # Also after the challenge.
+        key = bytes.fromhex(told["key"])
+        with Client(("localhost", told["port"]), authkey=key) as friend:
+            assert friend.poll(60.0)
+            with pytest.raises(EOFError):
+                friend.recv_bytes()
+    finally:
+        way.close()
 
 
 def test_whoever_has_not_the_key_is_not_answered(there):

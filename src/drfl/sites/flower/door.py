@@ -11,6 +11,9 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import socket
+import struct
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import AuthenticationError
@@ -32,6 +35,7 @@ from drfl.training.progress import Listener as Voice
 from drfl.wire import Failure, encode
 
 HOLD = 10.0  # seconds after which a sign is given that the answer is still being computed
+SILENT = 30.0  # seconds after which somebody who knocks and says nothing is left
 RUN = 8  # bytes of Flower's number of the run, in front of what is asked
 LARGEST = 2**30 + 2**20  # bytes of a question
 
@@ -58,7 +62,11 @@ class Door:
         if asked.site != self.name:
             self.refusals.write(f"run {run}", f"a question to site {asked.site!r}")
             return encode(Failure.REFUSED.message(0))
-        gate = self._gate_of(f"{run}.{asked.attempt}", asked)
+        try:
+            gate = self._gate_of(f"{run}.{asked.attempt}", asked)
+        except ValueError as error:  # the settings have changed since the door was opened
+            print(f"drfl: {error}", file=sys.stderr)
+            return encode(Failure.FILE.message(0))
         return LOST if gate is None else _held(gate, asked)
 
     def _gate_of(self, job: str, asked: AddressedQuestion) -> Gate | None:
@@ -120,6 +128,7 @@ class Doorway:
 
     def _serve(self, line: Connection) -> None:
         with line, suppress(OSError, EOFError, AuthenticationError):
+            end_if_silent(line, SILENT)
             deliver_challenge(line, self.key)
             answer_challenge(line, self.key)
             line.send_bytes(self.door.answer(line.recv_bytes(LARGEST)))
@@ -128,6 +137,15 @@ class Doorway:
         """Open no more."""
         self._listener.close()
         self.door.close()
+
+
+def end_if_silent(line: Connection, seconds: float) -> None:
+    """Reading from a line ends in an error once nothing has come for so long."""
+    if os.name != "posix":  # elsewhere the time is told in another form
+        return
+    limit = struct.pack("ll", int(seconds), int(seconds % 1.0 * 1e6))
+    with socket.socket(fileno=os.dup(line.fileno())) as same:
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
 
 
 DOOR = "door.json"

@@ -190,6 +190,7 @@ class Post:
 
     def __init__(self, grid: Grid) -> None:
         self.grid, self._there = grid, Condition()
+        self._way = Lock()  # of questions; a look has none: a call of Flower's may last for ever
         self._replies: dict[str, Message | None] = {}
         Thread(target=self._look, daemon=True).start()
 
@@ -197,19 +198,22 @@ class Post:
         """What a SuperNode replies; `CallError` if it does not in time, or not properly."""
         # What nobody waits for any more is not handed to a SuperNode that comes back.
         message = Message(records(data), node, "query", ttl=timeout)
+        until = monotonic() + timeout
+        if not self._way.acquire(timeout=timeout):
+            raise CallError("no way to the SuperLink")
         try:
-            with self._there:
-                (identifier,) = self.grid.push_messages([message])
+            (identifier,) = self.grid.push_messages([message])
         except Exception as error:
             raise CallError(type(error).__name__) from None
-        reply = self._wait(identifier, timeout) if identifier else None
+        finally:
+            self._way.release()
+        reply = self._wait(identifier, until) if identifier else None
         found = None if reply is None else bytes_of(reply)
         if found is None:
             raise CallError("no reply")
         return found
 
-    def _wait(self, identifier: str, timeout: float) -> Message | None:
-        until = monotonic() + timeout
+    def _wait(self, identifier: str, until: float) -> Message | None:
         with self._there:
             self._replies[identifier] = None
             while self._replies[identifier] is None and (left := until - monotonic()) > 0.0:
@@ -221,10 +225,11 @@ class Post:
             sleep(LOOK)
             with self._there:
                 waiting = [name for name, reply in self._replies.items() if reply is None]
-                try:
-                    found = list(self.grid.pull_messages(waiting)) if waiting else []
-                except Exception:
-                    continue  # who waits is told when the time is over
+            try:
+                found = list(self.grid.pull_messages(waiting)) if waiting else []
+            except Exception:
+                continue  # who waits is told when the time is over
+            with self._there:
                 for reply in found:
                     if reply.metadata.reply_to_message_id in self._replies:
                         self._replies[reply.metadata.reply_to_message_id] = reply
