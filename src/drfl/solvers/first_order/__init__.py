@@ -61,7 +61,7 @@ def takes_over(task: Assignment) -> bool:
     """The one rule: whether a problem is left to this method by the bundle method.
 
     It is, with more than 2000 columns, if this method knows it. Where it does not, the bundle
-    method goes as far as clients tell curvature, up to 4000; beyond, it would get nowhere, and that
+    method goes as far as clients tell curvature, up to 2500; beyond, it would get nowhere, and that
     is said before any work.
     """
     if task.n <= MANY_COLUMNS:
