@@ -17,6 +17,7 @@ from test_report_page import ORDER, Page
 import drfl
 from drfl.baselines import WAFLClassifier
 from drfl.report import ClientSample, Plan
+from drfl.rows import Rows
 from drfl.training.run_folder import message_facts
 from kit.paper import classifier
 
@@ -157,6 +158,29 @@ def test_curves_have_bands_or_the_reason_why_not(loss, tmp_path):
     words = made(model, tmp_path / "curves.html", X, y, clients, plan=plan).words
     assert ("95 % band" in words) == (loss == "logistic")
     assert ("No bands: no standard errors: the loss" in words) == (loss == "hinge")
+
+
+def test_what_is_only_found_is_told_with_what_is_proved(tmp_path):
+    rng = np.random.default_rng(0)
+    X, who = rng.normal(size=(120, 2)), np.repeat(["a", "b"], 60)
+    y = np.digitize(np.tanh(4.0 * X[:, 0]) + 0.4 * rng.normal(size=120), [-0.5, 0.5])
+    # The steepest pieces are in the middle: moves of several classes at once could gain more.
+    bent = {"additive": "all", "knots": [-1.0, -0.3, 0.3, 1.0], "multiclass": "joint"}
+    robust = drfl.DRFLClassifier(norm="l1", radius=0.0005, **bent).fit(X, y, clients=who)
+    plan = Plan(bootstrap=0, noise=(), radii=False, methods=(), validation=False)
+    found = made(robust, tmp_path / "page.html", X, y, who, plan=plan)
+    for name in "ab":
+        mine = Rows(X[who == name], y[who == name] * 1.0)
+        oracle = robust.problem_.oracle(mine, name)
+        worst = oracle.evaluate(robust.coef_, robust.intercept_)
+        assert worst.value < worst.bound
+        said = f"{name}: the worst loss was found, and is at most {worst.bound:.5g}, as proved"
+        assert said in found.words
+    assert "It is the worst case within the radii that was found" in found.words
+    straight = drfl.DRFLClassifier(norm="l1", radius=0.0005, multiclass="joint")
+    plain = made(straight.fit(X, y, clients=who), tmp_path / "line.html", X, y, who, plan=plan)
+    assert "It is the worst case within the radii:" in plain.words
+    assert "was found" not in plain.words
 
 
 def test_a_shared_ball_is_explained(tmp_path):

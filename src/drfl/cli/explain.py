@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -97,10 +96,11 @@ def table(model: Any, k: int, found: Iterable[dict[str, Any]]) -> list[str]:
 
 def _sentences(found: dict[str, Any]) -> Iterator[str]:
     """What is to be said of the worst case at a client."""
+    from drfl.models.adversary import found_sentence
+
     bound = float(found["bound"])  # JSON has no infinity: "inf"
     if bound > found["worst_loss"]:
-        most = f"at most {bound:.5g}" if bound < math.inf else "without a bound"
-        yield f"the worst loss was found, and is {most}, as proved"
+        yield found_sentence(bound)
     carried = [f"{name} {share:.0%}" for name, share in list(found["carriers"].items())[:SHOWN]]
     nothing = "the target" if found["target_moved"] > 0.0 else "no feature"
     yield f"the risk is carried by {', '.join(carried) or nothing}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -101,6 +102,12 @@ def _attack(model: Model, rows: Rows, d: Distribution, effects: Array, **losses:
         n_rows=rows.n_rows,
         moved_to=_moved_to(model, rows, d),
     )
+
+
+def found_sentence(bound: float) -> str:
+    """What is said of a worst loss that was found, not proved: its bound is above it."""
+    most = f"at most {bound:.5g}" if bound < math.inf else "without a bound"
+    return f"the worst loss was found, and is {most}, as proved"
 
 
 def network_attack(model: Model, rows: Rows, name: str) -> tuple[Attack, Distribution]:

@@ -44,6 +44,7 @@ class ClientMove:
     worst_loss: float
     price: float
     distribution: Distribution
+    bound: float | None = None  # what is proved, where the worst loss is what was found
 
 
 def _in_their_balls(model: Model, k: int, clients: Sequence[Client]) -> list[ClientMove]:
@@ -52,7 +53,7 @@ def _in_their_balls(model: Model, k: int, clients: Sequence[Client]) -> list[Cli
     losses = np.array([worst.value for worst in found])
     q = problem.mixture.resolve([client.rows.total for client in clients]).worst_weights(losses)
     return [
-        ClientMove(weight, worst.value, worst.multiplier, worst.distribution())
+        ClientMove(weight, worst.value, worst.multiplier, worst.distribution(), worst.bound)
         for weight, worst in zip(q.tolist(), found, strict=True)
     ]
 
@@ -94,13 +95,14 @@ def _in_a_shared_ball(model: Model, k: int, clients: Sequence[Client]) -> list[C
 
 def _facts(model: Model, k: int, client: Client, move: ClientMove) -> Json:
     rows, d = client.rows, move.distribution
-    found = attack_of(model.at(client.name), k, rows, move.worst_loss, move.price, d)
+    found = attack_of(model.at(client.name), k, rows, move.worst_loss, move.price, d, move.bound)
     moves = np.asarray(d.mass @ np.abs(d.x - rows.take(d.source)))
     return {
         "client": client.name,
         "weight": move.weight,
         "loss": found.loss,
         "worst_loss": found.worst_loss,
+        **({"bound": found.bound} if found.bound > found.worst_loss else {}),
         "price": found.price,
         "labels_changed": found.flipped,
         "features_moved": found.moved,

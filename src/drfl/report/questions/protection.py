@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drfl.models.adversary import found_sentence
 from drfl.report.blocks import Block, Lines, Mark, Marks, Section, Series, TableBlock, Text
 from drfl.report.evidence import (
     Evidence,
@@ -25,7 +26,7 @@ NOT_AT_HAND = (
     "data lie; it was not recorded for this run."
 )
 REFITS = "Models of the same kind with other radii, on the rows of the training."
-CHOICE = "It is the worst case within the radii: what becomes of each client's weight and rows."
+CHOICE = "It is the worst case within the radii{}: what becomes of each client's weight and rows."
 DISTANCES = "Mean distance in standard deviations, the clients with their worst weights."
 SHARED = (
     "One ball lies around the mixture of all clients: the adversary has one budget and spends it "
@@ -166,11 +167,14 @@ def _adversary(evidence: Evidence, groups: Groups) -> list[Block]:
 
 def _choice(records: list[Json], groups: Groups, which: str) -> list[Block]:
     """What the adversary does to one linear model."""
-    rows, total = [], dict[str, float]()
+    rows, total, proved = [], dict[str, float](), []
     for record in records:
         weight = number(record.get("weight")) if groups.weights_are_shown else None
         keys = ("loss", "worst_loss", "features_moved", "price")
         loss, worst_loss, moved, price = (number(record.get(key)) for key in keys)
+        bound = number(record.get("bound"))
+        if bound is not None:
+            proved.append(f"{name(record.get('client'))}: {found_sentence(bound)}")
         flipped = share(number(record.get("labels_changed")))
         losses = [plain(loss), plain(worst_loss)]
         cells = [name(record.get("client")), share(weight), *losses, flipped]
@@ -180,7 +184,9 @@ def _choice(records: list[Json], groups: Groups, which: str) -> list[Block]:
             total[feature] = total.get(feature, 0.0) + part * distance
     head = ["client", "worst weight", "loss", "worst-case loss", "labels changed"]
     head += ["distance moved", "loss per radius"]
-    blocks: list[Block] = [TableBlock(f"The adversary's choice{which}. {CHOICE}", head, rows)]
+    choice = CHOICE.format(" that was found" if proved else "")
+    blocks: list[Block] = [TableBlock(f"The adversary's choice{which}. {choice}", head, rows)]
+    blocks += [Text(f"{'; '.join(proved)}.", "note")] if proved else []
     order = sorted((f for f in total if total[f] > 0.0), key=lambda feature: -total[feature])
     marks = [Mark(name(f), total[f], plain(total[f], 3)) for f in order]
     title = f"How far the adversary moves each column{which}"
