@@ -316,6 +316,11 @@ class GroupedLInf(Norm):
         """Where every column begins."""
         return np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.intp)
 
+    @property
+    def column(self) -> NDArray[np.intp]:
+        """The column of every ramp."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
     def __call__(self, d: Array) -> Array:
         sums = np.add.reduceat(np.abs(d), self.starts, axis=-1)
         return np.asarray(sums.max(axis=-1, initial=0.0))
@@ -336,7 +341,7 @@ class GroupedLInf(Norm):
 
     def dual_rows(self, n: int) -> EpigraphRows:
         r""":math:`\pm s_{jp}\le e_j,\ \sum_je_j\le t`."""
-        J, column = len(self.sizes), np.repeat(np.arange(len(self.sizes)), self.sizes)
+        J, column = len(self.sizes), self.column
         e = Entries(
             np.concatenate([np.arange(2 * n), np.full(J, 2 * n)]),
             np.concatenate([np.tile(column, 2), np.arange(J)]),

@@ -192,13 +192,30 @@ def test_erm_is_one_problem_too(flowers):
     np.testing.assert_allclose(model.predict_proba(noisy), plain.predict_proba(noisy), atol=2e-3)
 
 
+def test_sparse_curves_of_three_classes_are_one_problem(flowers):
+    """Columns whose curves rise alike in all classes cost nothing, and noise gets no curve."""
+    X, y, clients = flowers
+    noise = np.random.default_rng(0).normal(size=(len(X), 2))
+    wide = np.column_stack([X, noise])
+    given = {"norm": "linf", "additive": "all", "knots": 2, "radius": 0.05, "tol": 1e-4}
+    model = DRFLClassifier(**given).fit(wide, y, clients)
+    assert model.problem_.classes == 3
+    assert model.status_.kind == "certified"
+    curves = model.curves_
+    apart = [np.ptp(model.coef_[:, curves.of(j)], axis=0).max() for j in range(curves.n)]
+    assert max(apart[len(X[0]) :]) < 1e-3 < max(apart)
+    assert model.score(wide, y) > 0.9
+    worst = model.worst_case(wide, y, clients)
+    for name, bound in zip(model.client_names_, model.client_losses_, strict=True):
+        assert worst[name].value <= bound * (1.0 + 1e-6)
+
+
 @pytest.mark.parametrize(
     "params",
     [
         {"loss": "smooth_hinge"},
         {"support": drfl.Box(-5.0, 5.0), "loss": "hinge"},
         {"solver": "local"},
-        {"additive": "all", "norm": "linf"},
         {"intercept": "per_client", "label_cost": 1.0},
         {"multiclass": "ovr"},
     ],

@@ -30,7 +30,7 @@ def losses(name: str, z: Array) -> Array:
 
 
 class JointReferee(Referee):
-    """Judges results of one problem with K classes; y are their numbers."""
+    """Judges results of one problem with K classes, numbered in y; of curves the rows are ramps."""
 
     @property
     def classes(self) -> int:
@@ -40,7 +40,14 @@ class JointReferee(Referee):
     def length(self, W: Array) -> float:
         """The largest distance of two classes."""
         pairs = combinations(range(self.classes), 2)
-        return max(np.linalg.norm(W[j] - W[k], DUAL[self.problem.norm.name]) for j, k in pairs)
+        return max(float(self._dual(W[j] - W[k]).value) for j, k in pairs)
+
+    def _dual(self, d: Any) -> Any:
+        """The dual norm of a difference; of curves in linf, the steepest pieces added up."""
+        curves, name = self.problem.curves, self.problem.norm.name
+        if curves is None or name == "l1":
+            return cp.norm(d, DUAL[name])
+        return sum(cp.norm(d[curves.of(j)], "inf") for j in range(curves.n))
 
     def _by_label(self, s: int, W: Array, b: Any) -> tuple[Array, Array]:
         X, y, _ = self.data[s]
@@ -72,8 +79,7 @@ class JointReferee(Referee):
         K, n, name = self.classes, self.data[0][0].shape[1], self.problem.loss.name
         W, t = cp.Variable((K, n)), cp.Variable(nonneg=True)
         b = cp.Variable((1, K)) if self.problem.shared_intercept else np.zeros((1, K))
-        dual = DUAL[self.problem.norm.name]
-        rules = [cp.norm(W[j] - W[k], dual) <= t for j, k in combinations(range(K), 2)]
+        rules = [self._dual(W[j] - W[k]) <= t for j, k in combinations(range(K), 2)]
         totals = []
         # In other units of x everything is the same; cvxpy needs those in which rows are near 1.
         unit = max(float(np.abs(X).max(initial=0.0)) for X, _, _ in self.data) or 1.0

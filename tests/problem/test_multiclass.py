@@ -12,7 +12,6 @@ APART = {
     "the loss 'smooth_hinge' is of one score": {"loss": make_loss("smooth_hinge")},
     "with a support there is one score": {"ball": Ball(support=Box(-1.0, 1.0))},
     "one ball for all clients": {"shared_ball": True},
-    "have the norm l1": {"curved": True},
     "where labels move": {"intercept": "per_client", "ball": Ball(label_cost=1.0)},
     "the solver 'local' is for one score": {"solver": "local"},
     "confidence": {"radius": "confidence"},
@@ -43,7 +42,7 @@ def test_auto_says_why_each_class_is_told_from_the_rest(why):
 def test_otherwise_all_are_in_one_problem():
     assert asked(AUTO) == asked(AT_ONCE) == (3, "")
     assert asked(OVR) == asked(AUTO, classes=2) == asked(AUTO, classes=None) == (None, "")
-    assert asked(AUTO, curved=True, ball=Ball(norm="l1")) == (3, "")
+    assert asked(AUTO, ball=Ball(norm="linf")) == (3, "")
     assert asked(AUTO, intercept="per_client") == (3, "")
     assert asked(AUTO, classes=4, slopes=500) == (4, "")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from drfl import Ball, Client, DRFLClassifier, DRFLRegressor, DRFLRegressorCV, Problem
+from drfl import Ball, Client, DRFLClassifier, DRFLRegressor, DRFLRegressorCV, Problem, defaults
 from drfl.client import Site
 from drfl.curves import Curves
 from drfl.selection import select, select_curves
@@ -120,7 +120,7 @@ def test_lines_that_are_taken_keep_the_rules_of_lines(shapes):
         assert found.estimator.curves_.knots == ((), ())
 
 
-def test_lines_and_curves_of_three_classes_are_one_kind_of_problem():
+def test_lines_and_curves_of_three_classes_are_one_kind_of_problem(monkeypatch):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(240, 2))
     far = np.digitize(np.abs(X[:, 0]) + 0.1 * rng.normal(size=240), [0.4, 1.1])
@@ -130,8 +130,8 @@ def test_lines_and_curves_of_three_classes_are_one_kind_of_problem():
     found = select_curves(model, X, y, clients, **how)
     assert found.taken
     assert found.estimator.problem_.classes == 3
-    # Curves with linf are one class against the rest, and so are the lines beside them.
-    model.set_params(norm="linf")
+    # Too many slopes for one problem: one class against the rest, and so are the lines beside.
+    monkeypatch.setattr(defaults, "AT_ONCE", 3 * 5)
     found = select_curves(model, X[:, ::-1], y, clients, **how)
     assert found.estimator.problem_.classes is None
     flat = select_curves(model, X, rng.permutation(y), clients, **how)

@@ -11,7 +11,7 @@ import drfl
 from drfl.gauges import Pairs
 from drfl.gauges.flows import cheapest_flow, flow_cost
 from drfl.losses.joint import JOINT
-from drfl.norms import NORMS
+from drfl.norms import NORMS, GroupedLInf
 from drfl.rows import Rows
 from drfl.worst_case.joint import JointOracle
 from kit.joint_referee import JointReferee
@@ -88,21 +88,30 @@ def test_two_classes_are_the_loss_of_their_difference(loss):
         np.testing.assert_allclose(both.gradient[1] - both.gradient[0], 2 * one.gradient)
 
 
-@pytest.mark.parametrize("norm", list(NORMS))
+PAIRED = {**NORMS, "of two columns": GroupedLInf((2, 1))}
+
+
+def dual_norm(norm, d):
+    if norm in NORMS:
+        return cp.norm(d, DUAL[norm])
+    return cp.norm(d[:2], "inf") + cp.norm(d[2:], "inf")
+
+
+@pytest.mark.parametrize("norm", list(PAIRED))
 @pytest.mark.parametrize("K", [2, 3, 5])
 def test_the_polar_is_the_support_function_of_the_unit_ball(norm, K):
     rng = np.random.default_rng(K)
-    gauge = Pairs(NORMS[norm], K, 3)
+    gauge = Pairs(PAIRED[norm], K, 3)
     for _ in range(4):
         G = rng.normal(size=(K, 3))
         G -= G.mean(axis=0)
         W = cp.Variable((K, 3))
-        within = [cp.norm(W[j] - W[k], DUAL[norm]) <= 1 for j, k in combinations(range(K), 2)]
+        within = [dual_norm(norm, W[j] - W[k]) <= 1 for j, k in combinations(range(K), 2)]
         program = cp.Problem(cp.Maximize(cp.sum(cp.multiply(G, W))), [*within, W[0] == 0])
         best = program.solve(solver=cp.CLARABEL)
         np.testing.assert_allclose(gauge.polar(G.ravel()), best, rtol=1e-7)
         T = rng.normal(size=(K * (K - 1) // 2, 3))
-        assert flow_cost(G, T, NORMS[norm]) >= best * (1 - 1e-7)  # any flow costs at least that
+        assert flow_cost(G, T, PAIRED[norm]) >= best * (1 - 1e-7)  # any flow costs at least that
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -127,9 +136,9 @@ def test_a_flow_of_nothing_costs_nothing():
     assert cheapest_flow(np.zeros((3, 2)), NORMS["l2"]) == 0.0
 
 
-@pytest.mark.parametrize("norm", list(NORMS))
+@pytest.mark.parametrize("norm", list(PAIRED))
 def test_gauges_of_pairs_keep_their_promises(norm):
-    rng, gauge = np.random.default_rng(1), Pairs(NORMS[norm], 4, 3)
+    rng, gauge = np.random.default_rng(1), Pairs(PAIRED[norm], 4, 3)
     x, y = rng.normal(size=16), rng.normal(size=16)
     u = gauge.subgradient(x)
     np.testing.assert_allclose(u @ x[:12], gauge.value(x))
@@ -137,6 +146,8 @@ def test_gauges_of_pairs_keep_their_promises(norm):
     tangents, _ = gauge.tangents(x)
     np.testing.assert_allclose((tangents @ x[:12]).max(), gauge.value(x))
     np.testing.assert_allclose(gauge.value(gauge.nearest(x)), gauge.value(x))
+    shifted = x + np.concatenate([np.tile([0.3, -1.0, 2.0], 4), np.zeros(4)])
+    np.testing.assert_allclose(gauge.value(shifted), gauge.value(x))
     rows = gauge.rows()
     if rows is not None:
         left = np.zeros(rows.n_rows)

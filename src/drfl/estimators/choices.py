@@ -207,7 +207,6 @@ class Choices:
             intercept=self.intercept,
             solver=self.solver,
             radius=self.radius,
-            curved=self.additive is not None,
             shaped=self.additive is not None and bool(self.additive.shapes),
             shared_ball=self.shared_ball,
         )

@@ -22,7 +22,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import linprog
 
 from drfl.arrays import Array
-from drfl.norms import L2, Norm
+from drfl.norms import L2, GroupedLInf, Norm
 
 ACCURACY = 1e-9  # of the cost, relatively
 STEPS = 50
@@ -190,24 +190,34 @@ def _reach(u: Array, du: Array) -> float:
 
 
 def _by_program(G: Array, norm: Norm) -> float:
-    r"""linf: a linear program, :math:`\min\sum\tau_e` with :math:`-\tau_e\le T_e\le\tau_e`."""
+    r"""linf: a linear program, :math:`\min\sum\tau_e` with :math:`-\tau_e\le T_e\le\tau_e`.
+
+    Of the ramps of a column :math:`|T_e|` is added up first.
+    """
     K, n = G.shape
     j, k = np.triu_indices(K, 1)
     E, eye = len(j), sparse.eye_array(n)
     incidence = sparse.coo_array(
         (np.repeat([1.0, -1.0], E), (np.concatenate([j, k]), np.tile(np.arange(E), 2))), (K, E)
     )
-    sent = sparse.kron(incidence, eye)
-    balance: Any = sparse.hstack([sent, sparse.coo_array((K * n, E))])
-    wide = sparse.kron(sparse.eye_array(E), np.ones((n, 1)))
-    every = sparse.eye_array(E * n)
-    within: Any = sparse.vstack([sparse.hstack([every, -wide]), sparse.hstack([-every, -wide])])
-    cost = np.concatenate([np.zeros(E * n), np.ones(E)])
-    bounds = [(None, None)] * (E * n) + [(0.0, None)] * E
+    sent, pairs, every = sparse.kron(incidence, eye), sparse.eye_array(E), sparse.eye_array(E * n)
+    if isinstance(norm, GroupedLInf):  # of T, its size and tau
+        column, J = norm.column, len(norm.sizes)
+        added = sparse.kron(pairs, sparse.coo_array((np.ones(n), (column, np.arange(n))), (J, n)))
+        wide = sparse.kron(pairs, np.ones((J, 1)))
+        blocks: Any = [[every, -every, None], [-every, -every, None], [None, added, -wide]]
+    else:
+        wide = sparse.kron(pairs, np.ones((n, 1)))
+        blocks = [[every, -wide], [-every, -wide]]
+    within: Any = sparse.block_array(blocks)
+    more = within.shape[1] - E * n
+    balance: Any = sparse.hstack([sent, sparse.coo_array((K * n, more))])
+    cost = np.concatenate([np.zeros(E * n + more - E), np.ones(E)])
+    bounds = [(None, None)] * (E * n) + [(0.0, None)] * more
     found = linprog(
         cost,
         A_ub=within.tocsr(),  # linprog takes sparse matrices, its stubs do not say so
-        b_ub=np.zeros(2 * E * n),
+        b_ub=np.zeros(within.shape[0]),
         A_eq=balance.tocsr(),
         b_eq=G.ravel(),
         bounds=bounds,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.gauges.base import Gauge
 from drfl.gauges.flows import cheapest_flow
-from drfl.norms import L1, L2, Entries, EpigraphRows, LInf, Norm
+from drfl.norms import L1, L2, Entries, EpigraphRows, GroupedLInf, LInf, Norm
 
 # A pair whose distance is below this share of the largest is not worth a tangent.
 CLOSE_PAIR = 0.3
@@ -32,15 +32,15 @@ class Pairs(Gauge):
         Whether K intercepts follow.
     """
 
-    norm: L1 | L2 | LInf
+    norm: L1 | L2 | LInf | GroupedLInf
     classes: int
     columns: int
     intercepts: bool = True
 
     @staticmethod
-    def knows(norm: Norm) -> TypeGuard[L1 | L2 | LInf]:
+    def knows(norm: Norm) -> TypeGuard[L1 | L2 | LInf | GroupedLInf]:
         """Whether there are rows and flows in this norm."""
-        return isinstance(norm, L1 | L2 | LInf)
+        return isinstance(norm, L1 | L2 | LInf | GroupedLInf)
 
     @property
     def n(self) -> int:  # type: ignore[override]
@@ -114,7 +114,10 @@ class Pairs(Gauge):
         return out
 
     def rows(self) -> EpigraphRows | None:
-        r"""l1: :math:`u\le W_k\le u+t`; linf: :math:`\pm(W_j-W_k)\le e,\ 1^\top e\le t` by pair."""
+        r"""l1: :math:`u\le W_k\le u+t`; linf: :math:`\pm(W_j-W_k)\le e,\ 1^\top e\le t` by pair.
+
+        The slopes of a curve share the e of their column.
+        """
         if isinstance(self.norm, L1):
             return self._range_rows()
         if isinstance(self.norm, L2):
@@ -122,18 +125,21 @@ class Pairs(Gauge):
         n, E, (j, k) = self.columns, self.kinds, self.ends
         rows = np.arange(2 * E * n)
         column, pair = np.tile(np.arange(n), E), np.repeat(np.arange(E), n)
+        shared = self.norm.column if isinstance(self.norm, GroupedLInf) else np.arange(n)
+        J = int(shared[-1]) + 1
+        own, sums = pair * J + shared[column], np.arange(E * J)
         both = np.tile(np.concatenate([j[pair] * n + column, k[pair] * n + column]), 2)
         signs = np.repeat([1.0, -1.0, -1.0, 1.0], E * n)
         half = rows[: E * n]
         w = Entries(np.concatenate([half, half, half + E * n, half + E * n]), both, signs)
         e = Entries(
-            np.concatenate([rows, 2 * E * n + pair]),
-            np.tile(half, 3),
-            np.concatenate([np.full(2 * E * n, -1.0), np.ones(E * n)]),
+            np.concatenate([rows, 2 * E * n + sums // J]),
+            np.concatenate([own, own, sums]),
+            np.concatenate([np.full(2 * E * n, -1.0), np.ones(E * J)]),
         )
         last = 2 * E * n + np.arange(E)
         t = Entries(last, 0 * last, np.full(E, -1.0))
-        return EpigraphRows(2 * E * n + E, E * n, w, e, t)
+        return EpigraphRows(2 * E * n + E, E * J, w, e, t)
 
     def _range_rows(self) -> EpigraphRows:
         size, rows = self.n, np.arange(2 * self.n)
@@ -151,7 +157,7 @@ class Pairs(Gauge):
     def extra(self, x: Array) -> Array:
         if isinstance(self.norm, L1):
             return np.asarray(self.matrix(x).min(axis=0))
-        return np.abs(self.differences(x)).ravel()
+        return np.concatenate([self.norm.dual_extra(d) for d in self.differences(x)])
 
     def curvature(self, x: Array, price: float = 1.0) -> Array | None:
         prices = np.zeros(self.kinds)

@@ -8,7 +8,6 @@ from drfl import defaults
 from drfl.gauges import Pairs
 from drfl.losses import Loss
 from drfl.losses.joint import joint_of
-from drfl.norms import L1
 from drfl.supports import WholeSpace
 from drfl.uncertainty import Ball
 
@@ -27,7 +26,6 @@ def together(
     intercept: str,
     solver: str,
     radius: object,
-    curved: bool = False,
     shaped: bool = False,
     shared_ball: bool = False,
 ) -> tuple[int | None, str]:
@@ -44,8 +42,8 @@ def together(
         One of `MULTICLASS`.
     loss, ball, intercept, solver, radius, shared_ball
         As of `drfl.Problem` and the estimators; the radius of the ball is not meant.
-    curved, shaped : bool
-        Whether there are curves, and rules for their shapes.
+    shaped : bool
+        Whether there are rules for the shapes of curves.
     """
     if classes is None or classes == 2:
         return None, ""
@@ -61,7 +59,6 @@ def together(
         f"the norm {ball.norm.name!r} is of one score": not Pairs.knows(ball.norm),
         "with a support there is one score": not isinstance(ball.support, WholeSpace),
         "one ball for all clients is of one score": shared_ball,
-        "curves of several scores have the norm l1": (curved and not isinstance(ball.norm, L1)),
         "intercepts per client are of one score where labels move": (
             intercept == "per_client" and moving
         ),

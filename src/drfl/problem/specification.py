@@ -352,10 +352,10 @@ def _require_joint(problem: Problem) -> None:
             "hold for all intercepts are made of the shares of the classes, which moved labels "
             "change; take label_cost=inf, or one class against the rest"
         )
-    if problem.curves is not None and (not isinstance(problem.norm, L1) or problem.curves.shaped):
+    if problem.curves is not None and problem.curves.shaped:
         raise ValueError(
-            "several classes at once have curves with norm='l1' and without rules for their "
-            "shapes: the scores of classes count by their differences alone"
+            "several classes at once have no rules for the shapes of curves: their scores count by "
+            "their differences, of which a rule for one score says nothing; leave the rules out"
         )
     if not Pairs.knows(problem.norm):
         raise ValueError(

@@ -188,7 +188,6 @@ def classes_together(
         intercept=settings["intercept"],
         solver=settings["solver"],
         radius=settings["radius"],
-        curved=curves is not None,
         shaped=any(settings[rule] for rule in RULES_OF_SHAPE),
     )
 
