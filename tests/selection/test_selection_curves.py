@@ -163,14 +163,15 @@ def test_rules_for_shapes_are_selected_without_a_radius_of_zero():
         select(curved, X, y, clients, rule="new_client")
 
 
-def test_radii_of_curves_are_selected_and_validated_like_those_of_lines():
+@pytest.mark.parametrize("norm", ["l1", "linf"])
+def test_radii_of_curves_are_selected_and_validated_like_those_of_lines(norm):
     X, y, clients = _rows(bend=1.0)
-    curved = DRFLRegressor(norm="l1", additive="all", shapes={1: "concave"}, tol=1e-4)
+    curved = DRFLRegressor(norm=norm, additive="all", shapes={1: "concave"}, tol=1e-4)
     found = select(curved, X, y, clients, folds=3, grid={"radius": [0.01, 0.3]}, verbose=0)
     assert found.best_params == {"radius": 0.01}
     slopes = found.estimator.coef_[found.estimator.curves_.of(1)]
     assert (np.diff(slopes) <= 0.0).all()
-    line = DRFLRegressor(norm="l1", tol=1e-4)
+    line = DRFLRegressor(norm=norm, tol=1e-4)
     facts = [
         model.set_params(radius=0.01).validate(X, y, clients, folds=3) for model in (line, curved)
     ]

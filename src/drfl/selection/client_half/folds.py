@@ -110,7 +110,8 @@ class OnPart:
         part, (radius, label_cost) = Part.read(arrays.pop(PART)), arrays.pop(BALL).tolist()
         if not (0.0 <= radius < math.inf and label_cost > 0.0):
             raise WireError("there is no ball of such a radius and label cost")
-        ball = replace(site.oracle.ball, radius=radius, label_cost=label_cost)
+        norm = site.problem.balls[0].norm  # as stated: that of ramps may be another
+        ball = replace(site.oracle.ball, norm=norm, radius=radius, label_cost=label_cost)
         return self.handler(_part_site(site, part, ball), replace(message, arrays=arrays))
 
 
@@ -131,7 +132,7 @@ def _part_site(site: Site, part: Part, ball: Ball) -> Site:
     What a method remembers of points is about the rows: it stays when only the ball changes.
     """
     known: tuple[Part, Client, Site] | None = site.memory.get("selection")
-    if known is not None and known[0] == part and known[2].oracle.ball == ball:
+    if known is not None and known[0] == part and known[2].problem.ball == ball:
         return known[2]
     client = known[1] if known is not None and known[0] == part else _part_client(site, part)
     problem = replace(site.problem, ball=ball, mixture=Mixture())
