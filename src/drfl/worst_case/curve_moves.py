@@ -8,7 +8,7 @@ every distance at which a knot is, each takes the best that it can reach.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -58,6 +58,7 @@ class Heights:
         # The heights of the curves where pieces begin; of the first pieces, where they end.
         starts = [(j, self.zero[curves.of(j)]) for j in range(curves.n)]
         self.start = np.stack([np.hstack([curves.value(j, w, t) for j, t in starts]) for w in W])
+        self._along: dict[bytes, Heights] = {}
 
     def before(self, j: int, x: Array) -> Places:
         """How many knots of column j are not above x."""
@@ -89,17 +90,22 @@ class Heights:
 
     @cached_property
     def highest(self) -> list[Places]:
-        """Of the knots of every column from p up to before q the highest, and the lowest, of the
-        first curve: the pieces that begin there, (2, p, q)."""
+        """Of the knots of every column from p up to before q the highest of the first curve: the
+        piece that begins there, (p, q)."""
         found = []
         for j, size in enumerate(self.curves.sizes.tolist()):
             own, knot, edge = self.curves.of(j), np.arange(size - 1), np.arange(size)
             within = (knot >= edge[:, None, None]) & (knot < edge[:, None])
-            top = self.start[0, own][1:]
-            signed = [np.where(within, sign * top, -np.inf) for sign in (1.0, -1.0)]
-            best = [part.argmax(axis=2) if size > 1 else edge[None] for part in signed]
-            found.append(np.stack(best) + own.start + 1)
+            top = np.where(within, self.start[0, own][1:], -np.inf)
+            found.append((top.argmax(axis=2) if size > 1 else edge[None]) + own.start + 1)
         return found
+
+    def along(self, direction: Array) -> Heights:
+        """The one curve that scores have in a direction (K,)."""
+        key = direction.tobytes()
+        if key not in self._along:
+            self._along[key] = Heights(self.curves, (direction @ self.W)[None])
+        return self._along[key]
 
 
 class Moves(NamedTuple):
@@ -177,51 +183,46 @@ def prefix_sums(steps: Array) -> Array:
 
 
 class AllAtOnce:
-    """linf, one score: within the distance of every knot the best that each column can reach."""
+    """linf: within the distance of every knot the best that each column can reach."""
 
     def __init__(self, heights: Heights, X: Array) -> None:
-        self.heights, self.X, self.here = heights, X, heights.at(X)
+        self.heights, self.X, self.here = heights, X, heights.at(X)  # (K, m, n)
         curves = heights.curves
         column = np.repeat(np.arange(curves.n), curves.sizes - 1)
         distance = np.abs(np.concatenate(curves.knots) - X[:, column])
         self.reach = np.hstack([np.zeros((len(X), 1)), np.sort(distance, axis=1)])
 
     def moves(self, direction: Array, least: float) -> Moves:
-        """The moves in directions (m, 1) of the score; ``least`` leaves none out."""
-        change = np.where(direction > 0.0, *self._changes)
-        return Moves(self.reach, change[None], partial(self._points, direction))
-
-    @cached_property
-    def _changes(self) -> tuple[Array, Array]:
-        """By how much the score can rise, and fall, within every distance (m, S)."""
-        up, down = np.zeros((2, *self.reach.shape))
-        for j in range(self.X.shape[1]):
-            ends = self._ends(j, self.reach)
-            up += self._best(j, np.ones(1), *ends)[1]
-            down -= self._best(j, -np.ones(1), *ends)[1]
-        return up, down
+        """The moves in directions (m, K) of the scores; ``least`` leaves none out."""
+        change = np.zeros((len(self.here), *self.reach.shape))
+        for rows, j, place in self._places(direction, self.reach):
+            there = self.heights.of(j, place, self.heights.before(j, place))
+            change[:, rows] += there - self.here[:, rows, j, None]
+        return Moves(self.reach, change, partial(self._points, direction))
 
     def _points(self, direction: Array, option: Places) -> Array:
-        reach = np.take_along_axis(self.reach, option[:, None], axis=1)
-        columns = range(self.X.shape[1])
-        return np.hstack([self._best(j, direction, *self._ends(j, reach))[0] for j in columns])
+        X, reach = self.X.copy(), np.take_along_axis(self.reach, option[:, None], axis=1)
+        for rows, j, place in self._places(direction, reach):
+            X[rows, j] = place[:, 0]
+        return X
 
-    def _ends(self, j: int, reach: Array) -> tuple[Array, Places, Array]:
-        """Both ends of what column j can reach, how many knots are before, and the curve there."""
-        ends = self.X[:, j, None] + np.stack([-reach, reach])
-        before = self.heights.before(j, ends)
-        return ends, before, self.heights.of(j, ends, before)[0]
+    def _places(self, direction: Array, reach: Array) -> Iterator[tuple[Places, int, Array]]:
+        """Rows, a column, and where it goes within distances (m, s): the best in the direction."""
+        every, which = np.unique(direction, axis=0, return_inverse=True)
+        for k, u in enumerate(every):
+            rows, along = np.flatnonzero(which.ravel() == k), self.heights.along(u)
+            for j in range(self.X.shape[1]):
+                yield rows, j, _best_place(along, j, self.X[rows, j, None], reach[rows])
 
-    def _best(
-        self, j: int, sign: Array, ends: Array, before: Places, there: Array
-    ) -> tuple[Array, Array]:
-        """Where column j goes between its ends, and what it gains there."""
-        heights, x = self.heights, self.X[:, j, None]
-        low, high = sign * there
-        place, top = np.where(high > low, ends[1], ends[0]), np.maximum(low, high)
-        if heights.curves.knots[j]:
-            knot = heights.highest[j][(sign < 0.0).astype(np.intp), before[0], before[1]]
-            inner = np.where(before[0] < before[1], sign * heights.start[0, knot], -np.inf)
-            place, top = np.where(inner > top, heights.zero[knot], place), np.maximum(inner, top)
-        gain = top - sign * self.here[0][:, j, None]
-        return np.where(gain > 0.0, place, x), np.maximum(gain, 0.0)
+
+def _best_place(along: Heights, j: int, x: Array, reach: Array) -> Array:
+    """Where a curve is highest within distances from x, at their ends or at a knot between."""
+    ends = x + np.stack([-reach, reach])
+    before = along.before(j, ends)
+    low, high = along.of(j, ends, before)[0]
+    place, top = np.where(high > low, ends[1], ends[0]), np.maximum(low, high)
+    if along.curves.knots[j]:
+        knot = along.highest[j][before[0], before[1]]
+        inner = np.where(before[0] < before[1], along.start[0, knot], -np.inf)
+        place, top = np.where(inner > top, along.zero[knot], place), np.maximum(inner, top)
+    return np.where(top > along.of(j, x, along.before(j, x))[0], place, x)
