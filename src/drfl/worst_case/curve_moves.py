@@ -108,7 +108,7 @@ class Heights:
         return self._along[key]
 
 
-class Moves(NamedTuple):
+class CurveMoves(NamedTuple):
     """What rows can do that are pushed in some directions.
 
     Attributes
@@ -136,7 +136,7 @@ class OneByOne:
         cost = np.abs(self.knots - X[:, bent, None])
         self.cost = np.concatenate([np.zeros((*cost.shape[:2], 1)), cost], axis=2)  # (m, c, k + 1)
 
-    def moves(self, direction: Array, least: float) -> Moves:
+    def moves(self, direction: Array, least: float) -> CurveMoves:
         """The moves in directions (m, K) of the scores, at rates above ``least``."""
         corners, rate = self._corners(direction, least)
         m, c, count = rate.shape
@@ -150,7 +150,7 @@ class OneByOne:
         after = np.where(end > 0, self.above[:, column, end - 1], here)
         cost = prefix_sums(self.cost[row, column, end] - self.cost[row, column, begin])
         points = partial(self._points, corners, order)
-        return Moves(cost, prefix_sums(after - before), points)
+        return CurveMoves(cost, prefix_sums(after - before), points)
 
     def _corners(self, direction: Array, least: float) -> tuple[Places, Array]:
         """The corners of every column's majorant (m, c, s + 1), and the rates between (m, c, s)."""
@@ -192,13 +192,13 @@ class AllAtOnce:
         distance = np.abs(np.concatenate(curves.knots) - X[:, column])
         self.reach = np.hstack([np.zeros((len(X), 1)), np.sort(distance, axis=1)])
 
-    def moves(self, direction: Array, least: float) -> Moves:
+    def moves(self, direction: Array, least: float) -> CurveMoves:
         """The moves in directions (m, K) of the scores; ``least`` leaves none out."""
         change = np.zeros((len(self.here), *self.reach.shape))
         for rows, j, place in self._places(direction, self.reach):
             there = self.heights.of(j, place, self.heights.before(j, place))
             change[:, rows] += there - self.here[:, rows, j, None]
-        return Moves(self.reach, change, partial(self._points, direction))
+        return CurveMoves(self.reach, change, partial(self._points, direction))
 
     def _points(self, direction: Array, option: Places) -> Array:
         X, reach = self.X.copy(), np.take_along_axis(self.reach, option[:, None], axis=1)

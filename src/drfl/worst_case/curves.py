@@ -55,7 +55,7 @@ FAR = 1e3  # from where on, in units of the knots, all curves count as their end
 ROUNDING = 1e-9  # a bound that is above the value by less is the value
 
 
-class Way(NamedTuple):
+class Push(NamedTuple):
     """How rows may be pushed: their labels then, directions (m, K) of the scores, and how fast
     the loss grows along them at most."""
 
@@ -118,17 +118,17 @@ class CurveOracle(Oracle):
         """Whether another label can be had for a finite cost."""
         return self.is_margin and math.isfinite(self.ball.label_cost)
 
-    def ways(self, y: Array) -> Iterator[Way]:
+    def ways(self, y: Array) -> Iterator[Push]:
         """How rows with such labels or targets may be pushed, with their own labels first."""
         if self.is_margin:
             for label in (y, -y) if self.labels_move else (y,):
-                yield Way(label, -label[:, None], self.loss.lipschitz)
+                yield Push(label, -label[:, None], self.loss.lipschitz)
         else:
             up, (low, high) = np.ones((len(y), 1)), self.loss.slope_range
-            sides = Way(y, up, high), Way(y, -up, -low)
+            sides = Push(y, up, high), Push(y, -up, -low)
             yield from (way for way in sides if way.steepness > 0.0)
 
-    def worth(self, way: Way, price: float) -> float:
+    def worth(self, way: Push, price: float) -> float:
         """The rate at which a column has to raise the score, to be moved at such a price."""
         return price / way.steepness
 
@@ -172,16 +172,16 @@ class JointCurveOracle(CurveOracle):
     def is_margin(self) -> bool:
         return True
 
-    def ways(self, y: Array) -> Iterator[Way]:
+    def ways(self, y: Array) -> Iterator[Push]:
         """Every label that rows can have, and toward every other class."""
         K, unit = self.scores, np.eye(self.scores)
         for turn in range(K if self.labels_move else 1):
             label = (y.astype(np.intp) + turn) % K
             for ahead in range(1, K):
                 toward = unit[(label + ahead) % K] - unit[label]
-                yield Way(label.astype(np.float64), toward, 1.0)
+                yield Push(label.astype(np.float64), toward, 1.0)
 
-    def worth(self, way: Way, price: float) -> float:
+    def worth(self, way: Push, price: float) -> float:
         return 0.0  # other scores may rise, too
 
     def losses(self, z: Array, y: Array) -> Array:
@@ -216,7 +216,7 @@ class CurveSearch:
         least = max(float(self._ends(way)[1].max()) for way in self.oracle.ways(present))
         return least if self.oracle.is_margin else max(least, self._target_rate)
 
-    def _ends(self, way: Way) -> tuple[Array, Array, Places]:
+    def _ends(self, way: Push) -> tuple[Array, Array, Places]:
         """The slopes (u, n') of what is pushed, at which rates (u,) the loss rises along the end
         pieces for ever, and which of these are those of each row (m,)."""
         directions, each = np.unique(way.direction, axis=0, return_inverse=True)

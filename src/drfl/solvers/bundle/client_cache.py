@@ -131,7 +131,7 @@ class _Point:
 
 
 @dataclass(frozen=True)
-class Memory:
+class Remembered:
     """What a client remembers: numbers of points, and its steps on the path.
 
     Attributes
@@ -147,7 +147,7 @@ class Memory:
     sampled: frozenset[int] = frozenset()
     path: tuple[Array, ...] = ()
 
-    def after(self, request: CutRequest) -> Memory:
+    def after(self, request: CutRequest) -> Remembered:
         """What it remembers once it has answered a request."""
         asked = frozenset(request.identities)
         known = self.known | asked
@@ -159,12 +159,12 @@ class Memory:
             x, tilt = request.points[0], request.path.tilt
             so_far, e = ((), np.zeros_like(x)) if tilt is None else (path, tilt)
             path = *so_far, np.concatenate([[request.path.mu], x, e])
-        return Memory(
+        return Remembered(
             known & kept, (self.curved | curved) & kept, (self.sampled | asked) & named, path
         )
 
 
-NOTHING = Memory()
+NOTHING = Remembered()
 
 
 @dataclass
@@ -173,11 +173,13 @@ class CacheMirror:
 
     lifted: bool
     points: dict[int, _Point] = field(default_factory=dict)
-    of: dict[int, Memory] = field(default_factory=dict)  # one object for all who remember the same
+    of: dict[int, Remembered] = field(
+        default_factory=dict
+    )  # one object for all who remember the same
 
     def note(self, answered: Mapping[int, CutRequest]) -> None:
         """Clients have answered these requests."""
-        after: dict[tuple[int, int], Memory] = {}
+        after: dict[tuple[int, int], Remembered] = {}
         for s, request in answered.items():
             before = self.of.get(s, NOTHING)
             both = id(before), id(request)
