@@ -8,8 +8,9 @@ import pytest
 
 from drfl import Ball, Box, Mixture, Problem, reference, select, solve
 from drfl.client import Client
-from drfl.selection.path import AS_GOOD, SAME_RATIO, SMALL_NORM, Fit, KnownFits, prices
+from drfl.selection.path import Fit, KnownFits
 from drfl.solvers import Status
+from drfl.solvers.certificate.transfer import AS_GOOD, SAME_RATIO, SMALL_NORM, prices
 from kit.paper import classifier
 
 NAMES = ("c0", "c1")
@@ -88,6 +89,7 @@ def test_where_flips_set_the_price_only_the_ratio_counts(loss, norm, solver):
     result = solved(before, solver=solver)
     same, truth = serving(before, after, result=result), solved(after)
     assert same.reason == SAME_RATIO
+    assert same.result.status == Status.certified(same.result.gap)
     assert same.result.objective == pytest.approx(truth.objective, rel=2e-6)
     assert same.result.lower_bound <= truth.objective
     for name in NAMES:

@@ -11,6 +11,7 @@ from drfl.solvers.base import (
     Status,
     StatusKind,
     crossed,
+    gap_scale,
     relative_gap,
 )
 
@@ -23,6 +24,7 @@ __all__ = [
     "Status",
     "StatusKind",
     "crossed",
+    "gap_scale",
     "make_solver",
     "relative_gap",
     "solver_class",

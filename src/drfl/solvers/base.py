@@ -322,8 +322,13 @@ def relative_gap(upper: float, lower: float, at_zero: float) -> float:
         return math.inf
     if lower >= upper:
         return math.inf if crossed(upper, lower, at_zero) else 0.0
-    scale = max(abs(upper), 1e-3 * at_zero if math.isfinite(at_zero) else 0.0)
+    scale = gap_scale(upper, at_zero)
     return (upper - lower) / scale if scale > 0.0 else math.inf
+
+
+def gap_scale(upper: float, at_zero: float) -> float:
+    r"""What a gap is relative to, :math:`\max(|UB|,\ 10^{-3}\,UB_0)`; see `relative_gap`."""
+    return max(abs(upper), 1e-3 * at_zero if math.isfinite(at_zero) else 0.0)
 
 
 def crossed(upper: float, lower: float, at_zero: float) -> bool:

@@ -18,7 +18,6 @@ A client that was silent stays where it was: its model is moved to the centre.
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from drfl.arrays import Array
 from drfl.solvers.bundle.dual_cuts import prove_by_cuts
@@ -27,13 +26,14 @@ from drfl.solvers.bundle.planning import forget, only_silence_left
 from drfl.solvers.bundle.state import State, ask, ask_again
 from drfl.solvers.bundle.steps import Proposal
 from drfl.solvers.certificate.cuts import Pool
-from drfl.solvers.certificate.proof import INSIDE
+from drfl.solvers.certificate.proof import payable
 
 SHRINK, FAST = 0.35, 0.1  # mu, as a share of the products; where no row was stopped
 WITHIN = 0.8  # of the tolerance: there steps only bring rows back that were stopped
 PATIENCE = 12  # rounds without a better bound
 ACCURACY = 1e-10  # of a step
 RIDGE = 1e-10  # in units of the mean curvature
+REFINEMENTS = 1  # of the tilt
 
 
 def prove_by_sides(state: State) -> None:
@@ -92,10 +92,9 @@ def _next_mu(state: State) -> float:
 
 def _least_mu(state: State) -> float:
     """Where the gap on the path, twice mu for every corner, is well within the tolerance."""
-    bounds, task = state.bounds, state.task
-    scale = max(abs(bounds.upper), 1e-3 * bounds.at_zero)
+    task = state.task
     corners = sum(corner.weight for corner in task.problem.loss.corners)
-    return WITHIN * task.tol * scale / (2.0 * corners)
+    return WITHIN * task.tol * state.bounds.scale / (2.0 * corners)
 
 
 def _step(state: State, mu: float) -> tuple[Array, Array] | None:
@@ -104,8 +103,7 @@ def _step(state: State, mu: float) -> tuple[Array, Array] | None:
     models = Pool(server.n_clients, server.dimension)
     slopes = np.array([_slope(state, s, mu, x, models) for s in range(server.n_clients)])
     H = metric.curvature(state.q)
-    ridge = RIDGE * float(np.trace(H / metric.diagonal[:, None])) / len(H)
-    M = H + np.diag(ridge * metric.diagonal)
+    M = metric.lifted(H, RIDGE)
     reference = state.points.objective(state.points.centre)
     found = state.master.solve(models, models.cuts, x, M, eps=ACCURACY, reference=reference)
     if not found.usable:
@@ -149,14 +147,5 @@ def _mend(state: State) -> Array | None:
 
 def _paid(state: State, G: Array, H: Array) -> Array:
     """e with G + He what the norm pays for, and nothing in b; 0 if H cannot be inverted."""
-    server, metric, q = state.server, state.metric, state.q
-    wanted = np.zeros_like(G)
-    price = INSIDE * float(q @ server.rho)
-    wanted[: server.n] = server.gauge.payable(G[: server.n], price)
-    ridge = RIDGE * float(np.trace(H / metric.diagonal[:, None])) / len(H)
-    try:
-        factor = cho_factor(H + np.diag(ridge * metric.diagonal), overwrite_a=True)
-    except LinAlgError:
-        return np.zeros_like(G)
-    e = np.asarray(cho_solve(factor, wanted - G))
-    return e + np.asarray(cho_solve(factor, wanted - G - H @ e))
+    wanted = payable(state.server, state.q, G)
+    return state.metric.solve(H, wanted - G, RIDGE, REFINEMENTS)

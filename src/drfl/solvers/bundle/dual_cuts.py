@@ -19,7 +19,6 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from drfl.arrays import Array
 from drfl.solvers.bundle.messages import (
@@ -31,7 +30,7 @@ from drfl.solvers.bundle.messages import (
 from drfl.solvers.bundle.state import MOST_ROOM, State
 from drfl.solvers.certificate.curved import Reach
 from drfl.solvers.certificate.cuts import Cuts, Ints, Pool, Solution
-from drfl.solvers.certificate.proof import INSIDE, aggregate, share
+from drfl.solvers.certificate.proof import aggregate, payable, share
 
 REFINEMENTS = 3  # of the step e
 RIDGE = 1e-6  # in units of the mean curvature
@@ -114,9 +113,8 @@ def prove_by_curvature(state: State, near: Solution, left: Array) -> None:
     if not (told and whole and _by_gauge(state)) or here.slope.any():
         return
     q, cuts = server.mixture.pull(np.maximum(near.weights, 0.0)), _whole_cuts(pool, here)
-    wanted = np.zeros_like(left)
-    wanted[: server.n] = server.gauge.payable(left[: server.n], INSIDE * float(q @ server.rho))
-    found = _moved_step(state, told, q, wanted - q @ cuts[:, 1:], near.x - points.here.x)
+    change = payable(server, q, left) - q @ cuts[:, 1:]
+    found = _moved_step(state, told, q, change, near.x - points.here.x)
     if found is None:
         return
     for s, c in found[1].items():
@@ -163,7 +161,7 @@ def _moved_step(
         if not any(factors.values()):
             return None
         K = np.asarray(sum(q[s] * c * told[s].H for s, c in factors.items()))
-        step = step + _solved(state, K, change - K @ step)
+        step = step + state.metric.solve(K, change - K @ step, RIDGE, REFINEMENTS)
         if all(told[s].factor(step) >= c for s, c in factors.items()):
             return step, factors
     return None
@@ -181,17 +179,4 @@ def _correction(state: State, cuts: Cuts, near: Solution, H: Array, step: Array)
     paid = float(near.weights @ server.rho + near.cuts @ cuts.slope)
     need = server.gauge.polar(G[: server.n])
     over = 1.0 - min(1.0, (1.0 - state.asked.room) * paid / need) if need > 0.0 else 0.0
-    return _solved(state, H, -over * G)
-
-
-def _solved(state: State, H: Array, right: Array) -> Array:
-    """The step e with He = right, nearly; 0 if the curvature cannot be inverted."""
-    diagonal, e = state.metric.diagonal, np.zeros_like(right)
-    ridge = RIDGE * float(np.trace(H / diagonal[:, None])) / len(H)
-    try:
-        factor = cho_factor(H + np.diag(ridge * diagonal))
-    except LinAlgError:
-        return e
-    for _ in range(1 + REFINEMENTS):
-        e += cho_solve(factor, right - H @ e)
-    return e
+    return state.metric.solve(H, -over * G, RIDGE, REFINEMENTS)

@@ -190,7 +190,7 @@ def _useful_reach(state: State) -> float:
     close = state.step.decrease <= EXACT_AT * math.sqrt(tol)
     if not close or state.server.dimension > EXACT_UP_TO:
         return 0.0
-    return REACH * math.sqrt(tol * max(abs(bounds.upper), 1e-3 * bounds.at_zero))
+    return REACH * math.sqrt(tol * bounds.scale)
 
 
 def _is_crowded(state: State) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.gauges import DualNorm
-from drfl.solvers.base import MOST_CURVED, Assignment, Status, relative_gap
+from drfl.solvers.base import MOST_CURVED, Assignment, Status, gap_scale, relative_gap
 from drfl.solvers.bundle.client_cache import CacheMirror
 from drfl.solvers.bundle.clients import Clients
 from drfl.solvers.bundle.messages import CutRequest, Dual, PathModel, PathRequest, near_marks
@@ -64,6 +64,11 @@ class Bounds:
     def gap(self) -> float:
         """The relative gap between the bounds."""
         return relative_gap(self.upper, self.lower, self.at_zero)
+
+    @property
+    def scale(self) -> float:
+        """What the gap is relative to."""
+        return gap_scale(self.upper, self.at_zero)
 
     def raise_to(self, lower: float, round: int) -> None:
         """Another lower bound, if it is better."""

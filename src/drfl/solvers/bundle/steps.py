@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from drfl.arrays import Array
 from drfl.solvers.certificate.curved import Reach
@@ -178,5 +179,23 @@ class Metric:
 
     def matrix(self, H: Array, sigma: float, mu: float) -> Array:
         """M, with mu kept above rounding."""
-        least = LEAST * float(np.trace(H / self.diagonal[:, None])) / len(H)
+        least = LEAST * self._mean(H)
         return sigma * H + max(mu, least, 1e-12) * np.diag(self.diagonal)
+
+    def lifted(self, H: Array, ridge: float) -> Array:
+        """H + ridge D, in units of the mean curvature."""
+        return H + ridge * self._mean(H) * np.diag(self.diagonal)
+
+    def solve(self, H: Array, right: Array, ridge: float, refinements: int) -> Array:
+        """The step e with He = right, nearly; 0 if the curvature cannot be inverted."""
+        e = np.zeros_like(right)
+        try:
+            factor = cho_factor(self.lifted(H, ridge))
+        except LinAlgError:
+            return e
+        for _ in range(1 + refinements):
+            e += cho_solve(factor, right - H @ e)
+        return e
+
+    def _mean(self, H: Array) -> float:
+        return float(np.trace(H / self.diagonal[:, None])) / len(H)

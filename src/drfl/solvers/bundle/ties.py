@@ -41,8 +41,7 @@ def single_out(state: State) -> None:
     if not state.reached or state.clients.guarded:
         return
     if task.problem.loss.kinks or not is_unique(state.metric, state.q):
-        scale = max(abs(bounds.upper), 1e-3 * bounds.at_zero)
-        level = max(bounds.lower + task.tol * scale, bounds.upper)
+        level = max(bounds.lower + task.tol * bounds.scale, bounds.upper)
         state.ties = Ties(level, x, bounds.upper, task.n, x)
         bounds.progress = state.round
         _ask_smaller(state, state.ties, None)

@@ -151,9 +151,7 @@ def aggregate(
     minorants = minorants.lowered(factors)
     if server.is_shared:
         minorants, B = _price_shared(server, minorants)
-    constant, slope = minorants.total()
-    gb = slope[server.n : server.n + server.intercepts]
-    return Aggregate(constant + float(B @ server.floor), slope[: server.n], gb, B, q)
+    return _summed(server, q, B, *minorants.total())
 
 
 def without_intercepts(total: Aggregate, anchors: ClassAnchors) -> Aggregate | None:
@@ -202,16 +200,20 @@ def pay_by_gauge(server: ServerProblem, total: Aggregate) -> float:
 INSIDE = 1.0 - 1e-9  # how much of the price a mixture of slopes may use
 
 
+def payable(server: ServerProblem, q: Array, slope: Array) -> Array:
+    """The slope (d,) next to the given one that cancels b and is paid for by weights q."""
+    wanted = np.zeros_like(slope)
+    wanted[: server.n] = server.gauge.payable(slope[: server.n], INSIDE * float(q @ server.rho))
+    return wanted
+
+
 def payable_slopes(server: ServerProblem, q: Array, slopes: Array) -> Array:
     r"""The clients' slopes (S, d), moved so that their mixture cancels b and is paid for.
 
     Then :math:`F_s-\rho_s\lambda_s\ge C_s+g_s^\top x` for all s proves :math:`f\ge q^\top C`.
     """
     mixed = q @ slopes
-    wanted = np.zeros_like(mixed)
-    price = INSIDE * float(q @ server.rho)
-    wanted[: server.n] = server.gauge.payable(mixed[: server.n], price)
-    return np.asarray(slopes + (wanted - mixed))
+    return np.asarray(slopes + (payable(server, q, mixed) - mixed))
 
 
 def bound_of_constants(server: ServerProblem, q: Array, slopes: Array, constants: Array) -> float:
@@ -223,7 +225,10 @@ def bound_of_constants(server: ServerProblem, q: Array, slopes: Array, constants
 # ---------------------------------------------------------------------------- a minorant at once
 def add_up(server: ServerProblem, q: Array, constant: float, slope: Array) -> Aggregate:
     r"""Step 5 of one minorant of every client: :math:`\sum q_sc_s` and :math:`\sum q_sg_s` (d,)."""
-    B = q * server.rho
+    return _summed(server, q, q * server.rho, constant, slope)
+
+
+def _summed(server: ServerProblem, q: Array, B: Array, constant: float, slope: Array) -> Aggregate:
     gb = slope[server.n : server.n + server.intercepts]
     return Aggregate(constant + float(B @ server.floor), slope[: server.n], gb, B, q)
 

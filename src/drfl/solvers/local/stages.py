@@ -11,6 +11,7 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.problem import Problem
 from drfl.rows import Rows
+from drfl.solvers.base import gap_scale
 from drfl.solvers.certificate.proof import weights_in
 from drfl.solvers.local.interior import Interior
 from drfl.solvers.local.iterate import Iterate
@@ -140,7 +141,7 @@ class StagedSearch(LocalSearch):
             self.short = 0
             return False
         value = abs(float(core.iterate.q @ core.values))
-        self.promise = core.products / max(value, 1e-3 * self.at_zero)
+        self.promise = core.products / gap_scale(value, self.at_zero)
         return True
 
     def _roughly(self, core: Interior) -> Iterator[None]:

@@ -23,6 +23,7 @@ from drfl.losses import Loss
 from drfl.norms import L2
 from drfl.problem import Problem
 from drfl.rows import Rows
+from drfl.solvers.base import gap_scale
 from drfl.solvers.certificate.proof import add_up, aggregate, pay_by_gauge
 from drfl.solvers.local.descent.active_rows import MOST_ROWS, ActiveRows, has_one_corner
 from drfl.solvers.local.descent.objective import ModelPoint, Objective, Softened
@@ -150,7 +151,7 @@ class DescentSearch(LocalSearch):
             ahead = f.scores(step)
             gain, soft = -float(f.slope(at) @ step), self._softness(f, at)
             worth = at.value + f.rho * f.norm(at.x)
-            self.promise = (gain + soft) / max(worth, 1e-3 * self.at_zero)
+            self.promise = (gain + soft) / gap_scale(worth, self.at_zero)
             gains.append(gain)
             if enough and max(gain, soft) <= enough * worth:
                 return
