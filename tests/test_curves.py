@@ -245,6 +245,7 @@ CASES = [
 
 @pytest.mark.parametrize(("loss", "norm", "kappa"), CASES)
 @pytest.mark.parametrize("rules", RULES[::3], ids="+".join)
+@pytest.mark.sampled(4)
 def test_the_optimum_with_curves_is_that_of_cvxpy(loss, norm, kappa, rules):
     rng = np.random.default_rng([len(rules), CASES.index((loss, norm, kappa))])
     clients = _clients(rng, loss)

@@ -73,6 +73,7 @@ def test_links_lead_to_files(page):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=name)
+@pytest.mark.sampled(2)
 def test_examples_run_and_say_something(example, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     runpy.run_path(str(example), run_name="__main__")
@@ -80,6 +81,7 @@ def test_examples_run_and_say_something(example, capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("module", MODULES)
+@pytest.mark.sampled(2)
 def test_doctests(module):
     results = doctest.testmod(
         importlib.import_module(module), optionflags=doctest.NORMALIZE_WHITESPACE

@@ -61,6 +61,7 @@ def solved(problem, data, solver="bundle"):
 
 
 @pytest.mark.parametrize("seed", range(16))
+@pytest.mark.sampled(2)
 def test_every_solver_is_judged_right(seed):
     problem, data = drawn(seed)
     referee = Referee.of(problem, data)
@@ -94,6 +95,7 @@ def drawn_on_a_support(seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
+@pytest.mark.sampled(5)
 def test_every_solver_is_judged_right_on_supports(seed):
     problem, data = drawn_on_a_support(seed)
     referee = Referee.of(problem, data)
@@ -127,6 +129,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("error", PLANTED)
+@pytest.mark.sampled(2)
 def test_the_referee_sees_an_error_in_a_result(error):
     rng = np.random.default_rng(0)
     data = {f"c{s}": r for s, r in enumerate(problems.clients("classification", rng, N=12))}
@@ -181,6 +184,7 @@ def _wrong_flip(monkeypatch):
         (_wrong_flip, "local"),
     ],
 )
+@pytest.mark.sampled(2)
 def test_the_referee_sees_an_error_in_the_code(plant, solver, monkeypatch):
     loss, seen = plant(monkeypatch), []
     for seed in range(8):

@@ -38,6 +38,7 @@ def vertices(site, slopes, step):
 
 
 @pytest.mark.parametrize("step", [1e-7, 1e-3, 1e-1])
+@pytest.mark.sampled(2)
 def test_planes_of_vertices_are_rows(step, table):
     """Along a line of slopes one row after the other leaves and enters the vertex."""
     n, found = 2, {}
@@ -106,6 +107,7 @@ def touched(server):
 
 
 @pytest.mark.parametrize(("n", "N"), [(13, 150), (100, 1010)])
+@pytest.mark.sampled(2)
 def test_constants_of_smooth_cuts(n, N, table):
     """Exact constants tell one row's curvature; rounded ones of audited cuts do not."""
     bend, errors = Bend(make_client(N, n)), {False: [], True: []}

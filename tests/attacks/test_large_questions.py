@@ -44,6 +44,7 @@ def extreme(server, j, sign, size, unit):
 
 
 @pytest.mark.parametrize(("size", "unit"), [(LARGE, 1.0), (1e3, 1.0), (LARGE, 1e3)])
+@pytest.mark.sampled(2)
 def test_extremes_of_columns(size, unit, table):
     """A row beyond all others adds to the loss what no other row does."""
     errors = {False: [], True: []}

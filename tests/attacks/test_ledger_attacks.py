@@ -40,6 +40,7 @@ def test_a_repeated_question_has_the_same_bytes(tmp_path):
     assert server.client.ledger.count("answer") == 12
 
 
+@pytest.mark.slow
 def test_interleaved_restarts_do_not_reset_the_leverage(tmp_path, table):
     """Every second point in the first job, the others in the next: together they are a line."""
     points, found = line(100), {}

@@ -44,6 +44,7 @@ def transcripts(request):
     return listen(int(n), False), listen(int(n), True)
 
 
+@pytest.mark.slow
 def test_differences_of_two_cuts(transcripts, table):
     found = [rows_among(pair_differences(s.slopes), s.client) for s in transcripts]
     assert found[0]
@@ -84,6 +85,7 @@ def test_any_linear_combination_of_an_honest_run_in_many_dimensions():
     ("loss", "label_cost"),
     [("smooth_hinge", np.inf), ("logistic", np.inf), ("logistic", 1.0), ("hinge", 1.0)],
 )
+@pytest.mark.sampled(3)
 def test_other_losses_keep_the_leverage(loss, label_cost):
     server = overheard(13, True, loss=loss, label_cost=label_cost)
     assert len(server.weights) > 3
@@ -92,6 +94,7 @@ def test_other_losses_keep_the_leverage(loss, label_cost):
 
 
 @pytest.mark.parametrize("loss", ["huber", "epsilon_insensitive", "pinball"])
+@pytest.mark.sampled(3)
 def test_regression_keeps_the_leverage(loss):
     client = make_client(150, 13, guard(K), regression=True)
     server = Server(client, make_problem(loss))

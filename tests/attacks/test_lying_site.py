@@ -138,6 +138,7 @@ LIES = {
 @pytest.mark.parametrize("name", LIES)
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 @pytest.mark.parametrize("kappa", [math.inf, 2.0])
+@pytest.mark.sampled(5)
 def test_a_lie_is_refused_with_its_reason(name, loss, kappa):
     lie, why = LIES[name]
     result = run(problem(loss, kappa), lie)
@@ -441,6 +442,7 @@ HONEST = {
 
 @pytest.mark.parametrize("name", HONEST)
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.sampled(4)
 def test_nobody_honest_is_refused(name, scale):
     """Features of any size, with what is known of the columns."""
     given, y = HONEST[name]

@@ -64,6 +64,7 @@ def test_without_much_noise_the_attacker_knows():
 
 
 @pytest.mark.parametrize(("epsilon", "most"), [(1.0, 0.62), (0.1, 0.56)])
+@pytest.mark.sampled(2)
 def test_with_noise_the_attacker_hardly_does_better_than_a_coin(epsilon, most, table):
     """At epsilon 1 no attacker of this budget has an AUC above 0.563; the rest is sampling."""
     found = auc(epsilon)

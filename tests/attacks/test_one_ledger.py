@@ -52,6 +52,7 @@ def holds(result, optimum, value):
 
 
 @pytest.mark.parametrize("kinds", [KINDS, KINDS[::-1]], ids=["forth", "back"])
+@pytest.mark.slow
 def test_every_pair_of_problems_on_one_ledger(kinds, table):
     """In both orders, so that each comes before and after each other one."""
     settings = guard(K, answers=10**4, scalars=10**4)
@@ -62,6 +63,7 @@ def test_every_pair_of_problems_on_one_ledger(kinds, table):
     table(attack, "–", f"{false} false certificates")
 
 
+@pytest.mark.slow
 def test_other_units_and_balls_on_one_ledger():
     settings = guard(K, answers=10**4, scalars=10**4)
     ledger = settings.begin(b"a file", N)

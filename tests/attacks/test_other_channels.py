@@ -40,6 +40,7 @@ def test_the_multiplier_tells_one_row_unless_it_is_smoothed_and_rounded(spread, 
     table("multiplier of flips, 100 nearby questions", *map(len, found), "rows")
 
 
+@pytest.mark.slow
 def test_the_flipped_mass_tells_where_a_row_begins_to_flip(table):
     r"""Where the radius is large, rows with :math:`2m_i>\kappa\|w\|` flip: a count, bisected."""
     w, errors = np.full(n, 0.05), {False: [], True: []}

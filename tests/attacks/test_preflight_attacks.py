@@ -291,6 +291,7 @@ def test_the_answer_is_in_the_ledger_before_it_leaves(file, tmp_path):
 
 
 @pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.sampled(2)
 def test_trainings_with_other_columns_or_targets_share_the_leverage(file, tmp_path, guarded, table):
     """The rows are the same, whatever is made of them: two trainings together isolate rows."""
     path, _ = file

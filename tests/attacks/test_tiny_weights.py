@@ -41,6 +41,7 @@ def differences(scale, client):
 @pytest.mark.parametrize(
     "scale", [1e-14, *(pytest.param(scale, marks=pytest.mark.slow) for scale in (1e-13, 1e-5)), 1.0]
 )
+@pytest.mark.slow
 def test_small_weights_are_audited_like_large_ones(scale, table):
     """Below 1e-12 an audit in absolute numbers let 34 of 270 rows through and knew of none."""
     guarded = client(guard(K))

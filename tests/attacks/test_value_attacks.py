@@ -116,6 +116,7 @@ def errors(guarded, attack, n=13, **effort):
 
 
 @pytest.mark.parametrize(("n", "repeats"), [(13, 1), (13, 10), (13, 49), (100, 1)])
+@pytest.mark.sampled(4)
 def test_second_differences(n, repeats, table):
     exact = np.median(errors(False, second_difference, n, repeats=1))
     guarded = np.median(errors(True, second_difference, n, repeats=repeats))
@@ -126,6 +127,7 @@ def test_second_differences(n, repeats, table):
 
 
 @pytest.mark.parametrize(("n", "count"), [(13, 9), (13, 99), (100, 9)])
+@pytest.mark.slow
 def test_interval_program(n, count, table):
     exact = np.median(errors(False, interval_program, n, count=9))
     guarded = np.median(errors(True, interval_program, n, count=count))
@@ -154,6 +156,7 @@ def bisection(tell, line, row, room):
     return slopes[1] - slopes[0]
 
 
+@pytest.mark.slow
 def test_bisection(table):
     """It defeats rounding to a grid; under the guard another question has another dither."""
     n, N = 13, ROWS[13]

@@ -97,6 +97,7 @@ def test_a_run_judges_every_class_on_held_out_rows(garden, monkeypatch):
 
 
 @pytest.mark.parametrize("norm", ["l1", "linf"])
+@pytest.mark.slow
 def test_three_classes_have_curves_in_one_problem(garden, norm, monkeypatch):
     folder, _ = garden
     shorten_reports(monkeypatch)
@@ -167,6 +168,7 @@ def model_of(folder):
     return json.loads((folder / "model.json").read_text())
 
 
+@pytest.mark.slow
 def test_the_model_does_not_depend_on_what_it_is_compared_with(garden, tmp_path):
     folder, _ = garden
     files = (folder / "a.csv", folder / "b.csv", "--target", "species", "--tol", "1e-2")
@@ -224,6 +226,7 @@ def test_a_new_intercept_of_each_class_has_its_name(garden):
     ids=" ".join,
 )
 @pytest.mark.parametrize("select", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.sampled(3)
 def test_one_against_the_rest_is_validated_and_selected(garden, options, select, tmp_path):
     folder, _ = garden
     clients = ("--client", folder / "a.csv", "--client", folder / "b.csv", "--target", "species")

@@ -77,6 +77,7 @@ def test_predictions_are_those_of_the_curves(folder):
         assert score == pytest.approx(total, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_explain_and_report_know_curves(folder, monkeypatch):
     shorten_reports(monkeypatch)
     said = drfl("explain", "RUN/model.json", "a.csv", "b.csv", "c.csv", cwd=folder).out
@@ -164,6 +165,7 @@ def test_processes_and_a_guard_train_curves(folder):
     assert guarded.gap_ <= 0.2
 
 
+@pytest.mark.slow
 def test_the_program_takes_curves_only_where_they_pay(folder):
     """auto compares on held-out rows: a hump needs a curve, a line in dose does not."""
     rng = np.random.default_rng(1)

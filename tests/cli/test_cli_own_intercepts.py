@@ -73,6 +73,7 @@ def test_several_sites_calibrate_together(own):
     assert ((p > 0.0) & (p < 1.0)).all()
 
 
+@pytest.mark.slow
 def test_the_report_judges_probabilities_on_held_out_rows(own):
     records = [json.loads(line) for line in (own / "RUN/records.jsonl").read_text().splitlines()]
     (validation,) = [r for r in records if r["kind"] == "validation"]

@@ -88,6 +88,7 @@ NATIVE = [getattr(native, n) for n in native.__all__ if n.endswith("Regressor")]
 
 # ---------------------------------------------------------------------------- the loss
 @pytest.mark.parametrize("estimator", [*REGRESSORS, *NATIVE], ids=lambda e: e.__name__)
+@pytest.mark.sampled(2)
 def test_a_loss_in_every_estimator(registered, estimator):
     rounds = {"max_rounds": 5} if estimator in NATIVE else {}
     model = estimator(loss="log_cosh", **rounds)
@@ -112,6 +113,7 @@ def _short_of_its_tolerance(expected):
 
 
 @pytest.mark.parametrize("solver", ["bundle", "local", "admm", "ad_lpmm", "kelley"])
+@pytest.mark.sampled(2)
 def test_a_loss_in_every_solver(registered, solver):
     problem = drfl.Problem("log_cosh", drfl.Ball(0.05), drfl.Mixture(radius=0.2))
     best = drfl.solve(problem, clients_of(SCORE), tol=1e-7)
@@ -149,6 +151,7 @@ def test_a_guard_says_which_losses_it_knows(registered):
 # ---------------------------------------------------------------------------- norm and support
 @pytest.mark.parametrize("loss", sorted(LOSSES))
 @pytest.mark.parametrize("solver", ["bundle", "local"])
+@pytest.mark.sampled(2)
 def test_a_norm_with_every_loss(registered, loss, solver):
     y = LABELS if make_loss(loss).task == "classification" else SCORE
     ball = drfl.Ball(0.05, "largest_in_units", 2.0)
@@ -179,6 +182,7 @@ on_supports = pytest.mark.parametrize("support", ON_SUPPORTS.values(), ids=ON_SU
 
 @on_supports
 @pytest.mark.parametrize(("label_cost", "solver"), [(np.inf, "admm"), (2.0, "bundle")])
+@pytest.mark.sampled(5)
 def test_a_norm_on_supports(registered, support, label_cost, solver):
     ball = drfl.Ball(0.2, "largest_in_units", label_cost, support)
     problem = drfl.Problem("hinge", ball, drfl.Mixture(radius=0.2))
@@ -190,6 +194,7 @@ def test_a_norm_on_supports(registered, support, label_cost, solver):
 
 @on_supports
 @pytest.mark.parametrize("label_cost", [np.inf, 0.5])
+@pytest.mark.sampled(2)
 def test_the_worst_case_of_a_norm_on_supports(registered, support, label_cost):
     ball, values = drfl.Ball(1.5, "largest_in_units", label_cost, support), []
     problem = drfl.Problem("hinge", ball)
@@ -219,6 +224,7 @@ def test_the_worst_case_of_a_norm_on_supports(registered, support, label_cost):
 
 @pytest.mark.parametrize("loss", ["epsilon_insensitive", "pinball"])
 @pytest.mark.parametrize("kind", ["box", "polyhedron"])
+@pytest.mark.sampled(2)
 def test_a_norm_on_supports_of_a_regression(registered, kind, loss):
     data = {name: (rows, rows @ [1.0, -1.0, 0.5] + 0.1) for name, (rows, _) in SMALL.items()}
     support = drfl.Box(LOW, HIGH)
@@ -301,6 +307,7 @@ def given(estimator, **wanted):
 
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS, ids=lambda e: e.__name__)
+@pytest.mark.sampled(2)
 def test_a_norm_a_solver_and_an_engine_in_every_estimator(registered, estimator):
     model = given(
         estimator, norm="largest_in_units", radius=0.05, engine="threads", solver="bundle"
@@ -354,6 +361,7 @@ def test_a_support_without_moves_is_refused_before_any_work(registered):
     "engine", ["serial", "threads", SerialEngine(debug=True)], ids=["serial", "threads", "debug"]
 )
 @pytest.mark.parametrize("name", ["bundle", "kelley", "momentum"])
+@pytest.mark.sampled(2)
 def test_solver_method_and_engine_by_name(registered, name, engine):
     solver = METHODS[name](local_steps=1) if name in METHODS else name
     problem = drfl.Problem("hinge") if name in METHODS else drfl.Problem("hinge", drfl.Ball(0.05))

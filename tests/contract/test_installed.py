@@ -71,6 +71,7 @@ def files(folder):
     return ["--client=north.csv", "--client=south.csv", "--target", "score"]
 
 
+@pytest.mark.slow
 def test_the_program_lists_and_uses_it(installed, tmp_path):
     listed = drfl(installed, "list", cwd=tmp_path)
     assert listed.returncode == 0, listed.stderr

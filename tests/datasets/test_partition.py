@@ -80,6 +80,7 @@ def test_random_gives_every_row_to_every_client_equally_often():
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.5, 5.0])
+@pytest.mark.sampled(2)
 def test_label_skew_has_the_mean_and_variance_of_dirichlet_shares(alpha):
     n_clients, n_class, draws = 4, 400, 2000
     y = np.repeat([-1, 1], n_class)

@@ -129,6 +129,7 @@ def test_closed_engines_start_again_with_empty_memories(fresh):
     assert int(fresh.map(ask("count", ["south"]), None).replies["south"].arrays["count"]) == 1
 
 
+@pytest.mark.sampled(2)
 def test_a_client_that_does_not_fit_is_named_at_the_start(fresh):
     with pytest.raises(ValueError, match="client 'north'"):
         fresh.start(clients(), Problem("hinge", {"east": Ball()}), HANDLERS)

@@ -169,6 +169,7 @@ def test_rows_are_spread_evenly_over_the_workers():
 
 
 @pytest.mark.parametrize(("workers", "count"), [(1, 1), (8, 3)])
+@pytest.mark.sampled(2)
 def test_workers_are_processes_that_stay(workers, count):
     with ProcessesEngine(workers=workers) as engine:
         engine.start(clients(), PROBLEM, HANDLERS)

@@ -49,6 +49,7 @@ def by_client(hospitals, task):
         ("WAFL", {"radius": 0.1}, {"radius": 0.1, "mixture_radius": 0.0}),
     ],
 )
+@pytest.mark.sampled(2)
 def test_a_baseline_is_a_case_of_drfl_and_what_the_reference_says(
     hospitals, task, loss, method, params, general
 ):
@@ -99,6 +100,7 @@ def test_drfl_is_afl_with_a_price_on_the_norm(hospitals, label_cost, norm):
 
 @pytest.mark.parametrize("center", ["uniform", "proportional", [0.2, 0.3, 0.5]])
 @pytest.mark.parametrize("support", [None, Box(-5.0, 5.0)])
+@pytest.mark.sampled(2)
 def test_wafl_where_labels_move(hospitals, center, support):
     X, y, clients = rows(hospitals, "Classifier")
     params = {"radius": 0.05, "label_cost": 0.5, "support": support}

@@ -104,6 +104,7 @@ def test_engines_give_the_same_model(flowers):
     np.testing.assert_array_equal(one.coef_, other.coef_)
 
 
+@pytest.mark.slow
 def test_selection_and_validation(flowers):
     X, y, clients = flowers
     found = select(
@@ -127,6 +128,7 @@ def test_selection_and_validation(flowers):
         select(DRFLClassifier(), X, y, grid={"multiclass": ["ovr", "joint"]}, verbose=0)
 
 
+@pytest.mark.slow
 def test_many_columns_are_one_against_the_rest():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 700)), np.arange(60) % 3
@@ -220,6 +222,7 @@ def test_sparse_curves_of_three_classes_are_one_problem(flowers):
         {"multiclass": "ovr"},
     ],
 )
+@pytest.mark.sampled(2)
 def test_what_cannot_be_at_once_is_one_against_the_rest(flowers, params):
     X, y, clients = flowers
     model = DRFLClassifier(**{"radius": 0.1, "tol": 1e-2} | params).fit(X, y, clients)

@@ -23,6 +23,7 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize(("params", "loss"), SETTINGS, ids=str)
+@pytest.mark.sampled(2)
 def test_it_solves_the_problem_it_states(hospitals, params, loss):
     X, _, y, clients = hospitals
     model = regressor(**params, radius=0.1, label_cost=2.0, mixture_radius=0.3)

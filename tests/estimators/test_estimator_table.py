@@ -32,6 +32,7 @@ def state(model):
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.sampled(2)
 def test_the_order_of_the_rows_does_not_matter(model, hospitals):
     first = state(fitted(model, hospitals, np.arange(90)))
     other = np.random.default_rng(0).permutation(90)
@@ -39,6 +40,7 @@ def test_the_order_of_the_rows_does_not_matter(model, hospitals):
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.sampled(2)
 def test_a_weight_is_a_repetition_and_0_an_absence(model, hospitals):
     weight = np.random.default_rng(1).integers(0, 4, size=90)
     repeated = state(fitted(model, hospitals, np.repeat(np.arange(90), weight)))

@@ -33,6 +33,7 @@ def problem_of(method, params, table):
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.sampled(4)
 def test_models_are_optimal(method, table):
     own = Grid(method, grid(method, SMALL), table, SMALL)
     models = own.fit(table)
@@ -60,6 +61,7 @@ def test_untuned_radii(table):
 
 
 @pytest.mark.parametrize("box", ["widen", "clip"])
+@pytest.mark.sampled(2)
 def test_box_of_the_rows_changes_little(box, table):
     """On the paper's grid labels are so cheap that a box around the rows does not bind."""
     protocol = replace(SMALL, box=box, radii=(1e-2,), mixture_radii=(0.1,))

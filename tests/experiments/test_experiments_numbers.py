@@ -31,6 +31,7 @@ def finished(request):
     return request.param, run(request.param)
 
 
+@pytest.mark.sampled(8)
 def test_stored_numbers(finished):
     name, done = finished
     expected = json.loads(STORED.read_text(encoding="utf-8"))[name]
@@ -41,6 +42,7 @@ def test_stored_numbers(finished):
         np.testing.assert_allclose(found[place], values, **tolerance, err_msg=place)
 
 
+@pytest.mark.sampled(4)
 def test_text_and_figures(finished, tmp_path):
     name, done = finished
     settings = tiny(name)

@@ -54,6 +54,7 @@ def test_same_rows_on_two_processes(tmp_path):
     assert (tmp_path / "1/table.md").read_text() == (tmp_path / "2/table.md").read_text()
 
 
+@pytest.mark.slow
 def test_models_are_the_same_in_another_process(tmp_path):
     settings = replace(tiny("heart"), folds=2, rules=("mean", "oracle"), radii=(0.01, 0.05))
     for jobs in (1, 2):
@@ -61,6 +62,7 @@ def test_models_are_the_same_in_another_process(tmp_path):
     assert rows_of(tmp_path / "1/records.jsonl") == rows_of(tmp_path / "2/records.jsonl")
 
 
+@pytest.mark.slow
 def test_resumed_after_a_kill(tmp_path):
     """Killed without warning while it writes, a run goes on after its last whole task."""
     command = [sys.executable, "-m", "experiments", "convergence", "--quick", "--jobs=1"]

@@ -18,6 +18,7 @@ def case():
 
 @pytest.mark.parametrize("regression", [False, True])
 @pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.sampled(2)
 def test_formula_is_the_mean_of_draws(case, noise, regression):
     models, X, y, _ = case
     exact = mean_scores(models, X, y, np.ones(60), noise, regression=regression)

@@ -117,6 +117,7 @@ def covered(draws, seed, N=300, **options):
     return float(np.mean(held))
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth():
     # 60 draws of 8 coefficients: a share of .95 has a standard error of about .01 to .02.
     assert 0.9 <= covered(60, 1, radius=0.05) <= 0.985

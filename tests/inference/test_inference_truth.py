@@ -45,6 +45,7 @@ def ways(kind, member):
 
 @pytest.mark.parametrize("kind", WAYS)
 @pytest.mark.parametrize("radius", [0.0, 0.2])
+@pytest.mark.sampled(2)
 def test_logistic_is_logit_and_glm(kind, radius, rows):
     X, y, _, member = rows
     model = DRFLClassifier(radius=radius).fit(X, y, clients=member)
@@ -246,6 +247,7 @@ def test_the_radius_of_confidence_is_a_quantile(norm):
 
 
 @pytest.mark.filterwarnings("ignore::drfl.estimators.NothingLearnedWarning")
+@pytest.mark.slow
 def test_the_radius_of_confidence_is_of_one_score_at_a_time(rows):
     X, _, z, member = rows
     y = np.digitize(z, [-0.5, 1.0])
@@ -261,6 +263,7 @@ def test_the_radius_of_confidence_is_of_one_score_at_a_time(rows):
 
 
 @pytest.mark.parametrize("kind", WAYS)
+@pytest.mark.sampled(2)
 def test_own_intercepts_are_a_column_for_every_client(kind):
     X, y, _, member = drawn(clients=21, N=900, seed=3)
     model = drfl.DRFLClassifier(radius=0.05, intercept="per_client").fit(X, y, clients=member)

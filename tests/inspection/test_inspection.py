@@ -52,6 +52,7 @@ KINDS = ("units", "codes", "zeros", "outlier", "id", "copy", "constant")
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sampled(3)
 def test_what_looks_wrong_in_rows_is_told_by_a_fit_scaled_or_not(kind):
     rows, y, words = spoiled(kind)
     scaled = StandardScaler().fit_transform(rows)

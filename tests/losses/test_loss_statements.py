@@ -314,6 +314,7 @@ CASES = [
 
 @pytest.mark.parametrize("intercept", ["shared", "none"])
 @pytest.mark.parametrize(("loss", "label_cost"), CASES, ids=str)
+@pytest.mark.sampled(2)
 def test_solvers_agree_on_a_new_loss_whatever_it_states(loss, label_cost, intercept):
     """The local solver takes what states its lines and leaves the rest to the bundle method."""
     data = make_clients(loss.task, np.random.default_rng(5), S=3, n=3, N=60)

@@ -61,6 +61,7 @@ def fitted(before, X=FRAME):
         make_pipeline(SimpleImputer(), MaxAbsScaler()),
     ],
 )
+@pytest.mark.sampled(2)
 def test_a_saved_pipeline_predicts_what_it_predicted(tmp_path, drop, numbers):
     pipeline = fitted(transformer(drop, numbers))
     drfl.save(pipeline, tmp_path / "model.json")

@@ -69,6 +69,7 @@ def fitted(name, rounds=30, **settings):
 
 
 @pytest.mark.parametrize("name", [*CLASSIFIERS, *REGRESSORS])
+@pytest.mark.sampled(2)
 def test_a_fit_learns_and_can_be_repeated(name):
     model, X, y, _members = fitted(name, 20)
     assert model.score(X, y) > (0.65 if name in CLASSIFIERS else 0.25)

@@ -12,6 +12,7 @@ from drfl.wire import Failure, Message
 
 
 @pytest.mark.parametrize("name", METHODS)
+@pytest.mark.sampled(2)
 def test_lost_answers_are_survived(name):
     engine = Listening(lambda name, round: (int(name[1]) + 3 * round) % 7 == 1 or round == 12)
     result = run(METHODS[name](), "logistic", None, 40, engine)

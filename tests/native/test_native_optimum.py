@@ -46,6 +46,7 @@ def gap(method, loss, max_rounds, mixture=None):
 
 @pytest.mark.parametrize(("method", "rounds"), EXACT)
 @pytest.mark.parametrize("loss", SMOOTH)
+@pytest.mark.sampled(2)
 def test_smooth_losses_to_six_digits(method, rounds, loss):
     assert gap(method, loss, rounds) <= 1e-6
 
@@ -54,6 +55,7 @@ def test_smooth_losses_to_six_digits(method, rounds, loss):
 @pytest.mark.parametrize(
     "loss", ["hinge", *(pytest.param(k, marks=pytest.mark.slow) for k in KINKED if k != "hinge")]
 )
+@pytest.mark.sampled(2)
 def test_losses_with_kinks_to_two_percent(method, rounds, loss):
     assert gap(method, loss, rounds + 20) <= 2e-2
 
@@ -87,6 +89,7 @@ def test_dual_admm_with_the_worst_weights(loss):
 
 
 @pytest.mark.parametrize("radius", [0.0, 0.3, math.inf])
+@pytest.mark.sampled(2)
 def test_dual_admm_with_kinks_and_worst_weights_goes_on_to_the_optimum(radius):
     mixture = drfl.Mixture("uniform", radius)
     assert gap(DualADMM(), "hinge", 400, mixture) <= 1e-3
@@ -148,6 +151,7 @@ def test_scaff_pd_may_hold_the_weights_at_their_centre(nu, loss):
 
 @pytest.mark.parametrize("method", [Scaffold(), FedADMM(), FedAvg(local_steps=1)])
 @pytest.mark.parametrize("center", ["proportional", (0.1, 0.2, 0.3, 0.4)])
+@pytest.mark.sampled(2)
 def test_clients_may_have_other_weights(method, center):
     mixture = drfl.Mixture(center)
     result = run(method, "logistic", mixture, 60)
@@ -161,6 +165,7 @@ def test_some_clients_per_round_are_enough(method):
 
 
 @pytest.mark.parametrize("method", [FedAvg(local_steps=1), Scaffold(), FedADMM(), AFL(), DRFA()])
+@pytest.mark.sampled(2)
 def test_batches_come_near(method):
     method = type(method)(**{**vars(method), "batch_size": 8, "seed": 3})
     mixture = SIMPLEX if method.robust else drfl.Mixture()

@@ -29,6 +29,7 @@ def crash_in(round):
 
 
 @pytest.mark.parametrize("name", METHODS)
+@pytest.mark.sampled(2)
 def test_a_run_goes_on_from_its_checkpoint(name, tmp_path):
     whole = run(small(name), max_rounds=ROUNDS)
     for crash in (1, 9):

@@ -31,6 +31,7 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("name", METHODS)
+@pytest.mark.sampled(2)
 def test_a_run_is_repeated_bit_for_bit_and_messages_do_not_betray_rows(name):
     # In debug mode messages are encoded, and an axis as long as the client has rows is an error.
     plain = run(small(name), max_rounds=15)
@@ -45,6 +46,7 @@ QUICK = ("scaffold", "drfa")  # the others start as many processes, and are slow
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in METHODS]
 )
+@pytest.mark.sampled(2)
 def test_other_processes_give_the_same_numbers(name):
     result = run(small(name), max_rounds=12, engine=ProcessesEngine(workers=2))
     same(run(small(name), max_rounds=12), result)
@@ -52,6 +54,7 @@ def test_other_processes_give_the_same_numbers(name):
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.sampled(2)
 def test_every_method_takes_every_loss(name, loss):
     result = run(METHODS[name](), loss, None, 15)
     assert result.status.kind is StatusKind.MAX_ROUNDS

@@ -101,6 +101,7 @@ def best_mixture(data, loss, robust):
     ],
 )
 @pytest.mark.parametrize("name", METHODS)
+@pytest.mark.sampled(2)
 def test_defaults_work_on_standardised_data(name, data, loss):
     """In 100 rounds all but a tenth of what can be gained over the zero model is gained."""
     rows, method = standardised(data), METHODS[name]()

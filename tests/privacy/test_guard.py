@@ -51,6 +51,7 @@ def problem(loss="hinge", label_cost=math.inf, radius=0.05, **ball):
 
 @pytest.mark.parametrize("label_cost", [math.inf, 1.0])
 @pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.sampled(7)
 def test_a_guarded_run_brackets_the_optimum(loss, label_cost):
     optimum = drfl.solve(problem(loss, label_cost), clients(loss), tol=1e-8).objective
     guarded = clients(loss, Guard(5, secret=b"key"))
@@ -63,6 +64,7 @@ def test_a_guarded_run_brackets_the_optimum(loss, label_cost):
 
 @pytest.mark.parametrize("label_cost", [math.inf, 0.5, 30.0])
 @pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.sampled(2)
 def test_bounds_and_cuts_hold_at_every_point(loss, label_cost):
     """An upper bound where it was asked, a minorant everywhere else; also stale ones."""
     client = clients(loss, Guard(3, secret=b"key"))[0]

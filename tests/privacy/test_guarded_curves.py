@@ -45,6 +45,7 @@ def problem(loss="logistic", norm="l1", label_cost=math.inf, shapes=(), knots=KN
         ("logistic", "l1", math.inf, [[], ["increasing"]]),
     ],
 )
+@pytest.mark.sampled(4)
 def test_a_guarded_run_with_curves_brackets_the_optimum(loss, norm, label_cost, shapes):
     stated = problem(loss, norm, label_cost, shapes)
     optimum = drfl.solve(stated, clients(), tol=1e-8).objective

@@ -70,6 +70,7 @@ def run(values, files, folder, federation=None):
 
 
 @pytest.mark.parametrize("task", TASKS)
+@pytest.mark.sampled(2)
 def test_sites_give_the_model_of_the_files(task, files, tmp_path):
     here, one = run(TASKS[task], files, tmp_path / "here")
     engine, federation = remote(files)
@@ -87,6 +88,7 @@ def test_sites_give_the_model_of_the_files(task, files, tmp_path):
 
 
 @pytest.mark.parametrize("task", ["ill", "stage", "curves"])
+@pytest.mark.sampled(3)
 def test_a_selection_over_sites_chooses_as_one_over_files(task, files, tmp_path):
     values = {**TASKS[task], "select": "one_se", "folds": 3, "tol": "1e-3"}
     here, _ = run(values, files, tmp_path / "here")

@@ -118,6 +118,7 @@ def test_sizes_bound_the_columns(tmp_path, scale, missing, center):
 
 @pytest.mark.parametrize("guard", [None, 5])
 @pytest.mark.parametrize("name", HONEST)
+@pytest.mark.sampled(5)
 def test_nobody_honest_is_refused(tmp_path, name, guard):
     values = HONEST[name]
     files = write(tmp_path, 0.15 if "missing" in values else 0.0, rows=(290, 270, 310))

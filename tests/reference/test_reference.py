@@ -54,6 +54,7 @@ def random_game(rng, loss, n=2, N=4):
 
 @by_norm
 @by_loss
+@pytest.mark.sampled(2)
 def test_whole_space(loss, norm):
     rng = np.random.default_rng(1)
     for label_cost, radius in BALLS:
@@ -64,6 +65,7 @@ def test_whole_space(loss, norm):
 @by_norm
 @by_piecewise_loss
 @pytest.mark.parametrize("infinite", [0.0, 0.4], ids=["finite", "some infinite sides"])
+@pytest.mark.sampled(2)
 def test_box(loss, norm, infinite):
     rng = np.random.default_rng(2)
     for label_cost, radius in BALLS:
@@ -75,6 +77,7 @@ def test_box(loss, norm, infinite):
 
 @by_norm
 @by_piecewise_loss
+@pytest.mark.sampled(2)
 def test_polyhedron(loss, norm):
     rng = np.random.default_rng(3)
     for label_cost, radius in BALLS:
@@ -88,6 +91,7 @@ def test_polyhedron(loss, norm):
 
 @by_norm
 @by_piecewise_loss
+@pytest.mark.sampled(2)
 def test_norm_box_label_and_their_combinations_bind(loss, norm):
     """Each limit changes the value, alone and on top of the others; all agree with exhaustion."""
     X, y = np.array([[0.5, -0.2], [-0.4, 0.1], [0.3, 0.6]]), np.array([1.0, -1.0, 1.0])
@@ -121,6 +125,7 @@ def test_radius_0_is_the_empirical_loss(loss, norm):
 
 @by_norm
 @by_piecewise_loss
+@pytest.mark.sampled(2)
 def test_a_box_is_a_polyhedron_and_a_far_box_the_whole_space(loss, norm):
     rng = np.random.default_rng(5)
     for label_cost in (0.5, math.inf):
@@ -186,6 +191,7 @@ CASES = [(loss, None) for loss in LOSSES] + [
 
 @by_norm
 @pytest.mark.parametrize(("loss", "support"), CASES, ids=lambda v: getattr(v, "name", v))
+@pytest.mark.sampled(2)
 def test_the_optimum_is_a_saddle_point(loss, support, norm):
     """h(F(w)) = q'F(w) = min q'F: w is optimal against q, and q against w; F by exhaustion."""
     rng = np.random.default_rng(8)
@@ -388,6 +394,7 @@ def test_units_do_not_matter(loss, unit):
 
 @by_loss
 @pytest.mark.parametrize("kind", problems.NASTY)
+@pytest.mark.sampled(2)
 def test_nasty_clients(loss, kind):
     """The value is consistent, and not above that of the zero model."""
     rng = np.random.default_rng(18)

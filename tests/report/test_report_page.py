@@ -104,6 +104,7 @@ def test_a_result_is_enough(tmp_path):
 
 
 @pytest.mark.parametrize("value", [None, "x", [], {}, 1e999, -1, "nan", [[1]], {"north": {}}, True])
+@pytest.mark.sampled(2)
 def test_damaged_records_make_a_page_with_less(value):
     fields = {(r["kind"], f): (at, f) for at, r in enumerate(run_records()) for f in r}
     for (_, field), (at, _) in fields.items():
@@ -216,6 +217,7 @@ def test_tables_say_what_they_leave_out():
         ("[" * 100_000, "damaged"),
     ],
 )
+@pytest.mark.sampled(2)
 def test_a_file_that_is_no_record_of_a_run_is_refused(tmp_path, text, told):
     (tmp_path / "records.jsonl").write_text(text)
     with pytest.raises(ValueError, match=told):

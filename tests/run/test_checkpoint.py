@@ -44,6 +44,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.sampled(5)
 def test_resuming_repeats_the_run_to_the_bit(name, tmp_path):
     whole = drfl.solve(PROBLEMS[name], clients())
     for stop in {1, 2, 3, whole.rounds // 2, whole.rounds - 1} - {0}:
@@ -80,6 +81,7 @@ def test_a_finished_run_asks_nobody(tmp_path):
         (lambda path: drfl.solve(problem(), clients(), tol=1e-3, checkpoint=path), "tol"),
     ],
 )
+@pytest.mark.sampled(2)
 def test_another_run_is_refused(changed, word, tmp_path):
     path = tmp_path / "checkpoint"
     drfl.solve(problem(), clients(), checkpoint=path, callbacks=[stop_at(2)])

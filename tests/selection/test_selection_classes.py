@@ -20,6 +20,7 @@ def rows(rare, at):
     ("rare", "at", "rule", "several"),
     [(2, 1, "mean", False), (8, 2, "mean", True), (8, 1, "new_client", False)],
 )
+@pytest.mark.sampled(2)
 def test_classes_are_one_problem_where_no_part_lacks_one(rare, at, rule, several):
     X, y, clients = rows(rare, at)
     model = drfl.DRFLClassifier(tol=1e-3)

@@ -44,6 +44,7 @@ def _classes(bend=1.0):
 
 
 @pytest.mark.parametrize("norm", ["l1", "linf"])
+@pytest.mark.sampled(2)
 def test_the_program_and_python_compare_in_the_same_way(norm):
     X, y, clients = _classes()
     model = DRFLClassifier(norm=norm, additive=[1], knots=3, tol=1e-4)
@@ -57,6 +58,7 @@ def test_the_program_and_python_compare_in_the_same_way(norm):
 
 
 @pytest.mark.parametrize("weights", [{"ill": 2.0, "well": 1.0}, {"ill": 2.0}])
+@pytest.mark.sampled(2)
 def test_a_class_has_its_weight_once(weights):
     """A weight of 2 is a row that is there twice: the same folds, the same scores."""
     X, y, clients = _classes()
@@ -90,6 +92,7 @@ def test_intercepts_of_every_client_are_compared_too(kind):
     assert set(found.estimator.intercepts_) == {"a", "b"}
 
 
+@pytest.mark.slow
 def test_a_rule_chooses_the_radii():
     X, y, clients = _rows(bend=1.0)
     model = DRFLRegressor(norm="l1", additive="all", tol=1e-4)
@@ -204,6 +207,7 @@ def test_noise_in_columns_with_curves_is_drawn():
 
 
 @pytest.mark.parametrize("rule", ["one_se", "noise"])
+@pytest.mark.sampled(2)
 def test_lines_and_curves_are_compared_on_the_same_folds(rule):
     for bend in (0.0, 1.0):
         X, y, clients = _rows(bend)

@@ -83,6 +83,7 @@ def test_a_model_that_is_0_stays(kappa):
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 @pytest.mark.parametrize("loss", ["hinge", "smooth_hinge", "logistic"])
 @pytest.mark.parametrize("solver", ["local", "bundle"])
+@pytest.mark.sampled(2)
 def test_where_flips_set_the_price_only_the_ratio_counts(loss, norm, solver):
     # 0.3 / 0.1 is not 3 in floating point: the ratios differ by rounding.
     before, after = flips(0.01, 0.1, loss, norm), flips(0.03, 0.1 * 3, loss, norm)
@@ -121,6 +122,7 @@ def test_where_the_norm_binds_it_is_solved_again():
 
 @pytest.mark.parametrize("kappa", [0.3, 0.300001, 0.4])
 @pytest.mark.parametrize("rho", [0.029, 0.03, 0.030001])
+@pytest.mark.sampled(2)
 def test_both_bounds_hold_for_whatever_is_not_cheaper(rho, kappa):
     after = flips(rho, kappa)
     truth = solved(after, tol=1e-9)
@@ -156,6 +158,7 @@ def test_clients_without_a_radius_pay_nothing():
         (flips(0.1, 0.1), flips(0.1, math.inf)),
     ],
 )
+@pytest.mark.sampled(2)
 def test_otherwise_it_is_solved_again(before, after):
     assert serving(before, after) is None
 

@@ -197,6 +197,7 @@ def test_the_same_seed_gives_the_same_folds(hospitals):
 
 
 @pytest.mark.parametrize("target", ["labels", "targets"])
+@pytest.mark.sampled(2)
 def test_the_local_solver_selects_the_same(hospitals, target):
     X, labels, y, clients = hospitals
     kind, y = (DRFLClassifier, labels) if target == "labels" else (DRFLRegressor, y)

@@ -72,6 +72,7 @@ SUPPORTS = ("lifted", "of F itself", "polyhedron")
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SUPPORTS)) for n in PATHS]
 )
+@pytest.mark.sampled(2)
 def test_a_warm_start_never_changes_the_answer(name):
     steps = problems(*PATHS[name])
     clients = clients_for(steps[0].loss.name)
@@ -86,6 +87,7 @@ def test_a_warm_start_never_changes_the_answer(name):
 
 
 @pytest.mark.parametrize("name", PATHS)
+@pytest.mark.sampled(2)
 def test_the_cuts_that_are_kept_are_below_the_new_losses(name):
     first, *others = problems(*PATHS[name])
     clients = clients_for(first.loss.name)

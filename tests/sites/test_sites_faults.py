@@ -202,6 +202,7 @@ def test_the_job_process_is_killed_and_the_run_resumes(sites):
     assert sites.rounds() <= sites.undisturbed()["rounds"] - answered + 1
 
 
+@pytest.mark.slow
 def test_bad_replies_are_refused_by_name_and_the_run_ends_at_the_same_model(sites):
     """NaN, a wrong shape, a stale round, an error; a child that dies, and one without memory."""
     sites.behave(r1="nan", r2="shape", r3="stale", r4="raises", r5="dies", r6="exhausts")

@@ -54,6 +54,7 @@ def connected(started):
         return session.connected()
 
 
+@pytest.mark.slow
 def test_a_foreign_certificate_is_refused_with_a_sentence(sites, foreign, tmp_path):
     (tmp_path / "rows.csv").write_text(PATIENTS)
     kit = Kit.open(foreign.kit("north"))

@@ -51,6 +51,7 @@ def trained(folder, paths, guard=None, **values):
 
 
 @pytest.mark.parametrize("liar", [None, "south"])
+@pytest.mark.sampled(2)
 def test_who_harms_the_others_is_named(tmp_path, liar):
     found, warnings = trained(tmp_path, files(tmp_path, liar))
     assert [record["client"] for record in found] == list(NAMES)

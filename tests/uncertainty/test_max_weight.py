@@ -74,6 +74,7 @@ def rows(seed=0, liar=None):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("radius", "p"), [(0.3, 1), (0.2, math.inf), (math.inf, 2), (0.0, 2)])
+@pytest.mark.sampled(2)
 def test_a_certified_value_is_that_of_the_typed_program(radius, p, seed):
     """Hinge losses with a ball in l1: h by its dual with one price of the cap per client."""
     cp = pytest.importorskip("cvxpy")

@@ -62,6 +62,7 @@ def by_brute_force(X, y, curves, W, b, ball, name):
 @pytest.mark.parametrize("norm", ["l1", "linf"])
 @pytest.mark.parametrize("cost", [np.inf, 0.8])
 @pytest.mark.parametrize("name", list(JOINT))
+@pytest.mark.sampled(2)
 def test_what_is_found_is_the_best_of_brute_force_and_within_the_bound(name, cost, norm):
     exact = 0
     for seed in range(6):

@@ -115,6 +115,7 @@ def test_the_polar_is_the_support_function_of_the_unit_ball(norm, K):
 
 
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.sampled(2)
 def test_three_classes_are_the_corners_of_a_triangle(seed):
     """The closed form is what the search over flows finds, flat and obtuse triangles included."""
     rng = np.random.default_rng(seed)

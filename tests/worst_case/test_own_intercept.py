@@ -52,6 +52,7 @@ def mixed(oracle, w, around):
 @pytest.mark.parametrize("support", [None, Box(-2.0, 2.0)], ids=["whole space", "box"])
 @pytest.mark.parametrize("name", sorted(LOSSES))
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.sampled(5)
 def test_it_is_the_minimiser_and_its_cut_touches_and_holds(name, seed, support):
     oracle, w = drawn(name, seed, support)
     found = own_intercept(oracle, w)

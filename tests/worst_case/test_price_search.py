@@ -109,6 +109,7 @@ def large_case(seed, loss, monkeypatch):
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize("kept", [5, 50_000])
+@pytest.mark.sampled(4)
 def test_passes_over_many_rows_agree_with_single_gains(loss, kept, monkeypatch):
     # With few undecided rows kept the search goes on with passes between breakpoints.
     monkeypatch.setattr("drfl.worst_case.boxes.l1_search.ALWAYS_KEPT", kept)

@@ -74,6 +74,7 @@ def random_game(loss, rng, N=8, n=2, *, weighted=False, **ball):
 # ---------------------------------------------------------------------- values
 @every_norm
 @every_loss
+@pytest.mark.sampled(2)
 def test_value_is_that_of_the_papers_program(loss, norm):
     rng = np.random.default_rng(sorted(LOSSES).index(loss.name))
     prices = []
@@ -96,6 +97,7 @@ def test_value_is_that_of_the_papers_program(loss, norm):
 
 @every_norm
 @every_loss
+@pytest.mark.sampled(2)
 def test_value_is_that_of_exhaustion(loss, norm):
     rng = np.random.default_rng(1)
     for k in range(16):

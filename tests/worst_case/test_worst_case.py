@@ -355,6 +355,7 @@ def vectors(X, y, w, block=BLOCK, **settings):
 
 @pytest.mark.parametrize("kind", ["dense", "Fortran", "float32", "sparse"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["equal", "weighted"])
+@pytest.mark.sampled(2)
 def test_memory_on_the_whole_space(many, small_blocks, kind, weighted):
     """Whatever flips, and although labels and weights have to be turned into numbers first."""
     rows, w, target = many[kind]
@@ -379,6 +380,7 @@ def test_memory_on_the_whole_space(many, small_blocks, kind, weighted):
         ("sparse", "hinge", 3.0, 1.0),
     ],
 )
+@pytest.mark.sampled(2)
 def test_memory_in_a_box(many, small_blocks, monkeypatch, kind, loss, radius, label_cost):
     rows, w, target = many[kind]
     y = target if loss == "pinball" else np.sign(target)

@@ -104,6 +104,7 @@ def value(cls, loss, X, y, weights, ball, w, b):
 
 # ---------------------------------------------------------------------- values
 @every_pair
+@pytest.mark.sampled(2)
 def test_value_is_that_of_exhaustion(kind, norm, loss, cls):
     for seed in range(4 if norm == "l2" else 9):
         case = make_case(kind, norm, loss, seed)
@@ -123,6 +124,7 @@ def test_value_is_that_of_exhaustion(kind, norm, loss, cls):
     [pair for pair in PAIRS if pair[2].pieces],  # the paper has no curved losses on a box
     ids=[name for name, pair in zip(NAMES, PAIRS, strict=True) if pair[2].pieces],
 )
+@pytest.mark.sampled(2)
 def test_value_is_that_of_the_papers_program(kind, norm, loss, cls):
     for seed in (100, 101):
         case = make_case(kind, norm, loss, seed, n=3, N=12)
@@ -206,6 +208,7 @@ def test_greedy_moves_go_by_effect_per_cost():
 
 
 @every_pair
+@pytest.mark.sampled(2)
 def test_special_cases(kind, norm, loss, cls):
     X, y, weights, ball, w, b = make_case(kind, norm, loss, 5, n=2, N=6)
     rows = Rows(X, y, weights=weights)
@@ -253,6 +256,7 @@ def test_weights_repeat_rows_and_order_means_nothing(kind, norm, loss, cls):
 
 # ---------------------------------------------------------------------- slopes
 @every_pair
+@pytest.mark.sampled(2)
 def test_gradient_is_a_subgradient(kind, norm, loss, cls):
     slow = kind == "polyhedron"
     for seed in range(2 if slow else 5):
@@ -272,6 +276,7 @@ def test_gradient_is_a_subgradient(kind, norm, loss, cls):
 
 @pytest.mark.parametrize("cls", [L1BoxOracle, GainOracle])
 @pytest.mark.parametrize("loss", PIECES.values(), ids=PIECES)
+@pytest.mark.sampled(2)
 def test_gradient_where_labels_move_and_the_box_binds(cls, loss):
     rng = np.random.default_rng(1)
     X, y = problems.rows(loss.task, rng, 40, 3)
@@ -322,6 +327,7 @@ def test_gradient_at_the_floor(kind, norm, loss, cls):
 
 
 @every_pair
+@pytest.mark.sampled(2)
 def test_f_is_convex(kind, norm, loss, cls):
     X, y, weights, ball, w, b = make_case(kind, norm, loss, 50, n=2, N=6)
     oracle = cls(Rows(X, y, weights=weights), loss, ball)
@@ -336,6 +342,7 @@ def test_f_is_convex(kind, norm, loss, cls):
 
 # ---------------------------------------------------------------------- distributions
 @every_pair
+@pytest.mark.sampled(2)
 def test_distribution_is_feasible_and_reaches_the_value(kind, norm, loss, cls):
     for seed in range(3 if kind == "polyhedron" else 12):
         X, y, weights, ball, w, b = make_case(kind, norm, loss, 70 + seed)

@@ -77,11 +77,13 @@ def marked(pairs, place):
 
 
 @pytest.mark.parametrize(("loss", "norm"), marked(WHOLE, "whole"))
+@pytest.mark.sampled(2)
 def test_on_the_whole_space(loss, norm):
     assert_agree(*case(loss, norm, "whole"))
 
 
 @pytest.mark.parametrize(("loss", "norm"), marked(BOXES, "box"))
+@pytest.mark.sampled(4)
 def test_in_a_box(loss, norm):
     assert_agree(*case(loss, norm, "box"))
 
@@ -92,6 +94,7 @@ def test_in_a_polyhedron(loss, norm):
 
 
 @pytest.mark.parametrize("costs", [(1.0, np.inf), (np.inf, 1.0)])
+@pytest.mark.sampled(2)
 def test_where_the_targets_of_one_client_stay(costs):
     rng = np.random.default_rng(0)
     support = drfl.Polyhedron(np.vstack([np.eye(3), -np.eye(3)]), [5.0] * 6)
@@ -109,6 +112,7 @@ def test_where_the_targets_of_one_client_stay(costs):
 
 @pytest.mark.parametrize("place", ["whole", "box"])
 @pytest.mark.parametrize(("loss", "norm"), [(loss, NORMS[k % 3]) for k, loss in enumerate(PIECES)])
+@pytest.mark.sampled(2)
 def test_with_one_ball_around_the_mixture(loss, norm, place):
     assert_agree(*case(loss, norm, place, shared=True))
 

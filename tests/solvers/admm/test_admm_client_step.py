@@ -20,6 +20,7 @@ from kit.problems import rows
 
 # ---------------------------------------------------------------------------- KKT conditions
 @pytest.mark.parametrize(("loss", "norm", "place"), TRIPLES)
+@pytest.mark.sampled(2)
 def test_kkt_for_every_loss_norm_and_support(loss, norm, place):
     for k, kappa in enumerate(KAPPAS):
         oracle = oracle_of(loss, norm, place, kappa, n=2 + k % 2)
@@ -35,6 +36,7 @@ def test_kkt_for_every_loss_norm_and_support(loss, norm, place):
 
 
 @pytest.mark.parametrize(("loss", "norm"), POLYHEDRA)
+@pytest.mark.sampled(2)
 def test_kkt_on_polyhedra(loss, norm):
     # One linear program per row and price: a small case each.
     kappa = KAPPAS[POLYHEDRA.index((loss, norm)) % 3]

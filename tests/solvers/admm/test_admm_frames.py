@@ -49,6 +49,7 @@ def test_one_pass_suffices_where_nothing_changed():
 
 # ---------------------------------------------------------------------------- frames
 @pytest.mark.parametrize(("loss", "norm", "place"), TRIPLES)
+@pytest.mark.sampled(2)
 def test_cuts_of_a_frame_are_valid_and_tight(loss, norm, place):
     oracle = oracle_of(loss, norm, place, 0.8, N=8, n=2)
     step, F, rng = ClientStep(oracle, 3), value_of(oracle, 3), np.random.default_rng(2)

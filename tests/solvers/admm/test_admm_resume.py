@@ -25,6 +25,7 @@ from kit.lossy import ChangingEngine
     ],
     ids=["ad_lpmm", "admm, one ball", "ad_lpmm, one ball", "admm", "batches"],
 )
+@pytest.mark.sampled(2)
 def test_resuming_repeats_the_run_to_the_bit(solver, problem, stops, tmp_path):
     settings = {"tol": 1e-9, "max_rounds": stops[-1] + 4}
     whole = solve(solver, problem, **settings)

@@ -106,6 +106,7 @@ def poisoned(field, value, who="c1", after=3):
         ("value", lambda a: a - 0.5, "below its own earlier cuts"),
     ],
 )
+@pytest.mark.sampled(2)
 def test_a_bad_answer_counts_as_missing(name, field, value, word, best):
     result = solve(SOLVERS[name], engine=poisoned(field, value), max_rounds=2 * ROUNDS)
     reasons = {r for record in result.history for r in record.failures.values()}

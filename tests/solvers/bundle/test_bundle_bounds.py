@@ -73,6 +73,7 @@ def _check_block(start):
 
 
 @pytest.mark.parametrize("start", range(0, 40, BLOCK))
+@pytest.mark.sampled(4)
 def test_no_bound_is_false_and_nearly_all_are_reached(start):
     _check_block(start)
 
@@ -92,6 +93,7 @@ def test_a_loss_that_is_linear_at_zero_says_nothing_of_the_scale():
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("loss", "radius"), [("hinge", 1.0), ("logistic", 1e-3)])
+@pytest.mark.sampled(2)
 def test_the_proved_gap_follows_the_true_one(loss, radius, seed):
     """Each level is proved at most two rounds after it is reached, at large and small radii."""
     X, y = load_breast_cancer(return_X_y=True)
@@ -112,6 +114,7 @@ def test_the_proved_gap_follows_the_true_one(loss, radius, seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.sampled(3)
 def test_the_proved_gap_follows_where_columns_are_rare_and_the_radius_is_tiny(seed):
     """Corners, columns of 0 and 1 of which some have 24 ones: a residual of 1e-6 would cost all."""
     rng, N, n = np.random.default_rng(seed), 6000, 80

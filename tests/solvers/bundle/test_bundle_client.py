@@ -57,6 +57,7 @@ def _arguments(loss, rows, x):
 @pytest.mark.parametrize("kappa", [0.5, 5.0, INF])
 @pytest.mark.parametrize("groups", [1, GROUPS])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.sampled(2)
 def test_group_cuts_are_below_every_group_at_every_price(loss, groups, kappa):
     """u_g(x, lam) = mean over the group of max(L(m), L(-m) - kappa lam), for any x and lam."""
     rng = np.random.default_rng(1)
@@ -132,6 +133,7 @@ def _lifted_rows(loss, rows, box, x, omega, tau, lam, kappa):
 @pytest.mark.parametrize("radius", [0.0, 0.05, 0.5])
 @pytest.mark.parametrize(("loss", "kappa"), BOXED)
 @pytest.mark.parametrize("groups", [1, GROUPS])
+@pytest.mark.sampled(2)
 def test_lifted_cuts_are_below_at_any_clipped_model(loss, kappa, radius, groups):
     """For all (w, b) and every omega, tau, lam with |omega| <= lam, tau >= h'|w - omega|."""
     rng = np.random.default_rng(3)
@@ -172,6 +174,7 @@ def test_lifted_cuts_are_below_at_any_clipped_model(loss, kappa, radius, groups)
 
 @pytest.mark.parametrize("radius", [0.0, 0.05, 0.5, 50.0])
 @pytest.mark.parametrize(("loss", "kappa"), BOXED)
+@pytest.mark.sampled(2)
 def test_lifted_cuts_touch_where_they_were_made(loss, kappa, radius):
     rng = np.random.default_rng(4)
     rows = _rows(loss)
@@ -321,6 +324,7 @@ PLACES = {"whole": None, "box": Box(-3.0, 3.0)}
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.sampled(2)
 def test_no_message_is_as_long_as_the_client_has_rows(loss, place):
     engine = Watch()
     case = _federation(loss, PLACES[place])
@@ -339,6 +343,7 @@ def test_no_message_is_as_long_as_the_client_has_rows(loss, place):
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.sampled(2)
 def test_strict_clients_are_served_too(loss, place):
     """No curvature, no groups, no dual cuts: the same optimum, certified."""
     strict = Policy(curvature=False, groups=False, dual_cuts=False)
@@ -363,6 +368,7 @@ def test_strict_clients_are_served_too(loss, place):
     ],
 )
 @pytest.mark.parametrize("loss", [Hinge(), Logistic()], ids=lambda loss: loss.name)
+@pytest.mark.sampled(2)
 def test_every_refinement_can_be_left_out(loss, settings):
     case = _federation(loss, rows=(53, 61))
     result = case.solve(solver=Bundle(**settings))

@@ -41,6 +41,7 @@ def replace_radius(ball, radius):
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 @pytest.mark.parametrize("kappa", [0.3, 2.0, INF])
 @pytest.mark.parametrize("loss", [Huber(1.35), EpsilonInsensitive(0.1), Pinball(0.3)])
+@pytest.mark.sampled(4)
 def test_regression_is_afl_plus_the_price_of_the_norm(loss, kappa, norm):
     rho = 0.2
     case = uniform_case(
@@ -66,6 +67,7 @@ def test_a_free_norm_was_among_them():
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 @pytest.mark.parametrize("loss", [Hinge(), SmoothHinge(), Logistic()])
+@pytest.mark.sampled(2)
 def test_margin_losses_with_fixed_labels_are_afl_plus_the_price_of_the_norm(loss, norm):
     rho = 0.1
     case = uniform_case(loss, _data("classification", 2), Ball(rho, norm, INF), Mixture(radius=0.3))
@@ -119,6 +121,7 @@ def test_without_robustness_pinball_is_quantile_regression():
 # ---------------------------------------------------------------------------- symmetries
 @pytest.mark.parametrize("loss", [Hinge(), Logistic(), Huber(1.35)])
 @pytest.mark.parametrize("p", [1, 2, INF])
+@pytest.mark.sampled(2)
 def test_permuting_clients_permutes_their_weights(loss, p):
     data = _data(loss.task, 6, S=4)
     balls = tuple(Ball(r, "l1", 2.0) for r in (0.02, 0.1, 0.3, 0.05))
@@ -155,6 +158,7 @@ def test_splitting_a_client_changes_nothing(loss):
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3, 1e6])
 @pytest.mark.parametrize("loss", [Hinge(), Logistic(), Huber(1.35), Pinball(0.5)])
+@pytest.mark.sampled(4)
 def test_units_do_not_matter(loss, scale):
     """Features, radius and label cost in other units: the same losses, w in inverse units."""
     data = _data(loss.task, 8)
@@ -204,6 +208,7 @@ def test_a_box_in_which_nothing_can_go_wrong():
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 @pytest.mark.parametrize("loss", [Hinge(), EpsilonInsensitive(0.1), Pinball(0.3)])
+@pytest.mark.sampled(2)
 def test_a_far_box_is_the_whole_space(loss, norm):
     data = _data(loss.task, 10, S=2, N=8)
     inside = {
@@ -229,6 +234,7 @@ def test_a_larger_box_is_worse(loss):
 
 # ---------------------------------------------------------------------------- more robustness
 @pytest.mark.parametrize("p", [1, 2, INF])
+@pytest.mark.sampled(2)
 def test_the_objective_grows_with_the_uncertainty(p):
     data = _data("classification", 12)
 

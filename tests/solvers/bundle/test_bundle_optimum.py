@@ -104,11 +104,13 @@ POLYHEDRA = [
 
 
 @pytest.mark.parametrize(("loss", "norm", "place", "p", "S", "seed"), DESIGN)
+@pytest.mark.sampled(7)
 def test_the_optimum_is_that_of_the_pooled_problem(loss, norm, place, p, S, seed):
     _check(_case(loss, norm, place, p, S, seed))
 
 
 @pytest.mark.parametrize(("loss", "norm", "place", "p", "S", "seed"), POLYHEDRA)
+@pytest.mark.sampled(5)
 def test_the_optimum_in_a_polyhedron_is_that_of_the_pooled_problem(loss, norm, place, p, S, seed):
     _check(_case(loss, norm, place, p, S, seed))
 

@@ -38,6 +38,7 @@ def drawn(name, seed, N=25, S=3, **changes):
 
 @pytest.mark.parametrize("name", sorted(LOSSES))
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.sampled(2)
 def test_against_the_reference(name, seed):
     case = drawn(name, seed)
     result = case.solve()
@@ -89,6 +90,7 @@ def test_one_dimension_less_travels_and_no_intercept():
 
 @pytest.mark.parametrize("name", ["hinge", "smooth_hinge", "logistic"])
 @pytest.mark.parametrize(("radius", "cost"), [(0.1, math.inf), (0.1, 1.0), (0.0, math.inf)])
+@pytest.mark.sampled(2)
 def test_clients_of_one_class(name, radius, cost):
     X = np.arange(4.0)[:, None]
     data = ((X, np.ones(4)), (X, np.array([1.0, -1.0, 1.0, -1.0])), (X + 1.0, -np.ones(4)))
@@ -127,6 +129,7 @@ def test_other_solvers_refuse_it(solver):
 @pytest.mark.parametrize(
     ("name", "cost"), [("hinge", math.inf), ("logistic", 1.0), ("huber", math.inf)]
 )
+@pytest.mark.sampled(3)
 def test_under_a_guard_bounds_hold_and_the_intercept_stays(name, cost):
     case = drawn(name, 1, N=300, balls=(drfl.Ball(0.05, "l1", cost),) * 3)
     guard = Guard(5, secret=b"0" * 16)

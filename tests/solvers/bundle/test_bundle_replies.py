@@ -40,6 +40,7 @@ def _small(loss="hinge", kappa=2.0, support=None, S=3, N=160):
 
 # ---------------------------------------------------------------------------- lost answers
 @pytest.mark.parametrize(("share", "most"), [(0.2, 17), (0.4, 27)])
+@pytest.mark.sampled(2)
 def test_lost_answers_cost_rounds_and_nothing_else(share, most):
     case, rounds = _heart(), []
     best = case.solve(tol=1e-8)
@@ -64,6 +65,7 @@ LOSSY = {
 
 
 @pytest.mark.parametrize("name", LOSSY)
+@pytest.mark.sampled(2)
 def test_lost_answers_of_every_kind_of_cut(name):
     case = LOSSY[name]
     result = case.solve(engine=losing(0.3, 1))
@@ -227,12 +229,14 @@ def _poisoned(case, change, rounds, **settings):
 
 @pytest.mark.parametrize(("name", "round"), ONCE)
 @pytest.mark.parametrize("loss", [Hinge(), Logistic()], ids=lambda loss: loss.name)
+@pytest.mark.sampled(11)
 def test_a_poisoned_answer_does_not_change_the_result(loss, name, round):
     case, best = _optimum(loss)
     assert_optimal(case, _poisoned(case, ONCE[name, round], {round}), best)
 
 
 @pytest.mark.parametrize("name", POISON)
+@pytest.mark.sampled(7)
 def test_a_client_that_is_always_poisoned_never_corrupts(name):
     """It is left out by name, or what it adds is harmless."""
     case, best = _optimum(Hinge())
@@ -260,6 +264,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("name", REASONS)
+@pytest.mark.sampled(2)
 def test_a_refused_answer_is_recorded_with_its_reason(name):
     result = _poisoned(_small(), POISON[name], {2})
     assert REASONS[name] in result.history[2].failures["c1"]
@@ -268,6 +273,7 @@ def test_a_refused_answer_is_recorded_with_its_reason(name):
 
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 @pytest.mark.parametrize("name", POISON)
+@pytest.mark.sampled(10)
 def test_replies_are_refused_as_one_as_they_are_one_by_one(loss, name, monkeypatch):
     """Replies of the same form are read as one array: the guilty is named, nothing else moves."""
     case = _small(loss, S=4)
@@ -320,6 +326,7 @@ def _boasting(factor, radius=1.0):
 
 @pytest.mark.parametrize("factor", [2.0, 1e2, 1e4, 1e8])
 @pytest.mark.parametrize("loss", ["logistic", "huber"])
+@pytest.mark.sampled(4)
 def test_curvature_that_is_boasted_of_does_not_raise_the_bound(loss, factor):
     """Cuts from curvature are proofs: they are held against every value the client has told."""
     case = _small(loss, INF)

@@ -62,6 +62,7 @@ def _smallest_norm(case, level):
 @pytest.mark.parametrize("theta", [0.0, math.inf])
 @pytest.mark.parametrize("loss", ["hinge", "smooth_hinge", "epsilon_insensitive", "pinball"])
 @pytest.mark.parametrize("intercept", ["shared", "none"])
+@pytest.mark.sampled(2)
 def test_the_smallest_of_the_optimal_models_is_returned(loss, theta, intercept):
     case = _case(loss, 1, theta=theta, intercept=intercept)
     result = case.solve(tol=TOL)

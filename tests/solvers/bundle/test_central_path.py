@@ -3,6 +3,8 @@
 The path is for many columns; here it is switched on for few, so that every case is quick.
 """
 
+import math
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ import drfl
 from drfl.client import Client, Site
 from drfl.losses import make_loss
 from drfl.losses.base import Line, Loss
-from drfl.solvers.bundle import Bundle, state
+from drfl.solvers.bundle import Bundle, central_path, state
 from drfl.solvers.bundle.client_half.evaluation import make_evaluator
 from drfl.solvers.bundle.client_half.path_rows import PathRows, PathStep, follow
 from drfl.solvers.bundle.messages import PathRequest
@@ -152,8 +154,9 @@ def test_mended_cuts_are_below_the_loss_and_lean_as_far_as_their_slopes_had_room
             np.testing.assert_allclose(change, room @ e, atol=1e-6 * size)
 
 
-def test_what_stopping_took_from_a_proof_is_given_back_a_round_later():
+def test_what_stopping_took_from_a_proof_is_given_back_a_round_later(monkeypatch):
     """The bound is far below where it would be if the slopes added up; mended they nearly do."""
+    monkeypatch.setattr(central_path, "LATE", math.inf)  # no master over the cuts of all rounds
     gaps = {}
     for mended in (False, True):
         engine = ChangingEngine(
@@ -169,6 +172,17 @@ def test_what_stopping_took_from_a_proof_is_given_back_a_round_later():
         )
     rounds = {key: next(k for k, gap in enumerate(g) if gap <= 1e-2) for key, g in gaps.items()}
     assert rounds[True] < rounds[False]
+
+
+def test_the_cuts_of_all_rounds_prove_more_than_the_last_ones(monkeypatch):
+    rounds = {}
+    for late in (central_path.LATE, math.inf):
+        monkeypatch.setattr(central_path, "LATE", late)
+        task = problem("hinge", radius=1e-3)
+        result = drfl.solve(task, clients(LOSSES[0]), solver="bundle", tol=1e-6)
+        assert result.status.kind == "certified"
+        rounds[late] = next(record.round for record in result.history if record.gap <= 1e-2)
+    assert rounds.pop(math.inf) > min(rounds.values())
 
 
 def test_a_class_of_few_rows_is_not_told_alone():
@@ -191,6 +205,7 @@ def test_a_client_may_refuse_the_path_and_the_run_goes_on(policy):
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 @pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.sampled(2)
 def test_the_path_ends_at_the_optimum(loss, norm, count, monkeypatch):
     monkeypatch.setattr("drfl.solvers.bundle.session.plan", _never)
     task = problem(loss, norm)

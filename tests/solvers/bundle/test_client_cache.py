@@ -36,6 +36,7 @@ def peak(loss, label_cost, solver, norm="l2"):
     [("hinge", np.inf, 3), ("hinge", 1.0, 4), ("logistic", np.inf, 3), ("pinball", np.inf, 3)],
 )
 @pytest.mark.parametrize("solver", ["bundle", "local"])
+@pytest.mark.sampled(4)
 def test_a_solve_of_many_rows_needs_few_numbers_per_row(
     loss, label_cost, vectors, solver, monkeypatch
 ):

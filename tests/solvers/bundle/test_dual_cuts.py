@@ -27,6 +27,7 @@ def problem(loss, norm, radius, label_cost=np.inf):
 
 @pytest.mark.parametrize("radius", [1e-4, 1e-2, 1.0])
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@pytest.mark.sampled(7)
 def test_the_gap_closes_at_every_radius(norm, radius):
     """Newton's method needs few rounds; what it finds is proved at most two rounds later."""
     result = drfl.solve(problem("logistic", norm, radius), clients, tol=1e-6)
@@ -96,6 +97,7 @@ def test_rounded_corners_are_convex_and_near(name):
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
+@pytest.mark.sampled(4)
 def test_a_rough_optimum_is_near_the_optimum(loss, norm):
     task = drfl.Problem(loss, drfl.Ball(0.003, norm=norm))
     best = drfl.solve(task, [clients[0]], tol=1e-6)

@@ -26,6 +26,7 @@ def solved(problem, data, **options):
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 @pytest.mark.parametrize("label_cost", [np.inf, 1.0])
+@pytest.mark.sampled(2)
 def test_the_referee_finds_nothing_wrong(norm, loss, label_cost):
     rng = np.random.default_rng(len(norm) + len(loss))
     data = {f"c{s}": rows(rng, 3, 2, 12) for s in range(2)}
@@ -84,6 +85,7 @@ def test_a_thousand_certificates_hold(start):
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 @pytest.mark.parametrize("label_cost", [np.inf, 1.0])
 @pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.sampled(2)
 def test_two_classes_are_the_loss_of_one_score(loss, label_cost, norm):
     rng = np.random.default_rng(5)
     data = {f"c{s}": rows(rng, 2, 3, 20) for s in range(2)}
@@ -97,6 +99,7 @@ def test_two_classes_are_the_loss_of_one_score(loss, label_cost, norm):
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 @pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.sampled(2)
 def test_the_names_of_classes_do_not_matter(loss, norm):
     rng = np.random.default_rng(6)
     data = {f"c{s}": rows(rng, 3, 2, 15) for s in range(2)}

@@ -35,6 +35,7 @@ def stated(loss="logistic", norm="l1", radius=0.05, classes=3, **more):
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.sampled(2)
 def test_the_referee_finds_nothing_wrong(norm, loss):
     data, problem = shifted(len(norm), 12), stated(loss, norm)
     result = solved(problem, data)

@@ -148,6 +148,7 @@ FIRST = {
 @pytest.mark.parametrize(
     ("name", "number"), [*((name, 0) for name in {**POISON, **FIRST}), *((n, 1) for n in POISON)]
 )
+@pytest.mark.sampled(5)
 def test_a_poisoned_answer_is_refused_with_its_reason(loss, name, number):
     change, why = {**POISON, **FIRST}[name]
     result = poisoned(loss, change, lambda at: at == number)
@@ -158,6 +159,7 @@ def test_a_poisoned_answer_is_refused_with_its_reason(loss, name, number):
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("name", POISON)
+@pytest.mark.sampled(4)
 def test_a_client_that_is_always_poisoned_never_corrupts(loss, name):
     """It is left out by name, or what it adds is harmless."""
     result = poisoned(loss, POISON[name][0], lambda at: at > 0)

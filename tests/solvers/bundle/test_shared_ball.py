@@ -40,6 +40,7 @@ def solve(loss, clients, ball, *, shared, **settings):
 
 @pytest.mark.parametrize("intercept", ["shared", "none"])
 @pytest.mark.parametrize(("loss", "norm", "label_cost", "support"), CASES)
+@pytest.mark.sampled(2)
 def test_against_the_reference(loss, norm, label_cost, support, intercept):
     clients, ball = data(loss), drfl.Ball(0.1, norm, label_cost, support)
     result = solve(loss, clients, ball, shared=True, intercept=intercept)
@@ -59,6 +60,7 @@ def test_against_the_reference(loss, norm, label_cost, support, intercept):
 
 
 @pytest.mark.parametrize(("loss", "norm", "label_cost", "support"), CASES)
+@pytest.mark.sampled(2)
 def test_a_ball_for_each_client_is_not_worse(loss, norm, label_cost, support):
     clients, ball = data(loss, seed=1), drfl.Ball(0.05, norm, label_cost, support)
     each = solve(loss, clients, ball, shared=False)

@@ -64,6 +64,7 @@ def steps(H, rows, rng):
 @pytest.mark.parametrize("loss", LOSSES)
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**20), copies=st.integers(0, 2), weighted=st.booleans())
+@pytest.mark.sampled(2)
 def test_within_its_reach_curvature_is_as_large_as_told(loss, seed, copies, weighted):
     rng = np.random.default_rng(seed)
     X, y = rows_of(loss, 60, 4, rng, copies)
@@ -86,6 +87,7 @@ def test_within_its_reach_curvature_is_as_large_as_told(loss, seed, copies, weig
 @pytest.mark.parametrize("loss", LOSSES)
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**20))
+@pytest.mark.sampled(2)
 def test_moved_cuts_are_below_the_loss_everywhere(loss, seed):
     rng = np.random.default_rng(seed)
     X, y = rows_of(loss, 60, 4, rng)
@@ -166,6 +168,7 @@ def test_only_tangents_of_all_groups_are_bent(parts):
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@pytest.mark.sampled(2)
 def test_curvature_saves_rounds(norm, monkeypatch):
     """The same optimum, and its proof comes earlier; every bound on the way is below it."""
     saved = []

@@ -137,6 +137,7 @@ def _count(name, kind):
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
+@pytest.mark.sampled(7)
 def test_any_multipliers_give_a_minorant(kind, name):
     case, rng = KINDS[kind][name], np.random.default_rng(11)
     session = _session(case)
@@ -160,6 +161,7 @@ def test_any_multipliers_give_a_minorant(kind, name):
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
+@pytest.mark.sampled(2)
 def test_negative_multipliers_do_no_harm(kind, name):
     """Solvers return small negative multipliers; nothing must depend on who cleans them."""
     case, rng = KINDS[kind][name], np.random.default_rng(12)
@@ -197,6 +199,7 @@ def _assert_anchors(case, points):
 
 
 @pytest.mark.parametrize("name", [*BOX, *PLAIN])
+@pytest.mark.sampled(4)
 def test_anchors_hold_everywhere(name):
     case, rng = (BOX | PLAIN)[name], np.random.default_rng(13)
     assert session_after(case, 1).state.certificate.anchors is not None
@@ -249,6 +252,7 @@ def test_no_false_proof_where_sides_are_infinite(name):
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.sampled(2)
 def test_boxes_that_bound_some_columns_are_certified(norm, seed):
     """The classes' means differ in the open columns, and nothing but the radius prices w there."""
     rng, data = np.random.default_rng(seed), []

@@ -43,6 +43,7 @@ def cases():
 
 
 @pytest.mark.parametrize(("loss", "norm", "theta", "p", "newton"), list(cases()))
+@pytest.mark.sampled(11)
 def test_the_optimum_is_that_of_cvxpy(loss, norm, theta, p, newton):
     loss = LOSSES[loss]
     data = sparse_clients(loss.task, seed=int(10 * min(theta, 9)))
@@ -80,6 +81,7 @@ def drawn(seed):
 
 
 @pytest.mark.parametrize("seed", range(16))
+@pytest.mark.sampled(2)
 def test_no_bound_is_ever_wrong(seed):
     """After few rounds as well as after many; whatever the rows are."""
     problem, data = drawn(seed)

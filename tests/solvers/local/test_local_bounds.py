@@ -37,6 +37,7 @@ def models(case, rng, count=60):
 @pytest.mark.parametrize("label_cost", [math.inf, 0.5])
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.sampled(2)
 def test_any_multipliers_prove_something_true(loss, norm, label_cost):
     """Multipliers half way, spoilt at random, or from nowhere: never above f at any model."""
     rng = np.random.default_rng(len(norm))

@@ -50,6 +50,7 @@ def check(loss, X, y, result, radius=0.05, tol=1e-6, **weights):
 
 @pytest.mark.parametrize("radius", [1e-4, 0.05, 0.5])
 @pytest.mark.parametrize("loss", [*SMOOTH, *SHARP], **names)
+@pytest.mark.sampled(2)
 def test_the_optimum_is_certified(loss, radius):
     X, y = data(loss)
     check(loss, X, y, solved(loss, X, y, radius), radius)
@@ -80,6 +81,7 @@ CORNER = [Hinge(), Pinball(0.3)]
 
 @pytest.mark.parametrize("shape", [(40, 60), (60, 40), (90, 60)], ids=str)
 @pytest.mark.parametrize("loss", CORNER, **names)
+@pytest.mark.sampled(6)
 def test_few_rows_per_column_in_or_beside_the_corner(loss, shape):
     X, y = data(loss, *shape)
     check(loss, X, y, solved(loss, X, y, 0.1), 0.1)
@@ -87,6 +89,7 @@ def test_few_rows_per_column_in_or_beside_the_corner(loss, shape):
 
 @pytest.mark.parametrize("form", ["sparse", "weights", "equal", "float32"])
 @pytest.mark.parametrize("loss", CORNER, **names)
+@pytest.mark.sampled(2)
 def test_few_rows_of_every_form(loss, form):
     X, y = data(loss, N=40, n=50)
     X = np.where(np.abs(X) < 1.0, 0.0, X) if form == "sparse" else X
@@ -157,6 +160,7 @@ def test_correlated_columns_are_left_to_newton(loss, monkeypatch):
 
 @pytest.mark.parametrize("loss", [Logistic(), Huber(0.5), Hinge()], **names)
 @pytest.mark.parametrize("form", ["sparse", "float32", "weights", "fortran"])
+@pytest.mark.sampled(2)
 def test_rows_of_every_form(loss, form):
     X, y = data(loss)
     X = np.where(np.abs(X) < 1.0, 0.0, X) if form == "sparse" else X

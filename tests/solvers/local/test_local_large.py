@@ -37,6 +37,7 @@ def stages(monkeypatch):
 
 @pytest.mark.parametrize("label_cost", [math.inf, 0.5])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.sampled(2)
 def test_the_optimum_of_many_rows(loss, label_cost, stages):
     X, y = rows(loss, seed=1)
     ball = drfl.Ball(0.02, "l1", label_cost)

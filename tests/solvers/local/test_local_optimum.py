@@ -57,6 +57,7 @@ def method(result):
         for case in product(LOSSES, ["l1", "l2", "linf"], [math.inf, 0.4], [1, 3])
     ],
 )
+@pytest.mark.sampled(2)
 def test_every_loss_norm_and_label_cost(loss, norm, label_cost, S):
     seed = LOSSES.index(loss) + len(norm) + 3 * S
     case = make(loss, norm, label_cost, S, seed)
@@ -68,6 +69,7 @@ def test_every_loss_norm_and_label_cost(loss, norm, label_cost, S):
 
 
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.sampled(2)
 def test_random_problems_agree_with_the_bundle_method(seed):
     case = random_case(1000 + seed)
     if not isinstance(case.balls[0].support, WholeSpace) or not any(b.radius for b in case.balls):
@@ -87,6 +89,7 @@ def test_nasty_data(loss, kind):
 
 @pytest.mark.parametrize("unit", [1e-6, 1e6])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.sampled(2)
 def test_units_do_not_matter(loss, unit):
     case = make(loss, "l2", 0.5, 3, seed=4)
     other = in_units(case, unit)

@@ -109,6 +109,7 @@ def test_a_program_without_a_minimum_is_not_taken_for_solved():
     ("loss", "norm", "cost", "p"),
     [("hinge", "linf", np.inf, 1), ("hinge", "l1", 1.0, 2), ("logistic", "l2", np.inf, 1)],
 )
+@pytest.mark.sampled(3)
 def test_both_methods_certify_the_same_optimum(monkeypatch, loss, norm, cost, p):
     """Groups, flips, a set of weights that is cut off, norms with and without rows."""
     n, N = 6, 600
@@ -133,6 +134,7 @@ def test_both_methods_certify_the_same_optimum(monkeypatch, loss, norm, cost, p)
         ("hinge", "l1", np.inf, drfl.Mixture(radius=0.2, p=2)),  # its rows tie all clients
     ],
 )
+@pytest.mark.sampled(4)
 def test_both_methods_certify_the_same_optimum_of_many_clients(
     monkeypatch, loss, norm, cost, mixture
 ):

@@ -120,6 +120,7 @@ def _check(terms, seed=0, eps=1e-10, rtol=1e-7, **kwargs):
 @pytest.mark.parametrize(
     ("p", "theta"), [(p, t) for p in (1, 2, INF) for t in (0.0, 0.2, 0.7, INF)]
 )
+@pytest.mark.sampled(2)
 def test_the_set_of_weights(p, theta):
     _check(_terms(p=p, theta=theta))
 
@@ -127,6 +128,7 @@ def test_the_set_of_weights(p, theta):
 @pytest.mark.parametrize("kind", ["norm", "flips"])
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("floor", [0.0, 0.4])
+@pytest.mark.sampled(2)
 def test_the_norms(kind, norm, floor):
     _check(_terms(kind, norm, floor=floor))
 
@@ -146,6 +148,7 @@ def test_a_box(p):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", ["norm", "flips"])
+@pytest.mark.sampled(2)
 def test_the_euclidean_norm_is_reached_by_newton_steps(kind, seed):
     """Tangents and the curvature of the last one reach the second-order cone's optimum."""
     _check(_terms(kind, "l2", p=2), seed=10 + seed, points=12)
@@ -229,6 +232,7 @@ def test_a_program_without_a_minimum_is_not_usable():
 @pytest.mark.parametrize("kind", ["norm", "flips"])
 @pytest.mark.parametrize("norm", ["l1", "linf"])
 @pytest.mark.parametrize(("p", "theta"), [(1, 0.0), (1, 0.4), (1, INF), (INF, 0.2)])
+@pytest.mark.sampled(2)
 def test_clients_own_variables_may_be_eliminated(monkeypatch, kind, norm, p, theta):
     """The method for many clients, with as few as cvxpy likes; PIQP's multipliers."""
     terms = _terms(kind, norm, theta, p)

@@ -48,6 +48,7 @@ def coverage(runs: int, epsilon: float, **settings) -> tuple[int, float]:
 
 
 @pytest.mark.parametrize("loss", ["logistic", "huber"])
+@pytest.mark.sampled(2)
 def test_certificates_of_small_runs_hold(loss):
     runs = 100 if loss == "logistic" else 30
     false, gap = coverage(runs, 8.0, n_rows=2000, n=2, loss=loss)

@@ -22,7 +22,7 @@ import numpy as np
 from drfl.arrays import Array
 from drfl.solvers.bundle.dual_cuts import prove_by_cuts
 from drfl.solvers.bundle.messages import AS_TOLD, MENDED, PathRequest, dual_cut
-from drfl.solvers.bundle.planning import forget, only_silence_left
+from drfl.solvers.bundle.planning import TINY, forget, only_silence_left, solve_master
 from drfl.solvers.bundle.state import State, ask, ask_again
 from drfl.solvers.bundle.steps import Proposal
 from drfl.solvers.certificate.cuts import Pool
@@ -32,12 +32,19 @@ SHRINK, FAST = 0.35, 0.1  # mu, as a share of the products; where no row was sto
 WITHIN = 0.8  # of the tolerance: there steps only bring rows back that were stopped
 PATIENCE = 12  # rounds without a better bound
 ACCURACY = 1e-10  # of a step
+TOGETHER = 1e-8  # accuracy of a master over the cuts of all rounds
+LATE = 2.0  # times the gap that the path promises
 RIDGE = 1e-10  # in units of the mean curvature
 REFINEMENTS = 1  # of the tilt
 
 
 def prove_by_sides(state: State) -> None:
-    """What every client's newest cuts on the path prove together, and the mended ones."""
+    """What every client's newest cuts on the path prove, the mended ones, and those of all rounds.
+
+    Each of the first two is one cut of every client with the weights that asked for it. What rows
+    that were stopped took from one round's sum another's may have to give: a master tells, where
+    the proof is late.
+    """
     pool, asked = state.pool, state.asked
     for kind in (AS_TOLD, MENDED):
         on_path = np.flatnonzero(~pool.cuts.tangent & (pool.cuts.group == kind))
@@ -45,6 +52,19 @@ def prove_by_sides(state: State) -> None:
         clients = set(pool.piece_client[list(last)].tolist()) if last else set()
         if len(asked.weights) == len(clients):
             prove_by_cuts(state, np.array(sorted(last.values())), asked.weights)
+    if len(asked.weights) and _is_late(state):
+        told = pool.cuts.where(~pool.cuts.tangent)
+        x, M = state.points.here.x, TINY * np.diag(state.metric.diagonal)
+        upper = state.bounds.upper
+        solve_master(state, told, x, M, upper, eps=TOGETHER, sharp=True, kept=False)
+
+
+def _is_late(state: State) -> bool:
+    """Whether everyone follows the path, and the proved gap is far above that of their rows."""
+    bounds = state.bounds
+    if state.path is None or len(state.path) < state.server.n_clients:
+        return False
+    return bounds.gap * bounds.scale > LATE * _gap_of(state, _products(state))
 
 
 def follow_path(state: State) -> bool:
@@ -83,18 +103,28 @@ def _ends(state: State) -> bool:
 def _next_mu(state: State) -> float:
     """A share of the mean product; a small one where the last step stopped no row."""
     assert state.path is not None
-    models = [state.path[s] for s in range(state.server.n_clients)]
-    shrink = SHRINK if any(model.clipped > 0.0 for model in models) else FAST
+    clipped = any(model.clipped > 0.0 for model in state.path.values())
+    shrink = SHRINK if clipped else FAST
     if not len(state.asked.weights):  # the path begins here, and the products are its mu
         shrink = 1.0
-    return max(shrink * float(state.q @ [model.products for model in models]), _least_mu(state))
+    return max(shrink * _products(state), _least_mu(state))
 
 
 def _least_mu(state: State) -> float:
-    """Where the gap on the path, twice mu for every corner, is well within the tolerance."""
-    task = state.task
-    corners = sum(corner.weight for corner in task.problem.loss.corners)
-    return WITHIN * task.tol * state.bounds.scale / (2.0 * corners)
+    """Where the gap on the path is well within the tolerance."""
+    return WITHIN * state.task.tol * state.bounds.scale / _gap_of(state, 1.0)
+
+
+def _products(state: State) -> float:
+    """The mean product of the rows."""
+    assert state.path is not None
+    told = [state.path[s].products for s in range(state.server.n_clients)]
+    return float(state.q @ told)
+
+
+def _gap_of(state: State, mu: float) -> float:
+    """The gap of rows whose products are mu: twice mu for every corner."""
+    return 2.0 * mu * sum(corner.weight for corner in state.task.problem.loss.corners)
 
 
 def _step(state: State, mu: float) -> tuple[Array, Array] | None:
