@@ -269,16 +269,8 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
                 "standard errors need the rows of the fit, which no file of a model keeps: fit it "
                 "again, or read those of a run with `drfl summary`"
             )
-        names = getattr(self, "feature_names_in_", None)
-        if names is None:
-            names = [f"x{j + 1}" for j in range(table.X.shape[1])]
-        names = [str(name) for name in names]
-        factors: dict[str, tuple[str, ...]] = {name: (name,) for name in names}
         choices, problem = self.checked_parameters(), self.problem_
-        if problem.curves is not None:
-            pieces = problem.curves.names(names)
-            own = [tuple(pieces[problem.curves.of(j)]) for j in range(len(names))]
-            names, factors = pieces, dict(zip(names, own, strict=True))
+        names, factors = self._terms(table.X.shape[1])
         results = self.result_ if isinstance(self.result_, list) else [self.result_]
         odds = problem.loss.probabilistic
         shown: dict[str, Any] = {"kind": kind, "level": level, "odds": odds, "factors": factors}
@@ -297,6 +289,17 @@ class RobustModel(BaseEstimator):  # type: ignore[misc]
             for target, result in zip(self.model_targets(table.y), results, strict=True)
         ]
         return tables[0] if len(tables) == 1 else tables
+
+    def _terms(self, columns: int) -> tuple[list[str], dict[str, tuple[str, ...]]]:
+        """The names of the coefficients, and for every column those that are its own."""
+        given = getattr(self, "feature_names_in_", None)
+        names = [f"x{j + 1}" for j in range(columns)] if given is None else list(map(str, given))
+        curves = self.problem_.curves
+        if curves is None:
+            return names, {name: (name,) for name in names}
+        pieces = curves.names(names)
+        own = [tuple(pieces[curves.of(j)]) for j in range(columns)]
+        return pieces, dict(zip(names, own, strict=True))
 
     def __getstate__(self) -> dict[str, Any]:
         # A file of a model holds no rows.

@@ -152,7 +152,10 @@ def _mean(values: Array, weights: Array) -> float:
     return float(weights[at] @ values[at] / weights[at].sum()) if at.any() else math.nan
 
 
-def facts_of(found: Told, level: float = 0.95) -> dict[str, Any]:
+COVERAGE = 0.95  # of the interval of an AUC
+
+
+def facts_of(found: Told) -> dict[str, Any]:
     """For records and tables: numbers, what they rest on, and the majority beside them."""
     other, positive = (round(c) for c in found.bins[:, :2].sum(axis=0))
     rows = other + positive
@@ -160,7 +163,7 @@ def facts_of(found: Told, level: float = 0.95) -> dict[str, Any]:
         return {"rows": 0}
     share = positive / rows
     auc, variance, score, accuracy, shift, intercept, slope = found.numbers.tolist()
-    half = float(ndtri(0.5 + 0.5 * level)) * math.sqrt(variance) if variance >= 0.0 else math.nan
+    half = float(ndtri(0.5 + 0.5 * COVERAGE)) * math.sqrt(variance) if variance >= 0.0 else math.nan
     return {
         "rows": rows,
         "positive": positive,

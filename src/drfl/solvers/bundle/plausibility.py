@@ -41,11 +41,10 @@ def read_reply(
     asked: CutRequest,
     lifted: int,
     limits: Limits,
-    intercepts: int = 0,
 ) -> CutReply:
     """Validate a reply and unpack it; ``lifted`` numbers of a cut belong to a clipped model."""
     stack = read_form([message], [0], round, asked, lifted, [limits])
-    stack, curvature = read_numbers(stack, intercepts)
+    stack, curvature = read_numbers(stack, 0)
     stack.require()
     return next(replies_of(stack, curvature))[1]
 
