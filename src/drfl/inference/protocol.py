@@ -39,7 +39,7 @@ from drfl.problem import Problem
 from drfl.rows import Rows
 from drfl.uncertainty import Ball
 from drfl.wire import Failure, Field, Message, Tally, WireError, reply_kind, validate
-from drfl.wire.schema import lower_triangle, unpack_triangle
+from drfl.wire.schema import triangle_of, unpack_triangle
 from drfl.worst_case.joint import JointOracle
 from drfl.worst_case.joint_intercepts import own_intercepts
 from drfl.worst_case.own_intercept import middle_intercept
@@ -80,11 +80,11 @@ def answer(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         "loss": np.array(rows.mean(at.value)),
         "moments": np.array([rows.mean(np.square(at.slope).sum(axis=0)), rows.mean(at.spread)]),
         "gradient": at.gradient(p)[:f],
-        "hessian": (taken @ H @ taken.T)[lower_triangle(f)],
+        "hessian": triangle_of((taken @ H @ taken.T)[:f, :f]),
     }
     if outer:
         J = at.matrix(np.square(p), lambda j, k: at.slope[j] * at.slope[k])
-        reply["outer"] = (taken @ J @ taken.T)[lower_triangle(f)]
+        reply["outer"] = triangle_of((taken @ J @ taken.T)[:f, :f])
     return reply
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -119,30 +118,35 @@ def _check_array(name: str, array: NDArray[Any], field: Field, sizes: dict[str, 
         raise WireError(f"array {name!r} has NaN or infinite entries")
 
 
-SMALL = 200  # columns of a matrix
 INDEFINITE = 1e-4  # relative: what float32 may do to a positive semidefinite matrix
 
 
-def lower_triangle(dimension: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows and columns of the lower triangle; small ones are kept, thousands of clients send it."""
-    return _kept_triangle(dimension) if dimension <= SMALL else np.tril_indices(dimension)
+def triangle_of(H: Array) -> Array:
+    """The lower triangle, row after row."""
+    return np.concatenate([row[: i + 1] for i, row in enumerate(H)])
 
 
-@lru_cache(maxsize=8)
-def _kept_triangle(dimension: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    return np.tril_indices(dimension)
+def as_lower(triangle: NDArray[np.floating], dimension: int) -> Array:
+    """The lower triangular matrix of a triangle, which is the last axis."""
+    L = np.zeros((*triangle.shape[:-1], dimension, dimension))
+    first = 0
+    for i in range(dimension):
+        L[..., i, : i + 1] = triangle[..., first : first + i + 1]
+        first += i + 1
+    return L
 
 
 def pack_triangle(H: Array) -> NDArray[np.float32]:
     """The lower triangle in float32: accurate enough for Newton steps."""
-    return H[lower_triangle(len(H))].astype(np.float32)
+    return triangle_of(H).astype(np.float32)
 
 
 def unpack_triangle(triangle: NDArray[np.floating], dimension: int) -> Array:
     """H from its triangle, the last axis."""
-    H = np.zeros((*triangle.shape[:-1], dimension, dimension))
-    H[..., *lower_triangle(dimension)] = triangle
-    return H + np.swapaxes(np.tril(H, -1), -1, -2)
+    L = as_lower(triangle, dimension)
+    H, i = L + np.swapaxes(L, -1, -2), np.arange(dimension)
+    H[..., i, i] = L[..., i, i]
+    return H
 
 
 def require_semidefinite(H: Array) -> None:

@@ -13,8 +13,9 @@ from drfl.client import Client, Site
 from drfl.losses import make_loss
 from drfl.losses.base import Line, Loss
 from drfl.solvers.bundle import Bundle, central_path, state
+from drfl.solvers.bundle.client_half import path_rows
 from drfl.solvers.bundle.client_half.evaluation import make_evaluator
-from drfl.solvers.bundle.client_half.path_rows import PathRows, PathStep, follow
+from drfl.solvers.bundle.client_half.path_rows import PathRows, PathStep, follow, settled
 from drfl.solvers.bundle.messages import PathRequest
 from drfl.solvers.bundle.planning import plan
 from drfl.wire.schema import unpack_triangle
@@ -149,7 +150,7 @@ def test_mended_cuts_are_below_the_loss_and_lean_as_far_as_their_slopes_had_room
             z = scores * site.rows.y if loss.task == "classification" else scores - site.rows.y
             parts = last @ np.concatenate([[1.0], v, [b]])
             assert np.maximum(parts, 0.0).sum() <= loss.value(z).mean() + 1e-12
-        if size == 1e-4:  # so little that no slope gets to its end
+        if size == 1e-4:  # so little that nearly no slope gets to its end
             change = (last - then["sides"])[:, 1:].sum(axis=0)
             np.testing.assert_allclose(change, room @ e, atol=1e-6 * size)
 
@@ -157,31 +158,73 @@ def test_mended_cuts_are_below_the_loss_and_lean_as_far_as_their_slopes_had_room
 def test_what_stopping_took_from_a_proof_is_given_back_a_round_later(monkeypatch):
     """The bound is far below where it would be if the slopes added up; mended they nearly do."""
     monkeypatch.setattr(central_path, "LATE", math.inf)  # no master over the cuts of all rounds
-    gaps = {}
-    for mended in (False, True):
-        engine = ChangingEngine(
-            lambda client, reply, m=mended: reply if m else with_arrays(reply, mended=None)
-        )
-        seen = gaps.setdefault(mended, [])
-        drfl.solve(
-            problem("hinge", radius=1e-3),
-            clients(LOSSES[0]),
-            solver="bundle",
-            engine=engine,
-            callbacks=[lambda record, seen=seen: seen.append(record.gap)],
-        )
-    rounds = {key: next(k for k, gap in enumerate(g) if gap <= 1e-2) for key, g in gaps.items()}
-    assert rounds[True] < rounds[False]
+    monkeypatch.setattr(path_rows, "TRIES", 0)  # nor settled at once
+    assert rounds_to_prove(1e-2) < rounds_to_prove(1e-2, mended=None)
+
+
+def rounds_to_prove(gap, **change):
+    """Rounds, where clients' answers are changed."""
+    result = drfl.solve(
+        problem("hinge", radius=1e-3),
+        clients(LOSSES[0]),
+        solver="bundle",
+        engine=ChangingEngine(lambda client, reply: with_arrays(reply, **change)),
+    )
+    assert result.status.kind == "certified"
+    return next(record.round for record in result.history if record.gap <= gap)
+
+
+# ---------------------------------------------------------------------- settling at once
+def rows_of(loss):
+    return make_evaluator(Site(clients(loss, 1)[0], problem(loss), debug=True).oracle)
+
+
+def sum_of(evaluator, corners, alpha):
+    """Of slopes, as a slope of the mean loss, by hand."""
+    v = sum(c.weight * c.sign * a for c, a in zip(corners, alpha, strict=True))
+    v = v * (evaluator.rows.y if evaluator.oracle.is_margin else 1.0)
+    return np.append(v @ X, v.sum()) / N
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_rows_that_have_room_give_what_stopping_took(loss):
+    evaluator, corners = rows_of(loss), loss.corners
+    alpha = rng.uniform(0.1, 0.9, size=(len(corners), N))
+    alpha[:, :20] += rng.choice([-1.0, 1.0], size=20)
+    found, wanted = settled(evaluator, corners, alpha), sum_of(evaluator, corners, alpha)
+    stopped = sum_of(evaluator, corners, np.clip(alpha, 0.0, 1.0))
+    assert (found >= 0.0).all()
+    assert (found <= 1.0).all()
+    assert np.abs(stopped - wanted).max() > 1e-3
+    np.testing.assert_allclose(sum_of(evaluator, corners, found), wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize("inside", [0, n // 2])
+def test_slopes_do_not_move_for_nothing(inside):
+    """Fewer rows inside than there are columns cannot give it; none at all have no room."""
+    evaluator, corners = rows_of(LOSSES[0]), LOSSES[0].corners
+    alpha = rng.choice([-0.5, 0.0, 1.0, 1.5], size=(1, N))
+    alpha[0, :inside] = 0.5
+    found = settled(evaluator, corners, alpha)
+    np.testing.assert_array_equal(found, np.clip(alpha, 0.0, 1.0))
+
+
+def test_settled_slopes_prove_earlier(monkeypatch):
+    monkeypatch.setattr(central_path, "LATE", math.inf)
+    at_once = rounds_to_prove(1e-3)
+    monkeypatch.setattr(path_rows, "TRIES", 0)
+    assert at_once < rounds_to_prove(1e-3)
 
 
 def test_the_cuts_of_all_rounds_prove_more_than_the_last_ones(monkeypatch):
+    monkeypatch.setattr(path_rows, "TRIES", 0)  # nothing is settled at once
     rounds = {}
     for late in (central_path.LATE, math.inf):
         monkeypatch.setattr(central_path, "LATE", late)
         task = problem("hinge", radius=1e-3)
-        result = drfl.solve(task, clients(LOSSES[0]), solver="bundle", tol=1e-6)
+        result = drfl.solve(task, clients(LOSSES[0], 6), solver="bundle", tol=1e-6)
         assert result.status.kind == "certified"
-        rounds[late] = next(record.round for record in result.history if record.gap <= 1e-2)
+        rounds[late] = next(record.round for record in result.history if record.gap <= 1e-3)
     assert rounds.pop(math.inf) > min(rounds.values())
 
 

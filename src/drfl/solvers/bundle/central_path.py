@@ -31,7 +31,7 @@ from drfl.solvers.certificate.proof import payable
 SHRINK, FAST = 0.35, 0.1  # mu, as a share of the products; where no row was stopped
 WITHIN = 0.8  # of the tolerance: there steps only bring rows back that were stopped
 PATIENCE = 12  # rounds without a better bound
-ACCURACY = 1e-10  # of a step
+ACCURACY = 1e-9  # of a step
 TOGETHER = 1e-8  # accuracy of a master over the cuts of all rounds
 LATE = 2.0  # times the gap that the path promises
 RIDGE = 1e-10  # in units of the mean curvature

@@ -52,7 +52,7 @@ from drfl.solvers.bundle.state import begin
 from drfl.solvers.certificate.anchors import AnchorBox, class_facts
 from drfl.uncertainty import Ball, Mixture
 from drfl.wire import Message
-from drfl.wire.schema import pack_triangle
+from drfl.wire.schema import pack_triangle, triangle_of
 from drfl.worst_case.whole_space import WholeSpaceOracle
 
 SKETCH_ABOVE = 500  # coefficients: curvature of a loss with kinks is sent as a sketch
@@ -143,7 +143,7 @@ def _packed(
         return {}
     if reach is not None:
         H = curvatures[0]
-        return {"bend": H[np.tril_indices(len(H))][None], "reach": reach}
+        return {"bend": triangle_of(H)[None], "reach": reach}
     if site.problem.classes is not None:
         return {"hess": np.array(curvatures)}
     if _is_sketched(site):

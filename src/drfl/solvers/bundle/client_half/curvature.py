@@ -19,7 +19,7 @@ from drfl.arrays import Array
 from drfl.client import Site
 from drfl.solvers.base import MOST_CURVED
 from drfl.solvers.bundle.client_half.evaluation import Evaluation
-from drfl.wire.schema import lower_triangle
+from drfl.wire.schema import as_lower, triangle_of
 from drfl.worst_case.oracle import Oracle
 from drfl.worst_case.whole_space import WholeSpaceOracle, flip_gain
 
@@ -223,14 +223,13 @@ def pack_factor(H: Array) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
     top = max(float(np.diag(H).max(initial=0.0)), 1e-300)
     scale = np.sqrt(np.maximum(np.diag(H), 1e-12 * top))
     R = np.linalg.cholesky(H / np.outer(scale, scale) + 1e-6 * np.eye(len(H)))
-    return R[lower_triangle(len(H))].astype(np.float16), scale.astype(np.float32)
+    return triangle_of(R).astype(np.float16), scale.astype(np.float32)
 
 
 def unpack_factor(factor: NDArray[np.float16], scale: NDArray[np.float32]) -> Array:
     """H from its factor; of several the last axis is that of one."""
     d = scale.shape[-1]
-    R = np.zeros((*scale.shape, d))
-    R[..., *lower_triangle(d)] = factor
+    R = as_lower(factor, d)
     R *= scale.astype(np.float64)[..., None]
     if R.ndim == 2:
         return R @ R.T

@@ -13,10 +13,11 @@ curvature :math:`\sum_ip_id_i(x_i,1)(x_i,1)^\top`. Whatever slopes :math:`0\le\a
 of a step, :math:`\sum_ip_ic\,\alpha_iu_i(x)` is a minorant of the loss: rows that the step takes
 too far are stopped, for the proof at 0 or 1, for the next step short of it.
 
-What stopping takes from the sum of a proof's slopes the server knows a round later, and asks for it
-back: along a step e slopes move by :math:`s_i\langle e,x_i\rangle` with the room
-:math:`s_i=\min(\alpha_i,1-\alpha_i)^2`, so that few are stopped again, and the sum by
-:math:`\sum_ip_is_i(x_i,1)(x_i,1)^\top e`.
+What stopping takes from the sum of a proof's slopes the other rows have to give: along a step e
+slopes move by :math:`s_i\langle e,x_i\rangle` with the room :math:`s_i=\min(\alpha_i,1-\alpha_i)`,
+and the sum by :math:`\sum_ip_is_i(x_i,1)(x_i,1)^\top e`. A client settles that among its own rows,
+step after step, where they have it. What is left the server knows a round later, and asks all
+clients for it together, by the room that they tell.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from drfl.arrays import Array
 from drfl.client import Site
@@ -38,10 +40,14 @@ from drfl.solvers.bundle.client_half.evaluation import (
     WholeSpaceEvaluator,
 )
 from drfl.solvers.bundle.messages import PathRequest
-from drfl.wire.schema import pack_triangle
+from drfl.wire.schema import pack_triangle, triangle_of
 
 KEPT = 0.05  # of the way to the boundary is left after a step that is too long
 FLAT = 1e-6  # curvature of a row below this share of the mean is left out: it costs, and adds none
+# What stopping took is settled in a few steps; one has to leave less than a share of it, and all
+# together a tenth, or else slopes have moved for nothing.
+TRIES, LESS, WORTH, ENOUGH = 10, 0.8, 0.1, 1e-10
+ROOM, RIDGE = 2, 1e-9  # slopes that move, for every coefficient; in units of the mean room
 
 
 @dataclass(frozen=True)
@@ -138,16 +144,16 @@ def follow(
     rows, clipped = _advanced(evaluator, corners, before, asked, z)
     site.memory["path"] = rows
     if before is not None and before.proved is not None and asked.mend is not None:
-        mended = _mended(evaluator, corners, before.proved, asked.mend)
+        mended = settled(evaluator, corners, _moved(evaluator, corners, before.proved, asked.mend))
         out["mended"] = _minorants(evaluator, corners, mended)[:, : 1 + d]
     if rows.proved is not None:
         out["sides"] = _minorants(evaluator, corners, rows.proved)[:, : 1 + d]
-        room = evaluator.rows.gram(_total(corners, _room(rows.proved)) * evaluator.rows.mass())
+        room = _room_of_sum(evaluator, corners, rows.proved)
         out["room"] = pack_triangle(room[:d, :d])[None]
     lines, H = _model(evaluator, corners, rows)
     ends = [evaluator.rows.mean(rows.products(corners)), clipped]
     out["path"] = np.column_stack([lines[:, : 1 + d], ends])
-    out["bend"] = H[np.tril_indices(d)][None]
+    out["bend"] = triangle_of(H[:d, :d])[None]
     return out
 
 
@@ -171,8 +177,8 @@ def _advanced(
     step = PathStep.of(corners, before)
     alpha = _proposed(evaluator, corners, step, asked, z)
     clipped = float(((alpha < 0.0) | (alpha > 1.0)).any(axis=0).mean())
-    np.clip(alpha, 0.0, 1.0, out=alpha)
-    return replace(step.taken(corners, z, asked.mu), proved=alpha), clipped
+    proved = settled(evaluator, corners, alpha)
+    return replace(step.taken(corners, z, asked.mu), proved=proved), clipped
 
 
 def _allowed(site: Site, evaluator: Evaluator) -> bool:
@@ -203,14 +209,62 @@ def _proposed(
     return step.slopes(asked.mu, du)
 
 
-def _mended(evaluator: Evaluator, corners: Sequence[Corner], alpha: Array, e: Array) -> Array:
-    """The slopes of the last proof, each moved along e as far as it has room."""
-    moved = alpha + _room(alpha) * _moves(evaluator, corners, e)
-    return np.asarray(np.clip(moved, 0.0, 1.0))
+def settled(evaluator: Evaluator, corners: Sequence[Corner], alpha: Array) -> Array:
+    """Slopes within 0 and 1 that add up to what these do, as nearly as the rows have room.
+
+    Where slopes are few, stopped ones are too many of them: that is left to all clients together.
+    """
+    stopped = within = np.clip(alpha, 0.0, 1.0)
+    if alpha.size < _most_moved(evaluator):
+        return stopped
+    wanted = _sum_of(evaluator, corners, alpha)
+    miss = wanted - _sum_of(evaluator, corners, stopped)
+    first = left = float(np.linalg.norm(miss))
+    for _ in range(TRIES):
+        if left <= ENOUGH * float(np.linalg.norm(wanted)):
+            break
+        room = _room_of_sum(evaluator, corners, within)
+        room[np.diag_indices_from(room)] += RIDGE * np.trace(room) / len(room)
+        try:
+            e = cho_solve(cho_factor(room), miss)
+        except LinAlgError:  # no slope has any room
+            break
+        moved = np.clip(_moved(evaluator, corners, within, e), 0.0, 1.0)
+        miss = wanted - _sum_of(evaluator, corners, moved)
+        size = float(np.linalg.norm(miss))
+        if not size <= LESS * left:
+            break
+        within, left = moved, size
+    return within if left <= WORTH * first else stopped
 
 
-def _room(alpha: Array) -> Array:
-    return np.asarray(np.minimum(alpha, 1.0 - alpha) ** 2)
+def _moved(evaluator: Evaluator, corners: Sequence[Corner], alpha: Array, e: Array) -> Array:
+    """Slopes, each moved along e as far as it has room; perhaps beyond 0 or 1."""
+    return np.asarray(alpha + _room(evaluator, alpha) * _moves(evaluator, corners, e))
+
+
+def _room(evaluator: Evaluator, alpha: Array) -> Array:
+    """That of the slopes with the most of it: the others would cost, and hardly move."""
+    room, most = np.minimum(alpha, 1.0 - alpha), _most_moved(evaluator)
+    if most < room.size:
+        room[room < np.partition(room.ravel(), -most)[-most]] = 0.0
+    return np.asarray(room)
+
+
+def _most_moved(evaluator: Evaluator) -> int:
+    return ROOM * int(evaluator.rows.n_features + 1)
+
+
+def _room_of_sum(evaluator: Evaluator, corners: Sequence[Corner], alpha: Array) -> Array:
+    """The matrix (n + 1, n + 1) by which the sum of slopes changes along a step."""
+    room = _total(corners, _room(evaluator, alpha))
+    return evaluator.rows.gram(room * evaluator.rows.mass())
+
+
+def _sum_of(evaluator: Evaluator, corners: Sequence[Corner], alpha: Array) -> Array:
+    """What slopes add up to, (n + 1,), as a slope of the client's mean loss."""
+    v = evaluator.weighted(_total(corners, alpha, signed=True))
+    return np.append(*evaluator.rows.combine(v))
 
 
 def _moves(evaluator: Evaluator, corners: Sequence[Corner], e: Array) -> Array:
