@@ -35,7 +35,7 @@ TOLERANCE = 1e-10
 FIRST_BATCH, LARGEST_BATCH = 2, 128
 
 
-class Solved(NamedTuple):
+class Maximum(NamedTuple):
     """Solutions v, with the prices of the constraints and the reduced costs, a row per program."""
 
     v: Array
@@ -97,7 +97,7 @@ class Vertices:
         v[np.ix_(left[ok], J)] = np.maximum(free[ok], 0.0)
         return np.asarray(left[~ok])
 
-    def _new_bases(self, solved: Solved) -> list[Basis]:
+    def _new_bases(self, solved: Maximum) -> list[Basis]:
         """The bases that can be read off solutions; none where a program is degenerate."""
         found: dict[tuple[bytes, bytes], Basis] = {}
         for price, reduced in zip(solved.price, solved.reduced, strict=True):
@@ -111,7 +111,7 @@ class Vertices:
         return list(found.values())
 
 
-def maximise(c: Array, M: Array, right: Array) -> Solved:
+def maximise(c: Array, M: Array, right: Array) -> Maximum:
     """Solve all programs as one with a block for each."""
     from scipy.optimize import linprog  # slow to import; only polyhedra need it
 
@@ -127,7 +127,7 @@ def maximise(c: Array, M: Array, right: Array) -> Solved:
     )
     if found.status != 0 or found.x is None:
         raise RuntimeError(f"HiGHS failed on a batch of {m} rows: {found.message}")
-    return Solved(
+    return Maximum(
         np.maximum(found.x.reshape(m, -1), 0.0),
         -found.ineqlin.marginals.reshape(m, -1),
         found.lower.marginals.reshape(m, -1),
