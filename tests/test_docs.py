@@ -7,6 +7,7 @@ import runpy
 import shutil
 import subprocess
 import tempfile
+import tomllib
 
 import pytest
 
@@ -108,6 +109,21 @@ def test_notation_names_what_exists():
         )
         for word in re.findall(r"[A-Za-z_]\w+", " ".join(re.findall(r"`([^`]+)`", code))):
             assert re.search(rf"\b{word}\b", source), f"{word} is not in {where}"
+
+
+def test_the_map_has_every_package_from_the_bottom_to_the_top():
+    text = (ROOT / "docs" / "where.md").read_text(encoding="utf-8")
+    table = text.split("## From", 1)[0]
+    shown = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table.split("\n") if "| " in row]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    height = {module: -k for k, layer in enumerate(layers) for module in re.findall(r"\w+", layer)}
+    listed = [module for row in shown for module in row]
+    assert sorted([*listed, "__main__"]) == sorted(height)
+    order = [height[module] for module in listed]
+    assert order == sorted(order)
+    for file in re.findall(r"`([\w/]+\.py)`", text):
+        assert (ROOT / "src" / "drfl" / file).exists() or (ROOT / file).exists(), file
 
 
 def test_the_tests_that_the_theory_names_exist():
