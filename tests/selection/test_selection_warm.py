@@ -49,15 +49,15 @@ def problems(loss, support, norm, steps, *, shared=False):
 class Path:
     """Problems solved one after the other by a warm solver, each in a window on the same engine."""
 
-    def __init__(self, clients, shell):
-        self.clients, self.solver = clients, WarmBundle(Bundle())
+    def __init__(self, clients, shell, **settings):
+        self.clients, self.solver = clients, WarmBundle(Bundle(**settings))
         self.engine = SerialEngine(debug=True)
         self.engine.start(clients, shell, on_parts(Bundle.handlers))
         self.parts = {client.name: Part(0, 1, 0) for client in clients}
 
-    def solve(self, problem):
+    def solve(self, problem, tol=1e-6):
         window = FoldEngine(self.engine, self.parts)
-        return solve(problem, self.clients, solver=self.solver, engine=window)
+        return solve(problem, self.clients, solver=self.solver, engine=window, tol=tol)
 
     def inherited(self, problem):
         """The model of the next problem before its first round."""
@@ -84,6 +84,24 @@ def test_a_warm_start_never_changes_the_answer(name):
         assert warm.objective == pytest.approx(cold.objective, rel=2e-6)
         assert warm.lower_bound <= cold.objective * (1.0 + 1e-9)
         assert cold.lower_bound <= warm.objective * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_split_flips_come_and_go(classes):
+    """Two groups, and one with what its flips add, are two pieces with other masses."""
+    rng = np.random.default_rng(4)
+    rows = rng.normal(size=(3, 150, 2))
+    score = rows @ SLOPE + 0.7 * rng.normal(size=(3, 150))
+    y = np.where(score > 0.0, 1.0, -1.0) if classes is None else np.digitize(score, [-0.5, 0.5])
+    clients = [Client(f"c{s}", rows[s], y[s].astype(float)) for s in range(3)]
+    steps = [(0.02, 2.0), (0.0, 2.0), (0.05, 2.0), (0.05, math.inf), (0.03, 1.0)]
+    problems = [Problem("logistic", Ball(rho, "l2", k), classes=classes) for rho, k in steps]
+    for start in range(len(steps)):
+        path = Path(clients, problems[0], groups=2)
+        for problem in problems[start:] + problems[:start]:
+            warm, cold = path.solve(problem, tol=1e-3), solve(problem, clients)
+            assert warm.objective == pytest.approx(cold.objective, rel=2e-3)
+            assert warm.lower_bound <= cold.objective * (1.0 + 1e-9)
 
 
 @pytest.mark.parametrize("name", PATHS)

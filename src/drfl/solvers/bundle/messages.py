@@ -255,9 +255,17 @@ def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, shift: Array) -> d
     return out
 
 
-DUAL_FAMILY, SIDES_FAMILY = -1, -2
+DUAL_FAMILY, SIDES_FAMILY, SPLIT_DUAL_FAMILY = -1, -2, -4
 OF_FLIPS = -1  # in place of a group: a cut of what flips add
 AS_TOLD, MENDED = 0, 1  # in place of a group: cuts of sides
+
+
+def family_of(pieces: int, parts: int) -> int:
+    """The family of so many pieces: G groups in two parts have other masses than 2G groups.
+
+    Along a path of problems a client has both.
+    """
+    return pieces if parts == 1 else -1 - pieces  # odd, since the two parts have as many
 
 
 @dataclass(frozen=True)
@@ -289,7 +297,8 @@ class CutReply:
         rows = self.rows.shape[1]
         if self.share is not None:
             return np.tile(self.share, self.parts)
-        return np.asarray(pool.shares([client], rows, self.parts / rows)[0])
+        family = family_of(rows, self.parts)
+        return np.asarray(pool.shares([client], family, rows, self.parts / rows)[0])
 
     @property
     def slopes(self) -> int:
@@ -297,10 +306,11 @@ class CutReply:
         return int(self.rows.shape[2]) - self.dimension - self.lifted - 1
 
     def cuts(self, pool: Pool, client: int, k: int, identity: int, round: int) -> Cuts:
-        """The cuts of the k-th point; their family is the number of pieces."""
+        """The cuts of the k-th point; their family goes by the number of pieces."""
         rows = self.rows[k]
         count, d = len(rows), self.dimension
-        piece = pool.pieces(client, count, count, self.masses(pool, client))
+        family = family_of(count, self.parts)
+        piece = pool.pieces(client, family, count, self.masses(pool, client))
         slopes, groups = self.slopes, count // self.parts
         cuts = Cuts(
             piece=piece,
@@ -375,7 +385,7 @@ def dual_cut(numbers: Array, pool: Pool, client: int, round: int, lifted: int) -
 
 def split_dual_cut(loss: Array, flips: Array, pool: Pool, client: int, round: int) -> Cuts:
     """A cut (c, g) of the mean loss alone, and one (c, slope, g) of what flips add."""
-    piece, two = pool.pieces(client, DUAL_FAMILY, 2, np.ones(2)), np.ones(2, np.intp)
+    piece, two = pool.pieces(client, SPLIT_DUAL_FAMILY, 2, np.ones(2)), np.ones(2, np.intp)
     cuts = Cuts(
         piece,
         np.array([loss[0], flips[0]]),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.messages import CutReply, CutRequest
+from drfl.solvers.bundle.messages import CutReply, CutRequest, family_of
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.certificate.curved import Reach
 from drfl.solvers.certificate.cuts import Ints, clipping
@@ -168,7 +168,8 @@ class Stack:
         G = self.rows.shape[2]
         if "share" in self.arrays:
             return np.asarray(np.tile(self.arrays["share"], self.parts))
-        return np.asarray(points.pool.shares(self.clients, G, self.parts / G))
+        family = family_of(G, self.parts)
+        return np.asarray(points.pool.shares(self.clients, family, G, self.parts / G))
 
     def multipliers(self, server: ServerProblem) -> Array:
         """The multipliers at the points (m, P): as they were told, or the norm of w."""

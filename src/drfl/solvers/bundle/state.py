@@ -13,7 +13,14 @@ from drfl.gauges import DualNorm
 from drfl.solvers.base import MOST_CURVED, Assignment, Status, gap_scale, relative_gap
 from drfl.solvers.bundle.client_cache import CacheMirror
 from drfl.solvers.bundle.clients import Clients
-from drfl.solvers.bundle.messages import CutRequest, Dual, PathModel, PathRequest, near_marks
+from drfl.solvers.bundle.messages import (
+    CutRequest,
+    Dual,
+    PathModel,
+    PathRequest,
+    family_of,
+    near_marks,
+)
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.bundle.settings import BundleSettings
 from drfl.solvers.bundle.steps import Descent, Metric, Proposal
@@ -420,7 +427,8 @@ def _requests(
     kinds = {shares: replace(common, shares=shares) for shares in (False, True)}
     out = {}
     for s in clients:
-        pieces = asked.groups * (1 + state.clients.limits[s].split)
-        kind = kinds[asked.groups > 1 and not state.pool.knows(s, pieces)]
+        parts = 1 + state.clients.limits[s].split
+        family = family_of(asked.groups * parts, parts)
+        kind = kinds[asked.groups > 1 and not state.pool.knows(s, family)]
         out[s] = replace(kind, dual=asked.dual[s]) if s in asked.dual else kind
     return out

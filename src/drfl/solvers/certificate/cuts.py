@@ -115,11 +115,11 @@ class Pool:
             self.piece_share = np.concatenate([self.piece_share, share])
         return self._first_piece[key] + np.arange(groups)
 
-    def shares(self, clients: Iterable[int], family: int, otherwise: float) -> Array:
-        """The masses of the pieces of some clients' families (m, family), or else this number."""
+    def shares(self, clients: Iterable[int], family: int, pieces: int, otherwise: float) -> Array:
+        """The masses of the pieces of some clients' families (m, pieces), or else this number."""
         first = np.array([self._first_piece.get((int(s), family), -1) for s in clients], np.intp)
-        known, masses = first >= 0, np.full((len(first), family), otherwise)
-        masses[known] = self.piece_share[first[known][:, None] + np.arange(family)]
+        known, masses = first >= 0, np.full((len(first), pieces), otherwise)
+        masses[known] = self.piece_share[first[known][:, None] + np.arange(pieces)]
         return masses
 
     def knows(self, client: int, family: int) -> bool:
