@@ -1,11 +1,15 @@
 """Validation: what is told of rows and clients that a model has not seen, recomputed by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.metrics import log_loss, roc_auc_score
 
 from drfl import Ball, Client, DRFLClassifier, DRFLRegressor, Problem, solve
 from drfl.baselines import ERMClassifier
+from drfl.curves import Curves
 from drfl.engines import make_engine
 from drfl.selection.client_half import alone
 from drfl.selection.client_half.folds import FoldEngine, Part
@@ -104,6 +108,16 @@ def test_three_classes_and_one_client():
     assert found.radii == {}
 
 
+@pytest.mark.parametrize("additive", [None, "all"])
+def test_three_classes_one_of_which_a_client_lacks(additive):
+    """Its own model knows two classes; with curves that was no model, and nothing was judged."""
+    classes = np.where(CLIENTS == "d", Z > 0.0, np.digitize(Z, [-0.5, 0.8]))
+    model = DRFLClassifier(norm="l1", radius=0.05, additive=additive, knots=1, tol=1e-3)
+    found = model.validate(X, classes, CLIENTS, folds=2)
+    for question in (NEW_ROWS, NEW_CLIENT):
+        assert 0.3 < found.measures[question][LOCALS]["accuracy"].mean < 1.0
+
+
 def test_a_clients_own_model_is_the_optimum_of_its_rows():
     rows = X[CLIENTS == "d"], np.where(Y[CLIENTS == "d"] == "yes", 1.0, -1.0)
     client = Client("d", *rows)
@@ -121,3 +135,23 @@ def test_a_clients_own_model_is_the_optimum_of_its_rows():
     assert intercept == pytest.approx(exact.intercept, abs=1e-5)
     answers = folds.map({"d": alone.request(-1.0)}, None)
     assert list(answers.failures) == ["d"]
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_a_clients_own_curves_are_those_of_its_scaled_rows(form):
+    """Two of three classes are here; the rows are in other units than the knots."""
+    X_own, y = X[CLIENTS == "d"], (Z[CLIENTS == "d"] > 0.0).astype(float)
+    shift, scale = np.array([0.3, -0.2, 0.0]), np.array([2.0, 0.5, 1.0])
+    curves = Curves([[0.0], [-0.4, 0.4], []])
+    problem = Problem("logistic", Ball(radius=0.05, norm="l1"), curves=curves, classes=3)
+    client = Client("d", form(X_own), y, shift=shift, scale=scale)
+    engine = make_engine("serial")
+    engine.start([client], problem, alone.HANDLERS)
+    folds = FoldEngine(engine, {"d": Part(1, 3, 7)})
+    folds.start([client], problem, {})
+    coef, _ = alone.read(folds.map({"d": alone.request(1e-8)}, None).replies["d"], problem, 6)
+    at = Part(1, 3, 7).training(40)
+    scaled = Client("d", (X_own[at] - shift) / scale, y[at])
+    exact = solve(replace(problem, classes=2), [scaled], tol=1e-8)
+    assert coef[:2] == pytest.approx(exact.coef, abs=1e-4)
+    assert (coef[2] == 0.0).all()

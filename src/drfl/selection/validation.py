@@ -399,7 +399,7 @@ class _Work:
             answers |= answered(engine, dict.fromkeys(names, alone.request(self.choices.tol)))
         for s in new:
             self.own[s, split.parts[s]] = [
-                _Linear(*alone.read(answers[group[s].name], self.problem, self.clients.n_features))
+                _Linear(*alone.read(answers[group[s].name], self.problem, self._zero().shape[-1]))
                 for group in self.clients.groups
             ]
         return [self.own[s, split.parts[s]] for s in split.trained]

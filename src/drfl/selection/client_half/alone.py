@@ -28,15 +28,18 @@ UNSEEN = math.log(1e-6)  # of a class without rows here: its intercept, below th
 
 
 def possible(problem: Problem) -> bool:
-    """Whether clients can do it: the method for rows in one process knows the whole space alone."""
+    """Whether clients can do it: the method for rows in one process knows the whole space alone.
+
+    It knows no curves either; several classes at once take another one, which does.
+    """
     balls = [problem.ball] if not isinstance(problem.ball, Mapping) else problem.ball.values()
-    plain = problem.curves is None and not problem.shared_ball
+    plain = (problem.curves is None or problem.classes is not None) and not problem.shared_ball
     return plain and all(isinstance(ball.support, WholeSpace) for ball in balls)
 
 
 def fit(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     """The client's half."""
-    rows, tol = site.rows, float(message.arrays["tol"])
+    rows, tol = site.raw, float(message.arrays["tol"])  # ramps are made of them again
     if not 0.0 < tol < 1.0:
         raise WireError("there is no such tolerance")
     weight = None if rows.p is None else rows.p * rows.total
