@@ -268,26 +268,33 @@ def standard_knots(knots: Any) -> tuple[float, ...]:
     return tuple(sorted({checks.number("a knot", z) for z in knots}))
 
 
-def enough_rows(counts: NDArray[np.intp]) -> list[int]:
+def enough_rows(counts: NDArray[np.intp], values: int | None = None) -> list[int]:
     """Which knots of a column leave every piece enough rows, in all and at every client.
 
     A piece with few rows of a client would tell of them, and its slope would be theirs: the knot
-    between the thinnest piece and its thinner neighbour goes.
+    between the thinnest piece and its thinner neighbour goes. So it does while there are as many
+    slopes as values, which rows do not tell apart: what one adds the next can take back.
 
     Parameters
     ----------
     counts : (S, k + 1)
         Rows of the clients in the pieces; where they are not told, a bound from below.
+    values : int, optional
+        How many values the column has, if no piece holds two of them.
 
     Examples
     --------
     >>> enough_rows(np.array([[40, 3, 40], [40, 20, 40]]))
     [1]
+    >>> enough_rows(np.array([[40, 30, 40], [40, 30, 40]]), values=3)
+    [1]
     """
     counts, kept = np.array(counts), list(range(counts.shape[1] - 1))
+    most = len(kept) if values is None else values - 2
     while kept:
         total = counts.sum(axis=0)
         thin = (total < PIECE_ROWS) | ((counts > 0) & (counts < FEW_ROWS)).any(axis=0)
+        thin |= len(kept) > most
         if not thin.any():
             break
         p = int(np.argmin(np.where(thin, total, np.iinfo(np.intp).max)))

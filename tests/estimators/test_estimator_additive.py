@@ -164,3 +164,13 @@ def test_pieces_have_rows_enough_at_every_client():
         assert ((counts == 0) | (counts >= 5)).all()
     assert len(_model(knots=[0.0, 3.5]).fit(*_data()[:2]).curves_.knots[0]) == 1
     assert len(standard_knots(4)) == 4
+
+
+def test_columns_of_few_values_have_slopes_that_rows_tell_apart():
+    """As many slopes as values would leave one to chance, and no standard errors at all."""
+    X, y, _ = _data()
+    X[:, 1] = np.random.default_rng(0).integers(4, size=len(X))
+    clients = np.repeat(["a", "b"], 200)
+    model = _model(knots=[-0.8, 0.0, 0.8], additive=[1, 2]).fit(X, y, clients=clients)
+    assert [len(knots) for knots in model.curves_.knots] == [0, 2, 0]
+    assert (np.diag(model.inference().covariance) > 0.0).all()

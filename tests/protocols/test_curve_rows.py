@@ -44,10 +44,16 @@ def test_counts_are_those_of_the_files_and_few_are_not_told():
     curves = Curves([[-1.0, 0.0, 1.0]])
     told = told_pieces(Rows(X, np.ones(40)), curves, 0)
     assert told["counts"].tolist() == [7, 0, 1, 30]
-    assert told["binary"].tolist() == [0]
+    assert told["single"].tolist() == [1]  # three values, each in a piece of its own
     assert told_pieces(Rows(X[3:], np.ones(37)), curves, 0)["counts"].tolist() == [1, 0, 1, 30]
     two = np.repeat([0.0, 1.0], 20)[:, None]
-    assert told_pieces(Rows(two, np.ones(40)), curves, 0)["binary"].tolist() == [1]
+    assert told_pieces(Rows(two, np.ones(40)), curves, 0)["single"].tolist() == [1]
+    curves = Curves([[0.5]])
+    three = np.repeat([0.0, 1.0, 2.0], 20)[:, None]
+    assert told_pieces(Rows(three, np.ones(60)), curves, 0)["single"].tolist() == [0]
+    rare = Rows(three[:44], np.ones(44))
+    assert told_pieces(rare, curves, 0)["single"].tolist() == [0]
+    assert told_pieces(rare, curves, 5)["single"].tolist() == [1]  # of 4 rows a guard tells nothing
 
 
 def test_rows_are_counted_block_by_block():
@@ -64,7 +70,9 @@ def test_rows_are_counted_block_by_block():
         assert len(list(rows.dense_blocks())) > 1
         told = told_pieces(rows, curves, 0)
         np.testing.assert_array_equal(told["counts"], expected)
-        assert told["binary"].tolist() == [0, 0, 1]
+        assert told["single"].tolist() == [0, 0, 0]
+    X[:150, 1] = 1.0
+    assert told_pieces(Rows(X, np.ones(len(X))), curves, 0)["single"].tolist() == [0, 1, 0]
 
 
 def test_every_piece_that_is_left_has_rows_at_every_client(ages, tmp_path):
@@ -80,6 +88,20 @@ def test_every_piece_that_is_left_has_rows_at_every_client(ages, tmp_path):
         # Few rows beyond an outer knot count as one.
         np.testing.assert_allclose(rows[name][:4], counts, atol=3)
         assert sum(rows[name][:4]) <= 200
+
+
+@pytest.mark.parametrize("guard", [None, 5])
+def test_rows_tell_the_slopes_of_few_values_apart(tmp_path, guard):
+    """Four values in four pieces have three differences: one of four slopes is another's back."""
+    rng = np.random.default_rng(0)
+    for name in "ab":
+        vessels, ill = rng.integers(4, size=400), rng.choice(["y", "n"], 400)
+        lines = [f"{v},{x}" for v, x in zip(vessels, ill, strict=True)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["vessels,ill", *lines]), encoding="utf-8")
+    found, agreement = federation(tmp_path, guard)
+    curves, rows = agreed_pieces(found, agreement, Curves([[-0.84, 0.0, 0.84]]))
+    assert len(curves.knots[0]) == 2
+    assert all(min(counts) > 50 for counts in rows.values())
 
 
 def test_a_guarded_client_tells_multiples_of_k_and_one_set_of_knots(ages, tmp_path):
@@ -124,7 +146,7 @@ def test_impossible_counts_are_refused(ages, tmp_path, counts):
 
     class Lying(Files):
         def ask(self, messages, *, partial=False):
-            arrays = {"counts": np.array(counts), "binary": np.zeros(3, dtype=np.int64)}
+            arrays = {"counts": np.array(counts), "single": np.zeros(3, dtype=np.int64)}
             return {name: message.reply(arrays) for name, message in messages.items()}
 
     with pytest.raises(WireError, match="more rows in the pieces"):

@@ -76,8 +76,7 @@ class Additive:
         mean, deviation = _moments(table)
         knots: list[tuple[float, ...]] = [()] * n
         for j in chosen:
-            column = _column(table.X, j)
-            if deviation[j] > 0.0 and len(np.unique(column)) > 2:
+            if deviation[j] > 0.0:
                 knots[j] = tuple(float(mean[j] + deviation[j] * z) for z in self.knots)
         rules: list[tuple[str, ...]] = [()] * n
         for key, own in self.shapes.items():
@@ -107,8 +106,12 @@ def _kept(wanted: Curves, j: int, table: ClientTable) -> list[int]:
     """Which knots of a column leave its pieces rows enough."""
     if not wanted.knots[j]:
         return []
-    column, clients = _column(table.X, j), range(len(table.names))
-    return enough_rows(np.array([wanted.counts(j, column[table.member == s]) for s in clients]))
+    column = _column(table.X, j)
+    own = [column[table.member == s] for s in range(len(table.names))]
+    counts = np.array([wanted.counts(j, x) for x in own])
+    # As the clients of a training tell it, so that both keep the same knots.
+    single = all((wanted.counts(j, np.unique(x)) <= 1).all() for x in own)
+    return enough_rows(counts, int(np.count_nonzero(counts.sum(axis=0))) if single else None)
 
 
 def _moments(table: ClientTable) -> tuple[Array, Array]:

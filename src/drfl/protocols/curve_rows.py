@@ -26,11 +26,11 @@ from drfl.tables.encoding import Encoding
 from drfl.wire import Field, Message, WireError, reply_kind, validate
 
 PIECES = "pieces"
-MANY = 100  # values of a column that are counted: one with more is not binary
+MANY = 100  # values of a column that are counted: one with more has several in a piece
 REQUEST = {"encoding": Field("uint8", (None,)), "curves": Field("uint8", (None,))}
 REPLY = {
     "counts": Field("int64", ("p",)),  # of the pieces of all columns
-    "binary": Field("int64", ("n",)),  # 1: the column has two values at most
+    "single": Field("int64", ("n",)),  # 1: every piece of the column holds one value at most
 }
 
 
@@ -59,8 +59,8 @@ def told_pieces(rows: Rows, curves: Curves, k: int) -> dict[str, NDArray[Any]]:
         heavy = np.concatenate([heavy_pieces(rows, curves, j, k) for j in range(curves.n)])
         counts = np.where(heavy, 0, k * (counts // k))
     few = (counts > 0) & (counts < FEW_ROWS)
-    binary = [seen.are_two(max(k, 1)) for seen in values]
-    return {"counts": np.where(few, 1, counts), "binary": np.array(binary, dtype=np.int64)}
+    single = [seen.are_single(curves, j, max(k, 1)) for j, seen in enumerate(values)]
+    return {"counts": np.where(few, 1, counts), "single": np.array(single, dtype=np.int64)}
 
 
 class _Values:
@@ -79,10 +79,13 @@ class _Values:
                 self.others += count
         self.others += int(counts[MANY:].sum())
 
-    def are_two(self, k: int) -> bool:
-        """Whether fewer than k rows hold anything but two values."""
-        rest = [count for _, count in self.counts.most_common()[2:]]
-        return sum(rest) + self.others < k
+    def are_single(self, curves: Curves, j: int, k: int) -> bool:
+        """Whether fewer than k rows hold anything but the commonest value of their piece."""
+        most = Counter[int]()
+        for value, count in self.counts.items():
+            piece = int(np.argmax(curves.counts(j, np.array([value]))))
+            most[piece] = max(most[piece], count)
+        return self.counts.total() - most.total() + self.others < k
 
 
 # ---------------------------------------------------------------------- the server's half
@@ -96,11 +99,14 @@ def agreed_pieces(
     """
     curves = wanted
     while True:
-        counts, binary = _ask(federation, agreement, curves)
+        counts, single = _ask(federation, agreement, curves)
         # What a guarded client does not tell is fewer than k rows, and perhaps some.
         least = [int(bool(agreement.guards[name])) for name in counts]
-        table = np.maximum(np.array(list(counts.values())), np.array(least)[:, None])
-        kept = [[] if binary[j] else enough_rows(table[:, curves.of(j)]) for j in range(curves.n)]
+        told = np.array(list(counts.values()))
+        table, rows = np.maximum(told, np.array(least)[:, None]), told.sum(axis=0)
+        filled = [int(np.count_nonzero(rows[curves.of(j)])) for j in range(curves.n)]
+        values = [count if one else None for count, one in zip(filled, single, strict=True)]
+        kept = [enough_rows(table[:, curves.of(j)], values[j]) for j in range(curves.n)]
         left = curves.with_knots(kept)
         if left == curves or not any(agreement.guards.values()):
             break
@@ -115,24 +121,24 @@ def agreed_pieces(
 def _ask(
     federation: Federation, agreement: Agreement, curves: Curves
 ) -> tuple[dict[str, NDArray[np.int64]], NDArray[np.bool_]]:
-    """Rows in the pieces by client, and which columns have two values at all of them."""
+    """Rows in the pieces by client, and which columns have one value in each at all of them."""
     arrays: Mapping[str, NDArray[Any]] = {
         "encoding": text_array(encoding_to_plain(agreement)),
         "curves": text_array(curves.free().to_dict()),
     }
     message = Message(PIECES, 0, arrays)
     replies = federation.ask(dict.fromkeys(federation.names, message))
-    found, binary = {}, np.ones(curves.n, dtype=np.bool_)
+    found, single = {}, np.ones(curves.n, dtype=np.bool_)
     for name in federation.names:
         sizes = {"p": curves.n_slopes, "n": curves.n}
         validate(replies[name], reply_kind(PIECES), 0, REPLY, sizes)
         counts = replies[name].arrays["counts"]
-        binary &= replies[name].arrays["binary"] == 1
+        single &= replies[name].arrays["single"] == 1
         rows = [int(counts[curves.of(j)].sum()) for j in range(curves.n)]
         if (counts < 0).any() or max(rows, default=0) > agreement.rows[name]:
             raise WireError(f"client {name!r} has more rows in the pieces of a curve than in all")
         found[name] = counts
-    return found, binary
+    return found, single
 
 
 def _merged(counts: NDArray[np.int64], kept: list[int]) -> NDArray[np.int64]:

@@ -208,10 +208,10 @@ class Training:
         for j, name in enumerate(self.agreement.features):
             fewer = len(wanted.knots[j]) - len(curves.knots[j])
             if fewer and not curves.knots[j]:
-                self.listener.say(f"column {name!r} stays linear: too few rows, or two values")
+                self.listener.say(f"column {name!r} stays linear: too few rows, or values")
             elif fewer:
                 left = len(curves.knots[j])
-                self.listener.say(f"the curve of {name!r} has {left} knots: elsewhere rows are few")
+                self.listener.say(f"the curve of {name!r} has {left} knots: rows or values are few")
         return curves, rows
 
     def train(self) -> list[Result]:
