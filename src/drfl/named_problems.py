@@ -62,6 +62,16 @@ NAMED_PROBLEMS: Mapping[str, NamedProblem] = {
 }
 
 
+NO_RULES = (
+    "erm follows no rules for shapes, which need a radius: what the model loses to it may be their "
+    "price"
+)
+NO_RULES_OF_ERM = (
+    "rule='new_client' compares with ERM, which follows no rules for shapes: take another rule, or "
+    "leave out the shapes"
+)
+
+
 def restated(problem: Problem, name: str, rows: Sequence[float]) -> Problem:
     """The problem of a name with the loss, the weights and what else is open of another problem.
 

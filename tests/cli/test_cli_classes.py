@@ -208,6 +208,15 @@ def test_rules_for_shapes_are_refused(garden, tmp_path):
         assert not (tmp_path / "RUN").exists()
 
 
+def test_a_solver_of_one_score_is_refused_before_any_work(garden, tmp_path):
+    folder, _ = garden
+    files = (folder / "a.csv", folder / "b.csv", "--target", "species")
+    options = ("--multiclass", "joint", "--solver", "first_order", "--out", "RUN")
+    said = drfl("train", *files, *options, cwd=tmp_path, code=3)
+    assert "knows no several classes at once" in said.err
+    assert not (tmp_path / "RUN").exists()
+
+
 def test_a_new_intercept_of_each_class_has_its_name(garden):
     folder, _ = garden
     said = drfl("calibrate", "RUN/model.json", "a.csv", cwd=folder).out.splitlines()

@@ -148,6 +148,17 @@ def test_the_summary_has_slopes_in_the_units_of_the_files(folder):
     assert "age: all 5 are zero" in drfl("summary", "RUN", cwd=folder).out
 
 
+def test_the_line_beside_a_curve_keeps_the_rule_that_a_line_can_keep(folder):
+    """Of a rule that the rows contradict: a line without it would be another kind of model."""
+    given = ["--decreasing=dose", "--radius=0.02", "--quiet", "--out=AGAINST"]
+    drfl("train", *FILES, "--additive=dose", *given, cwd=folder)
+    lines = (folder / "AGAINST" / "records.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    (result,) = [record for record in records if record["kind"] == "result"]
+    (curve,) = result["curves"]
+    assert curve["line"][-1] <= curve["line"][0]
+
+
 def test_processes_and_a_guard_train_curves(folder):
     """Two processes give the same bits; a guard a valid bound, and the curve it allows."""
     flags = ["--radius=0.02", "--quiet", "--additive=age,dose", "--increasing=dose"]
@@ -198,6 +209,9 @@ def test_the_program_takes_curves_only_where_they_pay(folder):
         (["--additive=age", "--guard=dp"], "ramps, of which curves are made, may be longer"),
         (["--additive=age", "--radius=confidence"], "slopes between knots that somebody"),
         (["--additive=auto", "--guard=5"], "does not go with --additive auto"),
+        (["--additive=all", "--increasing=sex"], "increasing names 'sex', which holds categories"),
+        (["--knots=3"], "knots is for curves: name their columns in --additive"),
+        (["--additive=age", "--convex=age", "--select=new_client"], "follows no rules for shapes"),
         (["--additive=age", "--compare=erm,fedavg"], "leave fedavg out of --compare: it knows no"),
         (["--additive=age", "--compare=wafl"], "leave wafl out of --compare: curves are for one"),
         (["--intercept=per-client", "--compare=scaffold"], "it knows no intercept per client"),

@@ -130,6 +130,8 @@ BAD_SETTINGS = {
     "unknown solver": (("--solver", "magic"), ("'magic'", "known are")),
     "unknown method": (("--compare", "erm,fedmagic"), ("'fedmagic'", "known are")),
     "unknown rule": (("--select", "best"), ("'best'", "known are")),
+    "scale without noise": (("--noise-scale", "0.3"), ("noise_scale is for --select noise",)),
+    "solver of other losses": (("--solver", "first_order", "--loss", "hinge"), ("smooth losses",)),
     "noise without scale": (("--select", "noise"), ("--noise-scale",)),
     "unknown scale": (("--scale", "robust"), ("'robust'", "known are")),
     "negative radius": (("--radius", "-1"), ("radius must be",)),

@@ -118,6 +118,13 @@ def test_three_classes_one_of_which_a_client_lacks(additive):
         assert 0.3 < found.measures[question][LOCALS]["accuracy"].mean < 1.0
 
 
+def test_rules_that_erm_does_not_follow_are_said():
+    model = DRFLClassifier(norm="l1", radius=0.05, additive=[0], knots=1, tol=1e-3)
+    for shapes, said in (({0: "decreasing"}, True), (None, False)):
+        found = model.set_params(shapes=shapes).validate(X, Y, CLIENTS, folds=2)
+        assert ("erm follows no rules for shapes" in str(found)) == said
+
+
 def test_a_clients_own_model_is_the_optimum_of_its_rows():
     rows = X[CLIENTS == "d"], np.where(Y[CLIENTS == "d"] == "yes", 1.0, -1.0)
     client = Client("d", *rows)

@@ -168,14 +168,19 @@ def _check_settings(
 ) -> None:
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
-    lacking = unknown(solver, problem)
-    if lacking is not None:
-        raise ValueError(f"the solver {solver.name!r} {lacking[0]}: {lacking[1]}")
+    require_known(solver, problem)
     checks.number("tol", tol, above=0.0)
     checks.whole("max_rounds", max_rounds, least=1)
     if not (isinstance(callbacks, Sequence) and all(callable(c) for c in callbacks)):
         raise TypeError("callbacks must be a list of callables that take a Record")
     checks.optional(checks.number, "deadline", deadline, above=0.0)
+
+
+def require_known(solver: Solver, problem: Problem) -> None:
+    """Refuse a problem that a solver does not know."""
+    lacking = unknown(solver, problem)
+    if lacking is not None:
+        raise ValueError(f"the solver {solver.name!r} {lacking[0]}: {lacking[1]}")
 
 
 def unknown(solver: Solver, problem: Problem) -> tuple[str, str] | None:

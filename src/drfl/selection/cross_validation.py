@@ -22,6 +22,7 @@ from drfl.engines import Engine, make_engine
 from drfl.estimators import parameters
 from drfl.estimators.base import RobustModel
 from drfl.estimators.fitting import LOCAL, make_solver, solver_name
+from drfl.named_problems import NO_RULES_OF_ERM
 from drfl.run.result import stacked
 from drfl.selection.choice import Choice, summarise
 from drfl.selection.client_half import scores
@@ -254,10 +255,7 @@ def choose(
         anchor = next(k for k, point in enumerate(candidates) if point.params == kept)
     if rule == "new_client":
         if clients.curves is not None and clients.curves.shaped:
-            raise ValueError(
-                "rule='new_client' compares with ERM, which follows no rules for shapes: take "
-                "another rule, or leave out the shapes"
-            )
+            raise ValueError(NO_RULES_OF_ERM)
         erm = _with_erm(estimator, clients, candidates)
     splits = _splits(rule, clients, folds, seed)
     word = "client left out" if rule == "new_client" else "fold"

@@ -39,7 +39,7 @@ from drfl.metrics.counts import (
     facts_of,
     recalibrated,
 )
-from drfl.named_problems import restated
+from drfl.named_problems import NO_RULES, restated
 from drfl.one_vs_rest import against_the_rest
 from drfl.problem import Problem
 from drfl.run.result import Result, stacked
@@ -113,6 +113,8 @@ class Validation:
         the rest, of all clients together. Empty where there are none.
     groups : dict
         The same of groups of rows of all clients.
+    shaped : bool
+        Whether the model follows rules for shapes, which "erm" does not.
     """
 
     measures: dict[str, dict[str, dict[str, Measured]]]
@@ -121,6 +123,7 @@ class Validation:
     rounds: int
     probabilities: dict[str, dict[str, Any]] = field(default_factory=dict)
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    shaped: bool = False
 
     def facts(self) -> dict[str, Any]:
         """For records."""
@@ -138,12 +141,14 @@ class Validation:
         return "\n".join([*lines, *self.sentences()])
 
     def sentences(self) -> list[str]:
-        """What the needed radii mean."""
+        """What the table does not say, and what the needed radii mean."""
+        told = [f"{NO_RULES}."] if self.shaped else []
         if not self.radii:
-            return []
+            return told
         worst = max(self.radii, key=lambda name: self.radii[name])
         k = len(self.radii)
         return [
+            *told,
             "radius that a client would have needed when left out: largest "
             f"{self.radii[worst]:.3g} ({worst}), the model's is {self.radius:.3g}.",
             f"A client exchangeable with these {k} is covered by the largest about {k} times in "
@@ -217,7 +222,9 @@ def validate_clients(
         measures = {name: work.answer(splits) for name, splits in questions.items()}
         radii = work.needed_radii(questions.get(NEW_CLIENT, []))
         worth, groups = work.probabilities(questions.get(NEW_ROWS, []), wanted)
-    return Validation(measures, radii, point.radius, work.rounds, worth, groups)
+    curves = point.problem.curves
+    shaped = curves is not None and curves.shaped
+    return Validation(measures, radii, point.radius, work.rounds, worth, groups, shaped)
 
 
 class _Work:

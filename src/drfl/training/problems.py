@@ -14,14 +14,14 @@ from drfl._registry import listed, lookup
 from drfl.curves import Curves, standard_knots
 from drfl.inference import NO_TRUE_SLOPES
 from drfl.losses import LOSSES, Loss, make_loss
-from drfl.named_problems import NAMED_PROBLEMS, restated
+from drfl.named_problems import NAMED_PROBLEMS, NO_RULES_OF_ERM, restated
 from drfl.privacy.dp import NO_CURVES, DifferentialPrivacy
 from drfl.privacy.guard import LEAST as LEAST_ROWS
 from drfl.problem import Problem
 from drfl.problem.multiclass import AT_ONCE, MULTICLASS, together
 from drfl.protocols.agreement import Agreement
-from drfl.run.loop import unknown
-from drfl.solvers import Solver, make_solver
+from drfl.run.loop import require_known, unknown
+from drfl.solvers import Assignment, Solver, make_solver
 from drfl.supports import Box
 from drfl.tables import Number
 from drfl.training.settings import FIELDS, RULES, Settings
@@ -64,10 +64,9 @@ def check_before_reading(settings: Settings) -> None:
     _mixture(settings, len(settings.clients))
     for name in settings["compare"]:
         lookup("method", name, dict.fromkeys(known_methods()))
-    if settings["select"]:
-        lookup("rule", settings["select"], RULES)
-        if settings["select"] == "noise" and settings["noise_scale"] is None:
-            raise ValueError("--select noise needs --noise-scale: the deviation of the noise")
+    _check_selection(settings)
+    if settings["knots"] != FIELDS["knots"].default and not settings["additive"]:
+        raise ValueError("knots is for curves: name their columns in --additive, or leave it out")
     if settings["additive"] and (settings["guard"] == "dp" or settings["solver"] == "private"):
         raise ValueError(NO_CURVES)
     if settings["additive"] and settings["solver"] != "bundle":
@@ -76,6 +75,19 @@ def check_before_reading(settings: Settings) -> None:
         check_privacy(settings)
     else:
         check_guard(settings)
+
+
+def _check_selection(settings: Settings) -> None:
+    """Refuse what a rule of selection needs and has not, or does not go with."""
+    rule = settings["select"]
+    if rule:
+        lookup("rule", rule, RULES)
+    if rule == "noise" and settings["noise_scale"] is None:
+        raise ValueError("--select noise needs --noise-scale: the deviation of the noise")
+    if rule != "noise" and settings["noise_scale"] is not None:
+        raise ValueError("noise_scale is for --select noise: name that rule, or leave it out")
+    if rule == "new_client" and any(settings[shape] for shape in RULES_OF_SHAPE):
+        raise ValueError(NO_RULES_OF_ERM)
 
 
 ONLY_NETWORKS = ("order", "local_steps", "step_size", "batch_size", "participation")
@@ -200,37 +212,42 @@ def wanted_curves(settings: Settings, agreement: Agreement) -> Curves | None:
 
     Which knots are kept depends on the clients' rows.
     """
-    wanted, named = settings["additive"], [c.name for c in agreement.columns]
-    wanted = ("all",) if wanted == ("auto",) else wanted
-    ruled = {name: [r for r in RULES_OF_SHAPE if name in settings[r]] for name in named}
-    for rule in RULES_OF_SHAPE:
-        for name in settings[rule]:
-            if name not in named:
-                raise ValueError(f"{rule} names {name!r}, but the columns are {listed(named)}")
-            if wanted != ("all",) and name not in wanted:
-                raise ValueError(f"{rule} names {name!r}: name it in additive too")
+    wanted = ("all",) if settings["additive"] == ("auto",) else settings["additive"]
+    numbers = [c.name for c in agreement.columns if isinstance(c, Number)]
+    curved = numbers if wanted == ("all",) else wanted
+    _check_columns_of_curves(settings, agreement, curved)
     if not wanted:
         return None
     if agreement.scale == "none":
         raise ValueError("additive needs scaled columns, so that knots are in standard units")
-    numbers = [c.name for c in agreement.columns if isinstance(c, Number)]
-    for name in () if wanted == ("all",) else wanted:
-        if name not in named:
-            raise ValueError(f"additive names {name!r}, but the columns are {listed(named)}")
-        if name not in numbers:
-            raise ValueError(f"additive names {name!r}, which holds categories: they have no curve")
-    curved = numbers if wanted == ("all",) else wanted
     at = standard_knots(settings["knots"])
     knots: list[tuple[float, ...]] = []
     shapes: list[tuple[str, ...]] = []
     for column in agreement.columns:
         own = column.name in curved
-        rules = tuple(rule.replace("_", " ") for rule in ruled[column.name]) if own else ()
+        ruled = [rule for rule in RULES_OF_SHAPE if column.name in settings[rule]]
+        rules = tuple(rule.replace("_", " ") for rule in ruled)
         # Beside a number there may be a mark where it was missing, which stays linear.
         beside = len(column.features) - 1
         knots += [at if own else (), *[()] * beside]
         shapes += [rules, *[()] * beside]
     return Curves(tuple(knots), tuple(shapes))
+
+
+def _check_columns_of_curves(
+    settings: Settings, agreement: Agreement, curved: Sequence[str]
+) -> None:
+    """Refuse names that no column has, curves of categories, and rules for what has no curve."""
+    numbers = {c.name: isinstance(c, Number) for c in agreement.columns}
+    ruled = [(rule, name) for rule in RULES_OF_SHAPE for name in settings[rule]]
+    for option, name in [*(("additive", name) for name in curved), *ruled]:
+        if name not in numbers:
+            raise ValueError(f"{option} names {name!r}, but the columns are {listed(numbers)}")
+        if not numbers[name]:
+            raise ValueError(f"{option} names {name!r}, which holds categories: they have no curve")
+    for rule, name in ruled:
+        if name not in curved:
+            raise ValueError(f"{rule} names {name!r}: name it in additive too")
 
 
 OWN_MOMENTS = (
@@ -369,6 +386,17 @@ def check_compared(settings: Settings, problem: Problem, rows: Sequence[int]) ->
         lacking = unknown(solver, compared)
         if lacking is not None:
             raise ValueError(f"leave {name} out of --compare: it {lacking[0]}")
+
+
+def check_solver(
+    settings: Settings, agreement: Agreement, problem: Problem, solver: Solver
+) -> None:
+    """Refuse, before anything is written, a problem that the solver does not know."""
+    require_known(solver, problem)
+    found_later = settings["select"] or settings["radius"] == "confidence"
+    if problem.network is None and not found_later:
+        names, n = tuple(agreement.rows), problem.coefficients(len(agreement.features))
+        solver.start(Assignment(problem, names, n, settings["tol"], settings["max_rounds"]))
 
 
 PRIVATE_NORM = 0.7

@@ -34,6 +34,7 @@ from drfl.training.local_files import guards_line
 from drfl.training.problems import (
     advice,
     check_compared,
+    check_solver,
     classes_together,
     configured_method,
     make_problem,
@@ -174,6 +175,7 @@ class Training:
         if apart:
             self.listener.say(f"each class is told from the rest by a model of its own: {apart}")
         self.problem = self.problem_now()
+        check_solver(self.settings, agreement, self.problem, _solver(self.settings))
         check_compared(self.settings, self.problem, list(agreement.rows.values()))
         if self.settings["by"]:
             from drfl.training.held_out import wanted_groups
@@ -375,11 +377,13 @@ class Training:
     def _lines(self) -> tuple[Array | None, dict[str, Any]]:
         """Linear models beside an additive one (K, n), and how good they are.
 
+        They keep the rules that lines can.
         None without curves, nor under a guard, where they would cost answers.
         """
         if self.problem.curves is None or any(self.agreement.guards.values()):
             return None, {}
-        problem = make_problem(self.settings, self.agreement, None, self.classes)
+        straight = self.problem.curves.straight()
+        problem = make_problem(self.settings, self.agreement, straight, self.classes)
         solver = _solver(self.settings)
         results = [self._solved(problem, solver, p, tol=self._rough) for p in self.targets]
         if any(result.status.kind is StatusKind.FAILED for result in results):

@@ -121,7 +121,7 @@ def drawn_curves(model: Model, data: Mapping[str, ClientSample]) -> tuple[list[J
     for client in clients_of(model, 0, data):
         X = client.rows.take(slice(None))
         rows += np.concatenate([curves.counts(j, X[:, j]) for j in range(curves.n)])
-    lines = refit(model, replace(model.problem, curves=None), data).coef
+    lines = refit(model, replace(model.problem, curves=curves.straight()), data).coef
     found, refused = dict[int, Estimate](), ""
     try:
         for k in range(model.n_problems):
