@@ -51,6 +51,15 @@ def test_curves_are_printed_in_the_units_of_the_files(folder):
     assert all(1.0 < place < 5.0 for place in places[4:])
 
 
+def test_bars_of_all_curves_have_one_scale(folder):
+    """A curve that a rule makes flat has none, though its slopes are 0 up to rounding alone."""
+    given = ["--decreasing=dose", "--radius=0.02", "--quiet", "--out=FLAT"]
+    drfl("train", *FILES, "--additive=age,dose", *given, cwd=folder)
+    age, dose = drfl("curves", "FLAT", cwd=folder).out.split("dose: decreasing")
+    assert "#" * 30 in age
+    assert "#" not in dose
+
+
 def test_predictions_are_those_of_the_curves(folder):
     """Recomputed here from the model file: slopes times ramps, typed anew."""
     data = json.loads((folder / "RUN" / "model.json").read_text(encoding="utf-8"))

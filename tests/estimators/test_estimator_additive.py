@@ -145,6 +145,11 @@ def test_what_makes_no_curve_is_refused():
             _model(additive=mask).fit(X, y)
     with pytest.raises(TypeError, match="True or False names none"):
         _model(shapes={True: "convex"}).fit(X, y)
+    with pytest.raises(TypeError, match="shapes must have a rule"):
+        _model(shapes={0: None}).fit(X, y)
+    frame = pd.DataFrame(X, columns=["age", "dose", "sex"])
+    with pytest.raises(ValueError, match="names the column 0 twice"):
+        _model(shapes={"age": "increasing", 0: "convex"}).fit(frame, y)
     with pytest.raises(TypeError, match="knots must be"):
         _model(knots="many").fit(X, y)
     model = _model(shapes={0: "convex"})

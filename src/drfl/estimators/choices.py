@@ -64,7 +64,7 @@ class Additive:
                 "additive and shapes name columns, and True or False names none: give the names or "
                 "numbers of the columns, such as numpy.flatnonzero(mask)"
             )
-        rules = {key: (r,) if isinstance(r, str) else tuple(r) for key, r in shapes.items()}
+        rules = {key: _rules(key, given) for key, given in shapes.items()}
         return cls(chosen, standard_knots(params.get("knots", 4)), rules)
 
     def curves(self, table: ClientTable, names: Sequence[str] | None) -> Curves:
@@ -83,6 +83,8 @@ class Additive:
             j = self._numbers([key], n, names)[0]
             if j not in set(chosen):
                 raise ValueError(f"shapes has a rule for {key!r}, which is not in additive")
+            if rules[j]:
+                raise ValueError(f"shapes names the column {key!r} twice: give its rules in a list")
             rules[j] = own
         wanted = Curves(tuple(knots), tuple(rules))
         return wanted.with_knots([_kept(wanted, j, table) for j in range(n)])
@@ -100,6 +102,17 @@ class Additive:
                 have = listed(known) if known else f"0 to {n - 1}"
                 raise ValueError(f"there is no column {key!r} for a curve: known are {have}")
         return found
+
+
+def _rules(key: Any, given: Any) -> tuple[str, ...]:
+    """The rules of a column, as they were given."""
+    rules = (given,) if isinstance(given, str) else given
+    if not isinstance(rules, Sequence):
+        raise TypeError(
+            f"shapes must have a rule such as 'increasing' for {key!r}, or a list of them, got "
+            f"{given!r}"
+        )
+    return tuple(rules)
 
 
 def _kept(wanted: Curves, j: int, table: ClientTable) -> list[int]:
@@ -210,7 +223,7 @@ class Choices:
             intercept=self.intercept,
             solver=self.solver,
             radius=self.radius,
-            shaped=self.additive is not None and bool(self.additive.shapes),
+            shaped=self.additive is not None and any(self.additive.shapes.values()),
             shared_ball=self.shared_ball,
         )
 
