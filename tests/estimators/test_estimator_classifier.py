@@ -273,12 +273,18 @@ def test_a_local_statement_is_no_failure():
     assert model.status_.kind == "local"
 
 
-def test_a_run_without_a_model_raises(hospitals, monkeypatch):
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (Status.failed("no usable answer from north"), "could not go on: no usable answer from"),
+        (Status.stalled(np.inf, 1e-6), "no model was evaluated by all clients: no progress any"),
+    ],
+)
+def test_a_run_without_a_model_raises(hospitals, monkeypatch, status, said):
     X, y, _, clients = hospitals
-    failed = {"status": Status.failed("no usable answer from north")}
-    dummy = dict.fromkeys(Result.__dataclass_fields__) | failed
+    dummy = dict.fromkeys(Result.__dataclass_fields__) | {"status": status, "objective": np.inf}
     monkeypatch.setattr("drfl.estimators.fitting.solve", lambda *args, **kwargs: Result(**dummy))
-    with pytest.raises(RuntimeError, match="could not go on: no usable answer from north"):
+    with pytest.raises(RuntimeError, match=said):
         DRFLClassifier().fit(X, y, clients)
 
 

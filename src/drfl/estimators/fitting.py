@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
@@ -74,6 +75,8 @@ def find_model(
     )
     if result.status.kind is StatusKind.FAILED:
         raise NoModelError(result.status.message)
+    if result.objective == math.inf:  # the zeros that stand for a model are none
+        raise NoModelError(f"no model was evaluated by all clients: {result.status.message}")
     if choices.verbose:
         logger.info("%s", result.status)
     return result
