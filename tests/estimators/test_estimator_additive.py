@@ -76,6 +76,15 @@ def test_rules_are_kept_by_name():
     assert model.score(frame, f) > 0.8
 
 
+def test_a_client_of_radius_0_takes_part_where_curves_have_rules():
+    X, y, _ = _data()
+    model = _model(shapes={0: "concave"}, radius={"a": 0.05, "b": 0.0}, intercept="shared")
+    model.fit(X, y, clients=np.repeat(["a", "b"], 200))
+    assert model.status_.kind == "certified"
+    assert not any(record.failures for record in model.result_.history)
+    assert np.isfinite(model.client_losses_).all()
+
+
 def test_three_classes_have_a_curve_each(tmp_path):
     """In one problem: a hump in the middle is beyond three lines."""
     rng = np.random.default_rng(3)

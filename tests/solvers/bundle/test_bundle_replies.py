@@ -122,6 +122,17 @@ def test_when_nobody_answers_the_run_fails_and_names_them():
     result.to_json()
 
 
+def test_a_client_that_is_left_out_is_named_also_where_the_tolerance_is_not_reached():
+    case = _small()
+    engine = ChangingEngine(lambda name, reply: None if name == "c1" else reply)
+    result = case.solve(engine=engine, tol=1e-13, max_rounds=11)
+    assert result.gap > 1e-13
+    assert math.isnan(result.client_losses["c1"])
+    assert result.status.kind is StatusKind.PARTIAL
+    assert "c1 fell silent" in result.status.message
+    assert "left out" in result.status.message
+
+
 @pytest.mark.parametrize("after", [2, 5, 7])
 def test_a_client_that_falls_silent_is_named_and_nothing_false_is_claimed(after):
     case = _heart()

@@ -78,6 +78,15 @@ def test_two_hundred_certificates_hold():
     assert np.mean([is_right(seed) for seed in range(100, 300)]) >= 0.9
 
 
+def test_columns_far_from_zero_do_not_silence_anyone():
+    """Of one row, or of a column that hardly varies, the intercepts' curvature takes nearly all."""
+    data = {name: (X[:12] + 4e5, y[:12]) for name, (X, y) in shifted(1, n=1).items()}
+    data["c1"] = tuple(part[:1] for part in data["c1"])
+    result = solved(stated(radius=0.5), data)
+    assert not any(record.failures for record in result.history)
+    assert JointReferee.of(stated(radius=0.5), data).judge(result, 1e-6) == []
+
+
 def test_two_classes_are_the_logistic_loss_of_one_score():
     data = shifted(5, 30, K=2)
     joint = solved(stated(classes=2), data)

@@ -222,18 +222,19 @@ def judge(state: State) -> Status | None:
     over = state.round >= task.max_rounds
     if not state.begun:
         nobody = len(clients.lost()) == len(clients)
-        return Status.failed(_silence(state)) if nobody or over else None
+        return Status.unintroduced(_unheard(state), clients.rejected) if nobody or over else None
     empty = _without_rows(state)
     if empty is not None:
         return Status.failed(f"class {empty} has no rows at any client: leave it out")
     if state.reached and (state.ties is None or state.ties.done or over):
-        return _success(state)
+        return _unless_left_out(state, _success(state))
     if state.only_centre and not _awaited(state):
         return Status.partial(_absence(state), bounds.gap)
     if over:
-        return Status.max_rounds(bounds.gap, task.tol)
+        return _unless_left_out(state, Status.max_rounds(bounds.gap, task.tol))
     if state.round - bounds.progress > STALL_AFTER:
-        return _success(state) if state.reached else Status.stalled(bounds.gap, task.tol)
+        stalled = Status.stalled(bounds.gap, task.tol)
+        return _unless_left_out(state, _success(state) if state.reached else stalled)
     return None
 
 
@@ -245,21 +246,25 @@ def _without_rows(state: State) -> int | None:
     return int(np.flatnonzero(told.mass == 0.0)[0])
 
 
+def _unless_left_out(state: State, status: Status) -> Status:
+    """The status, unless clients are left out: bounds and gap are then of another problem."""
+    if len(state.clients) == len(state.task.names):
+        return status
+    return Status.partial(_absence(state), state.bounds.gap)
+
+
 def _success(state: State) -> Status:
     gap = state.bounds.gap
-    if len(state.clients) < len(state.task.names):
-        return Status.partial(_absence(state), gap)
     if state.everywhere:
         return Status.certified(gap)
     assert state.bounds.region is not None
     return Status.local(gap, float(state.bounds.region.radius.max()))
 
 
-def _silence(state: State) -> str:
+def _unheard(state: State) -> list[str]:
+    """Who has not introduced itself."""
     clients = state.clients
-    names = [clients.names[s] for s in state.asked.requests if s not in clients.introductions]
-    reasons = [f"{name}: {clients.rejected.get(name, 'no answer')}" for name in names]
-    return f"no usable first answer from {'; '.join(reasons)}"
+    return [clients.names[s] for s in state.asked.requests if s not in clients.introductions]
 
 
 def _awaited(state: State) -> list[int]:

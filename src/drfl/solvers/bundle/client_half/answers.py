@@ -100,13 +100,24 @@ def answer(site: Site, message: Message, *, split: bool = True) -> Mapping[str, 
         reply.update(_dual(evaluator, request, cache))
     if request.introduction:
         reply.update(_introduction(site))
-    tells = site.problem.classes is None and site.rows.n_rows >= LOCAL_ROWS * site.dimension
-    if request.local and tells:
+    if request.local and _has_own_optimum(site):
         quick = isinstance(site.oracle, WholeSpaceOracle) and site.dimension > SMALL
         own = rough_optimum(site, evaluator) if quick else local_optimum(site)
         reply["local"] = own.astype(np.float32)
     cache.keep({*request.marks, *request.identities, *_identities(request.dual)})
     return reply
+
+
+def _has_own_optimum(site: Site) -> bool:
+    """Whether a client has an optimum of its own that is worth a visit.
+
+    Not with few rows, nor with rules for its curves and radius 0, which states no problem alone.
+    """
+    problem = site.problem
+    shaped = problem.curves is not None and problem.curves.shaped
+    if problem.classes is not None or (shaped and site.oracle.ball.radius == 0.0):
+        return False
+    return bool(site.rows.n_rows >= LOCAL_ROWS * site.dimension)
 
 
 def _identities(dual: Dual | None) -> tuple[int, ...]:

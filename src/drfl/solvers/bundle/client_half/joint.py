@@ -28,6 +28,7 @@ from drfl.solvers.bundle.client_half.curvature import (
     sampled,
 )
 from drfl.solvers.bundle.client_half.evaluation import Evaluation, Evaluator
+from drfl.solvers.bundle.client_half.level_cuts import reduced
 from drfl.wire.schema import pack_triangle, unpack_triangle
 from drfl.worst_case.joint import JointOracle
 from drfl.worst_case.joint_intercepts import balanced, joint_balance
@@ -205,7 +206,7 @@ class OwnJointEvaluator(JointEvaluator):
         cross, own = H[:dimension, dimension:], H[dimension:, dimension:]
         # The common constant, and classes of which nothing is left here, move nothing.
         inverse = np.linalg.pinv(own, rcond=NOTHING, hermitian=True)
-        return pack_triangle(H[:dimension, :dimension] - cross @ inverse @ cross.T)
+        return pack_triangle(reduced(H[:dimension, :dimension], cross @ inverse @ cross.T))
 
     def mixed_cut(self, dual: Dual, curved: Cached, old: Sequence[Cached]) -> Array:
         """The same, tilted until the shares have the means of the classes."""

@@ -71,12 +71,17 @@ def level(cuts: Array) -> Array:
 
 def without_intercept(H: Array) -> Array:
     """The curvature in w where the last coefficient is the best one for w."""
-    inner = H[:-1, :-1].copy()
+    inner = H[:-1, :-1]
     if H[-1, -1] > 0.0:
-        inner -= np.outer(H[:-1, -1], H[-1, :-1]) / H[-1, -1]
-        # What cancels must not leave a negative rest.
-        inner += ROUNDING * float(np.diag(H)[:-1].max(initial=0.0)) * np.eye(len(inner))
-    return inner
+        return reduced(inner, np.outer(H[:-1, -1], H[-1, :-1]) / H[-1, -1])
+    return inner.copy()
+
+
+def reduced(H: Array, taken: Array) -> Array:
+    """H without what is taken out of it; what cancels must not leave a negative rest."""
+    rest = H - taken
+    rest += ROUNDING * float(np.diag(H).max(initial=0.0)) * np.eye(len(H))
+    return rest
 
 
 def balanced_dual(
