@@ -123,6 +123,37 @@ def test_the_cuts_that_are_kept_are_below_the_new_losses(name):
     assert kept > 0.1  # some were kept: 0 would be below everything
 
 
+@pytest.mark.parametrize("costs", [(math.inf, 0.3), (0.3, math.inf)], ids=["first", "later"])
+@pytest.mark.parametrize("classes", [None, 3])
+def test_cuts_of_flips_are_told_from_cuts_of_groups(classes, costs):
+    """With a label cost that is finite or not there are two pieces, or one, in a family."""
+    rng = np.random.default_rng(0)
+    rows, W = rng.normal(size=(3, 120, 6)), rng.normal(size=(classes or 1, 6))
+    scores = rows @ W.T + rng.normal(size=(3, 120, classes or 1))
+    y = scores.argmax(axis=2) if classes else np.sign(scores[..., 0])
+    clients = [Client(f"c{s}", rows[s], y[s].astype(float)) for s in range(3)]
+    solver = WarmBundle(Bundle())
+    for cost in costs * 2:
+        problem = Problem(
+            "logistic", Ball(0.01, "l2", cost), Mixture("uniform", 0.3), classes=classes
+        )
+        warm, cold = (solve(problem, clients, solver=how) for how in (solver, Bundle()))
+        assert not any(record.failures for record in warm.history)
+        assert warm.status.kind == "certified"
+        assert warm.lower_bound <= cold.objective
+        assert cold.lower_bound <= warm.objective
+
+
+def test_a_run_without_a_model_is_not_inherited():
+    clients = clients_for("hinge")
+    steps = [Problem("hinge", Ball(rho), Mixture(radius=0.2)) for rho in (0.1, 0.2, 0.3)]
+    solver = WarmBundle(Bundle())
+    solve(steps[0], clients, solver=solver)
+    lost = solve(steps[1], clients, solver=solver, engine=losing(1.0, 0))
+    assert lost.objective == math.inf
+    assert solve(steps[2], clients, solver=solver).status.kind == "certified"
+
+
 def test_a_shared_multiplier_keeps_its_cuts():
     steps = problems("hinge", None, "l1", [(0.05, 0.6), (0.1, 0.6), (0.1, 0.3)], shared=True)
     clients = clients_for("hinge")

@@ -74,7 +74,8 @@ class WarmBundle(Solver):
 
 def inherit(last: State, fresh: State) -> State:
     """A fresh state with the cuts, the centre and the curvature of another one, if they serve."""
-    if not last.begun or last.clients.names != fresh.clients.names or not _alike(last, fresh):
+    known = last.points.best >= 0  # everyone has evaluated some point
+    if not known or last.clients.names != fresh.clients.names or not _alike(last, fresh):
         return fresh
     task, names = fresh.task, fresh.clients.names
     server = server_problem(task.problem, names, task.dimension, last.clients.about[:, 0])
@@ -117,7 +118,10 @@ def _alike(last: State, fresh: State) -> bool:
     same = same and one.classes == other.classes
     pairs = [(one.ball_of(name), other.ball_of(name)) for name in fresh.clients.names]
     lifted = last.clients.lifted == fresh.clients.lifted
-    if not same or not lifted or any(a.support != b.support for a, b in pairs):
+    # Where flips have cuts of their own, numbers of families stand for other pieces.
+    limits = zip(last.clients.limits, fresh.clients.limits, strict=True)
+    split = all(before.split == now.split for before, now in limits)
+    if not (same and lifted and split) or any(a.support != b.support for a, b in pairs):
         return False
     # What clients told of their support may contain the label cost.
     whole = isinstance(pairs[0][0].support, WholeSpace)
