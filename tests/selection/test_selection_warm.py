@@ -144,6 +144,19 @@ def test_cuts_of_flips_are_told_from_cuts_of_groups(classes, costs):
         assert cold.lower_bound <= warm.objective
 
 
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "hinge"])
+def test_the_gap_is_relative_to_the_problem_at_hand(loss, shared):
+    clients, solver = clients_for("huber" if loss != "hinge" else loss), WarmBundle(Bundle())
+    for rho, theta in ((1000.0, 0.5), (0.001, 0.0), (0.1, 2.0)):
+        ball = Ball(rho, "l2", 0.01)
+        problem = Problem(loss, ball, Mixture(radius=theta), shared_ball=shared)
+        warm, cold = (solve(problem, clients, solver=how) for how in (solver, Bundle()))
+        scale = max(warm.objective, 1e-3 * cold.history[0].objective)  # its first point is w = 0
+        gap = max(warm.objective - warm.lower_bound, 0.0) / scale
+        assert warm.gap == pytest.approx(gap, rel=1e-9)
+
+
 def test_a_run_without_a_model_is_not_inherited():
     clients = clients_for("hinge")
     steps = [Problem("hinge", Ball(rho), Mixture(radius=0.2)) for rho in (0.1, 0.2, 0.3)]

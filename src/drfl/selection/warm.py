@@ -88,9 +88,19 @@ def inherit(last: State, fresh: State) -> State:
     _keep_curvature(last, fresh)
     asked = fresh.asked
     asked.groups, asked.most_groups = last.asked.groups, last.asked.most_groups
-    fresh.bounds.at_zero = last.bounds.at_zero  # a scale, in which the radii hardly appear
+    _keep_scale(last, fresh)
     _visit(fresh, last.points.at[last.points.best].x)
     return fresh
+
+
+def _keep_scale(last: State, fresh: State) -> None:
+    """The objective at w = 0; on the whole space radii price the floors there, and nothing else."""
+    server, losses = fresh.server, last.bounds.losses_at_zero
+    if server.on_whole_space:
+        losses = losses + server.rho * server.floor - last.server.rho * last.server.floor
+    cost = server.shared_cost(np.zeros(server.dimension))
+    fresh.bounds.losses_at_zero = losses
+    fresh.bounds.at_zero = server.mixture.support(losses) + cost
 
 
 def _keep_curvature(last: State, fresh: State) -> None:

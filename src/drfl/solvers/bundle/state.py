@@ -55,6 +55,8 @@ class Bounds:
         The objective of the best point, and the lower bound.
     at_zero : float
         The objective at w = 0.
+    losses_at_zero : (S,)
+        What the clients lose there.
     region : Region or None
         Where the lower bound holds, if no radius bounds the model.
     progress : int
@@ -64,6 +66,7 @@ class Bounds:
     upper: float = math.inf
     lower: float = 0.0
     at_zero: float = math.nan
+    losses_at_zero: Array = field(default_factory=lambda: np.zeros(0))
     region: Region | None = None
     progress: int = 0
 
@@ -333,6 +336,7 @@ def equip(state: State) -> None:
     """The first replies are in: scales, the master and the certificate."""
     about, server, n, bounds = state.clients.about, state.server, state.task.n, state.bounds
     bounds.at_zero, q = bounds.upper, server.mixture.weights
+    bounds.losses_at_zero = state.points.here.values
     unit = float(q @ about[:, 1])
     if state.metric.known:
         curved = float(np.trace(state.metric.curvature(q)[:n, :n])) / max(n, 1)
