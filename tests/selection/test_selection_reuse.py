@@ -42,6 +42,16 @@ def flips(rho, kappa, loss="hinge", norm="l1", **other):
     return Problem(loss, Ball(rho, norm, kappa), Mixture(radius=0.3), **other)
 
 
+def test_what_is_proved_in_a_region_serves_no_problem_with_a_radius():
+    """Its sentence names the region, the gap and the radius 0."""
+    before, result = regression(0.0, 0.5), solved(regression(0.0, 0.5))
+    local = replace(result, status=Status.local(result.gap, 50.0))
+    assert serving(before, regression(0.0, 2.0), result=local) is not None
+    for after in (regression(1e-9, 0.5), regression(0.3, 0.5)):
+        assert serving(before, after, result=result) is not None
+        assert serving(before, after, result=local) is None
+
+
 # ---------------------------------------------------------------------- labels that do not move
 @pytest.mark.parametrize("rho", [0.0, 0.2])
 def test_a_small_model_stays_when_a_common_radius_grows(rho):

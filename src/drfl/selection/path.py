@@ -89,6 +89,9 @@ class KnownFits:
         for old, fit in self._fits.get(new.kind, []):
             if any(b < (1.0 - tol) * a for a, b in zip(old.ratio, new.ratio, strict=True)):
                 continue  # what is proved would fall by more than tol
+            local = fit.result.status.kind is StatusKind.LOCAL
+            if local and old.radius != new.radius:
+                continue  # with a radius more can be proved than what the status says
             found = transfer(old, new, problem, _solved(fit.result))
             again = None if found is None else reused(fit, found, tol)
             if again is not None and (best is None or again.result.gap < best.result.gap):
