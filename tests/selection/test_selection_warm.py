@@ -157,6 +157,17 @@ def test_the_gap_is_relative_to_the_problem_at_hand(loss, shared):
         assert warm.gap == pytest.approx(gap, rel=1e-9)
 
 
+def test_a_gap_on_a_support_is_not_relative_to_a_larger_problem():
+    """With movable targets the objective at w = 0 falls with the radius, by how much is unknown."""
+    clients, solver = clients_for("huber"), WarmBundle(Bundle())
+    for rho in (1000.0, 0.001):
+        ball = Ball(rho, "l1", 1e-4, BOX)
+        problem = Problem("epsilon_insensitive", ball, Mixture(radius=0.2), epsilon=3.0)
+        warm, cold = (solve(problem, clients, solver=how) for how in (solver, Bundle()))
+        scale = max(warm.objective, 1e-3 * cold.history[0].objective)
+        assert warm.gap >= (warm.objective - warm.lower_bound) / scale * (1.0 - 1e-9)
+
+
 def test_a_run_without_a_model_is_not_inherited():
     clients = clients_for("hinge")
     steps = [Problem("hinge", Ball(rho), Mixture(radius=0.2)) for rho in (0.1, 0.2, 0.3)]

@@ -98,7 +98,7 @@ def solve(
             wishes = [callback(history[-1]) for callback in callbacks]
             status = _status(standing)
             if status is None and any(wishes):
-                status = Status.stopped(standing.gap)
+                status = Status.stopped(standing.gap, _unheard(names, standing))
             if status is None and len(history) >= max_rounds:
                 status = Status.max_rounds(standing.gap, tol)
         own = _own_intercepts(problem, standing, names, engine, meter, deadline)
@@ -120,6 +120,12 @@ def _own_intercepts(
     answers = engine.map(messages, deadline)
     meter.count(messages, answers)
     return intercept_message.read(answers.replies, names, problem.classes)
+
+
+def _unheard(names: Sequence[str], standing: Standing) -> list[str]:
+    """Of whom the model's loss is not known, while that of others is."""
+    known = {k: not math.isnan(loss) for k, loss in zip(names, standing.client_losses, strict=True)}
+    return [name for name in names if not known[name]] if any(known.values()) else []
 
 
 def _status(standing: Standing) -> Status | None:

@@ -94,10 +94,16 @@ def inherit(last: State, fresh: State) -> State:
 
 
 def _keep_scale(last: State, fresh: State) -> None:
-    """The objective at w = 0; on the whole space radii price the floors there, and nothing else."""
+    """The objective at w = 0; on the whole space radii price the floors there, and nothing else.
+
+    On a support a smaller radius may make it smaller by nobody knows how much: it is left out of
+    account.
+    """
     server, losses = fresh.server, last.bounds.losses_at_zero
     if server.on_whole_space:
         losses = losses + server.rho * server.floor - last.server.rho * last.server.floor
+    else:
+        losses = np.where(server.rho < last.server.rho, 0.0, losses)
     cost = server.shared_cost(np.zeros(server.dimension))
     fresh.bounds.losses_at_zero = losses
     fresh.bounds.at_zero = server.mixture.support(losses) + cost

@@ -105,9 +105,11 @@ class Status:
         )
 
     @classmethod
-    def stopped(cls, gap: float) -> Status:
-        """A callback wanted it."""
-        return cls(StatusKind.STOPPED, f"stopped by callback at a proved gap of {gap:.1e}")
+    def stopped(cls, gap: float, unheard: Iterable[str] = ()) -> Status:
+        """A callback wanted it; of whom nothing is known is left out of bounds and gap."""
+        names = ", ".join(unheard)
+        without = f" of the problem without {names}" if names else ""
+        return cls(StatusKind.STOPPED, f"stopped by callback at a proved gap of {gap:.1e}{without}")
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"

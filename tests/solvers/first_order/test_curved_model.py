@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from drfl.solvers.first_order.curved_model import CurvedModel
+from drfl.solvers.first_order.curved_model import CurvedModel, Quadratic
 
 d = 9
 
@@ -63,3 +63,10 @@ def test_told_of_all_that_are_at_work_it_is_that_alone():
     B = model.now().among(model.columns)
     v = np.array([1.0, -2.0, 0.5])
     np.testing.assert_allclose(B.times(v), H[np.ix_(model.columns, model.columns)] @ v, rtol=1e-6)
+
+
+def test_a_step_is_found_where_no_row_bends():
+    """As with the smooth hinge loss, and all rows on its straight sides."""
+    flat = Quadratic(np.ones(d), np.zeros((d, 0)), np.zeros((0, 0)), np.diag([2.0, 0.0, 0.0]))
+    step = flat.solve(np.ones(d))
+    np.testing.assert_allclose(step, [0.5, 0.0, 0.0, *np.ones(d - 3)])

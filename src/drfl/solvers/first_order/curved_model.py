@@ -70,7 +70,11 @@ class Quadratic:
         added = np.broadcast_to(more, self.diagonal.shape)
         if self.matrix is not None:
             j = len(self.matrix)
-            first = np.linalg.solve(self.matrix + np.diag(added[:j]), R[:j])
+            A = self.matrix + np.diag(added[:j])
+            try:
+                first = np.linalg.solve(A, R[:j])
+            except np.linalg.LinAlgError:  # no row bends in some direction: no step is taken there
+                first = np.linalg.lstsq(A, R[:j])[0]
         R /= (self.diagonal + added)[:, None]  # in place: there are many columns
         if self.matrix is not None:
             R[:j] = first
