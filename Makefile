@@ -69,7 +69,7 @@ bench: .venv-bench/.complete ## measure drfl beside everything else; A9A=FILE ad
 
 bench-check: .venv-bench/.complete ## fail if a ratio is 25 % worse than the stored one, or rounds are more; A9A=FILE and HOUSING=FILE check all that is stored
 	.venv-bench/bin/python -m benchmarks.suite --check $(if $(A9A),--libsvm $(A9A))
-	.venv-bench/bin/python benchmarks/rounds.py rounds flips --check $(if $(A9A),--libsvm $(A9A) --features 123) $(if $(HOUSING),--arff $(HOUSING))
+	.venv-bench/bin/python benchmarks/rounds.py rounds flips curves classes --check $(if $(A9A),--libsvm $(A9A) --features 123) $(if $(HOUSING),--arff $(HOUSING))
 .venv-bench/.complete: pyproject.toml constraints.txt benchmarks/requirements.txt benchmarks/requirements-no-deps.txt
 	$(call environment,.venv-bench,--editable . --requirement benchmarks/requirements.txt)
 	@.venv-bench/bin/python -m pip install -qq --no-deps --requirement benchmarks/requirements-no-deps.txt

@@ -444,4 +444,4 @@ SECTIONS = {
     "admm": ADMM,
 }
 # Of these sections rounds are stored.
-GUARDED = ("rounds", "flips")
+GUARDED = ("rounds", "flips", "curves", "classes")

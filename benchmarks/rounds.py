@@ -266,7 +266,10 @@ class Report:
     def _compare(self, label: str, row: Measures) -> str:
         """The median and the worst of the divisions beside the stored ones."""
         found = [row["certified"], row["worst"]]
-        before, self.rounds[label] = self.stored.get(label), found
+        before = self.stored.get(label)
+        if before is None and math.isinf(row["worst"]):  # there are no rounds to its end
+            return ""
+        self.rounds[label] = found
         word = f"median {found[0]:g}, worst {found[1]:g}"
         if self.options.store:
             return word

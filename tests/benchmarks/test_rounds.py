@@ -1,6 +1,7 @@
 """What `benchmarks/rounds.py --check` compares and says; the rounds are not measured here."""
 
 import json
+import math
 from argparse import Namespace
 from importlib import import_module
 from pathlib import Path
@@ -34,6 +35,13 @@ def test_rounds_that_grew_are_missed(report):
 def test_a_row_of_which_nothing_is_stored_is_missed(report):
     assert "NOT STORED" in report._compare("rounds: new", {"certified": 5.0, "worst": 6.0})
     assert len(report.missed) == 1
+
+
+def test_a_row_without_an_end_has_no_rounds_to_store(report):
+    never = {"certified": math.inf, "worst": math.inf}
+    assert report._compare("classes: hard", never) == ""
+    assert not report.missed
+    assert "GREW" in report._compare("rounds: a", never)
 
 
 def test_stored_rows_that_were_not_checked_are_named(script, report):
