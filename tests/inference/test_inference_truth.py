@@ -1,6 +1,7 @@
 """Estimates and standard errors are those of statsmodels on the pooled rows, at radius 0."""
 
 import pickle
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -300,3 +301,17 @@ def test_huber_is_rlm_with_the_scale_it_found(rows):
     S = len(sums)
     clustered = S / (S - 1) * (N - 1) / (N - d) * bread @ sums.T @ sums @ bread
     np.testing.assert_allclose(model.inference(kind="clustered").covariance, clustered, rtol=1e-5)
+
+
+def test_units_of_columns_do_not_matter_to_a_wald_test(rows):
+    X, y, _, member = rows
+    table = DRFLClassifier().fit(X, y, clients=member).inference()
+    units = np.array([1.0, 1e12, 1.0, 1.0])  # a column in billions, say, beside shares
+    there = replace(
+        table, coef=table.coef / units, covariance=table.covariance / np.outer(units, units)
+    )
+    known = table.wald(["x1", "x2"])
+    assert there.wald(["x1", "x2"]).statistic == pytest.approx(known.statistic)
+    assert table.wald(["x2", "x2"]) == table.wald(["x2"])
+    with pytest.raises(ValueError, match="name one at least"):
+        table.wald([])

@@ -166,14 +166,20 @@ class Inference:
 
     def wald(self, names: Iterable[str]) -> Wald:
         """Test that all of these coefficients are zero."""
-        at = [self.names.index(lookup("coefficient", n, {m: m for m in self.names})) for n in names]
-        beta, cov = self.coef[at], self.covariance[np.ix_(at, at)]
+        places = {name: j for j, name in enumerate(self.names)}
+        at = [lookup("coefficient", name, places) for name in dict.fromkeys(names)]
+        if not at:
+            raise ValueError("a test needs a coefficient: name one at least")
+        cov = self.covariance[np.ix_(at, at)]
+        # In standard errors, so that the units of the columns say nothing about the rank.
+        error = np.sqrt(np.diag(cov))
+        z, cov = self.coef[at] / error, cov / np.outer(error, error)
         if np.linalg.matrix_rank(cov) < len(at):
             raise InferenceError(
                 f"the covariance of {listed([self.names[j] for j in at])} is singular: there are "
                 "too few clients for clustered errors"
             )
-        statistic = float(beta @ np.linalg.solve(cov, beta))
+        statistic = float(z @ np.linalg.solve(cov, z))
         return Wald(statistic, len(at), float(chi2.sf(statistic, len(at))))
 
     def tests(self) -> dict[str, Wald | None]:
@@ -215,9 +221,9 @@ class Inference:
         """What is estimated, from what."""
         total = sum(self.rows.values())
         lines = [
-            f"the unpenalised estimate, {self.steps} steps from the robust model; {self.kind} "
-            f"standard errors, intervals at {100 * self.level:g} %",
-            f"{total:g} rows of {len(self.rows)} clients; weight in the target (rows): "
+            f"the unpenalised estimate, {_counted(self.steps, 'step')} from the robust model; "
+            f"{self.kind} standard errors, intervals at {100 * self.level:g} %",
+            f"{total:g} rows of {_counted(len(self.rows), 'client')}; weight in the target (rows): "
             + ", ".join(f"{c} {w:.4g} ({self.rows[c]:g})" for c, w in self.weights.items()),
         ]
         if self.log_likelihood is not None:
@@ -274,6 +280,17 @@ def _present(
     """The factors with those of their coefficients that are estimated."""
     kept = {column: tuple(n for n in own if n in names) for column, own in factors.items()}
     return {column: own for column, own in kept.items() if own}
+
+
+def _counted(count: int, what: str) -> str:
+    """How many of something.
+
+    Examples
+    --------
+    >>> _counted(1, "step"), _counted(3, "step")
+    ('1 step', '3 steps')
+    """
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _short(value: float, width: int = 9) -> str:
