@@ -267,3 +267,15 @@ def test_a_model_without_a_client_is_the_one_fitted_to_the_others(model, data):
     margins = y * ((X - shift) / scale @ robust.coef_.ravel() + robust.intercept_.item())
     loss = model.problem.loss.value(margins).mean()
     assert found["without"] == pytest.approx(loss, abs=2e-2)
+
+
+def test_a_client_of_one_class_among_three_is_compared():
+    X, y, who = rows()
+    X = (X - X.mean(0)) / X.std(0)
+    stage = np.where(who == "c", 2, (y == "yes").astype(int))
+    model = model_of(drfl.DRFLClassifier(radius=0.01).fit(X, stage, clients=who))
+    data = {c: ClientSample(X[who == c], stage[who == c].astype(float)) for c in "abc"}
+    (found,) = records(model, data, "comparison", methods=("local",))
+    assert found["clients"]["c"]["accuracy"] == 1.0
+    (alone,) = records(model, {"c": data["c"]}, "comparison", methods=("local",))
+    assert alone["gap"] == 0.0

@@ -62,7 +62,7 @@ def comparisons(
         else:
             fits = dict.fromkeys(data, refit(model, restated(model.problem, method, rows), data))
         scores = {n: metrics(model, fits[n].coef, fits[n].at(n), s) for n, s in data.items()}
-        gap = max(result.gap for fit in fits.values() for result in fit.results)
+        gap = max((result.gap for fit in fits.values() for result in fit.results), default=0.0)
         yield {"kind": "comparison", "method": method, "clients": scores, "gap": gap}
 
 

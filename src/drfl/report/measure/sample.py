@@ -76,8 +76,11 @@ class Refit:
     results: list[Result]
 
     def at(self, name: str) -> Array:
-        """The intercepts at a client (K,): its own, where every client has one."""
-        own = all(result.intercepts for result in self.results)
+        """The intercepts at a client (K,): its own, where every client has one.
+
+        Rows of one class among several have a model without a result.
+        """
+        own = bool(self.results) and all(result.intercepts for result in self.results)
         return intercepts_at(self.results, name) if own else self.intercept
 
 
