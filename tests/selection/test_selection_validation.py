@@ -162,3 +162,12 @@ def test_a_clients_own_curves_are_those_of_its_scaled_rows(form):
     exact = solve(replace(problem, classes=2), [scaled], tol=1e-8)
     assert coef[:2] == pytest.approx(exact.coef, abs=1e-4)
     assert (coef[2] == 0.0).all()
+
+
+def test_a_client_of_one_row_keeps_all_from_holding_out_rows_and_that_is_said():
+    keep = np.r_[0, 20:N]
+    found = MODEL_FOR.validate(X[keep], Y[keep], CLIENTS[keep])
+    assert NEW_ROWS not in found.measures
+    assert "No rows are held out: a client has one row only." in found.sentences()
+    with pytest.raises(ValueError, match="folds must be a whole number >= 2"):
+        MODEL_FOR.validate(X, Y, CLIENTS, folds=1)

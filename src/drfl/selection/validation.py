@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from drfl import checks
 from drfl.arrays import Array
 from drfl.client import Party
 from drfl.engines import Engine, make_engine
@@ -143,6 +144,8 @@ class Validation:
     def sentences(self) -> list[str]:
         """What the table does not say, and what the needed radii mean."""
         told = [f"{NO_RULES}."] if self.shaped else []
+        if NEW_ROWS not in self.measures:
+            told.append("No rows are held out: a client has one row only.")
         if not self.radii:
             return told
         worst = max(self.radii, key=lambda name: self.radii[name])
@@ -202,7 +205,7 @@ def validate_clients(
     wanted: Wanted = Wanted(),  # noqa: B008  (frozen)
 ) -> Validation:
     """The same with clients wherever they are; ``wanted`` is counted of probabilities."""
-    folds = min(folds, min(clients.rows))
+    folds = min(checks.whole("folds", folds, least=2), min(clients.rows))
     S = len(clients.names)
     questions = {NEW_ROWS: folds_of_everyone(S, folds, seed)} if folds > 1 else {}
     if S > 2:
