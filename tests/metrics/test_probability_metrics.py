@@ -9,6 +9,7 @@ from sklearn.metrics import brier_score_loss, confusion_matrix, roc_auc_score
 
 from drfl.metrics.probabilities import (
     area,
+    auc_interval,
     auc_variance,
     bins,
     brier,
@@ -89,3 +90,9 @@ def test_brier_bins_and_decisions_are_scikit_learns():
     assert at.net_benefit == pytest.approx(tp / 400 - fp / 400 * 3 / 7)
     assert at.benefit_of_all == pytest.approx(y.mean() - (1 - y.mean()) * 3 / 7)
     assert np.isnan(decisions(z, y, 0.9999).positive_value)
+
+
+def test_an_area_that_is_not_there_has_no_interval():
+    assert np.isnan(auc_interval(np.nan, np.nan)).all()
+    assert np.isnan(auc_interval(0.7, np.nan)).all()
+    assert auc_interval(0.9, 0.01) == pytest.approx((0.9 - 0.196, 1.0), abs=1e-4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from drfl._registry import listed
@@ -101,14 +101,26 @@ def _sentences(found: dict[str, Any]) -> Iterator[str]:
     bound = float(found["bound"])  # JSON has no infinity: "inf"
     if bound > found["worst_loss"]:
         yield found_sentence(bound)
-    carried = [f"{name} {share:.0%}" for name, share in list(found["carriers"].items())[:SHOWN]]
+    carried = list(_shares(dict(list(found["carriers"].items())[:SHOWN]), 0))
     nothing = "the target" if found["target_moved"] > 0.0 else "no feature"
     yield f"the risk is carried by {', '.join(carried) or nothing}"
-    if moved := found.get("labels_moved_to"):
-        to = ", ".join(f"{label} {share:.2%}" for label, share in moved.items())
-        yield f"labels are changed to {to}"
+    if moved := list(_shares(found.get("labels_moved_to", {}), 2)):
+        yield f"labels are changed to {', '.join(moved)}"
     if not found["attained"]:
         yield "the worst case is approached only, by rows that move very far"
+
+
+def _shares(shares: Mapping[str, float], digits: int) -> Iterator[str]:
+    """Names with their percentages, without those of which nothing would be seen.
+
+    Examples
+    --------
+    >>> list(_shares({"mild": 0.0125, "none": 3e-9}, 2))
+    ['mild 1.25%']
+    """
+    for name, share in shares.items():
+        if round(100.0 * share, digits) > 0.0:
+            yield f"{name} {share:.{digits}%}"
 
 
 def _rows(name: str, file: Any, changes: list[tuple[int, str]]) -> list[str]:

@@ -21,10 +21,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit, ndtri
+from scipy.special import expit, logit
 
 from drfl.arrays import Array
-from drfl.metrics.probabilities import Decisions, area, brier, combined_auc, recalibration
+from drfl.metrics.probabilities import (
+    Decisions,
+    area,
+    auc_interval,
+    brier,
+    combined_auc,
+    recalibration,
+)
 
 LEVELS = np.round(np.linspace(0.05, 0.95, 19), 2)
 SMALLEST = 5
@@ -152,9 +159,6 @@ def _mean(values: Array, weights: Array) -> float:
     return float(weights[at] @ values[at] / weights[at].sum()) if at.any() else math.nan
 
 
-COVERAGE = 0.95  # of the interval of an AUC
-
-
 def facts_of(found: Told) -> dict[str, Any]:
     """For records and tables: numbers, what they rest on, and the majority beside them."""
     other, positive = (round(c) for c in found.bins[:, :2].sum(axis=0))
@@ -163,13 +167,13 @@ def facts_of(found: Told) -> dict[str, Any]:
         return {"rows": 0}
     share = positive / rows
     auc, variance, score, accuracy, shift, intercept, slope = found.numbers.tolist()
-    half = float(ndtri(0.5 + 0.5 * COVERAGE)) * math.sqrt(variance) if variance >= 0.0 else math.nan
+    low, high = auc_interval(auc, variance)
     return {
         "rows": rows,
         "positive": positive,
         "auc": auc,
-        "auc_low": max(0.0, auc - half),
-        "auc_high": min(1.0, auc + half),
+        "auc_low": low,
+        "auc_high": high,
         "brier": score,
         "brier_of_share": share * (1.0 - share),
         "accuracy": accuracy,

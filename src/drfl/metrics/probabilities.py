@@ -103,6 +103,21 @@ def combined_auc(areas: Array, variances: Array, pairs: Array) -> tuple[float, f
     return float(weight @ areas[known]), float(weight**2 @ variances[known])
 
 
+HALF = 1.959963984540054
+"""Of an interval of 95 %, in standard errors."""
+
+
+def auc_interval(auc: float, variance: float) -> tuple[float, float]:
+    """Where the area under the ROC curve lies with a confidence of 95 %.
+
+    NaN where there is no area, or no variance.
+    """
+    half = HALF * np.sqrt(variance) if variance >= 0.0 else np.nan
+    # Not by max and min, which leave a NaN out.
+    low, high = np.clip([auc - half, auc + half], 0.0, 1.0)
+    return float(low), float(high)
+
+
 @dataclass(frozen=True)
 class Decisions:
     """What happens if rows with a probability above a threshold are called positive."""

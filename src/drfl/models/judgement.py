@@ -11,10 +11,18 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.metrics.counts import named_decisions
-from drfl.metrics.probabilities import area, bins, brier, combined_auc, decisions, recalibration
+from drfl.metrics.probabilities import (
+    area,
+    auc_interval,
+    bins,
+    brier,
+    combined_auc,
+    decisions,
+    recalibration,
+)
 
 SMALLEST = 5  # of groups and bins with fewer rows nothing is told
-HALF = 1.959963984540054
+SHARES = ("sensitivity", "specificity", "positive_value", "negative_value")
 EDGES = np.linspace(0.0, 1.0, 11)
 
 
@@ -34,12 +42,12 @@ def judged(
     areas, variances = (np.array(v) for v in zip(*(area(*part) for part in parts), strict=True))
     sizes = np.array([_pairs(part[1]) for part in parts])
     middle, variance = combined_auc(areas, variances, sizes)
-    half = HALF * math.sqrt(variance) if variance >= 0.0 else math.nan
+    low, high = auc_interval(middle, variance)
     both, shift = recalibration(z, positive), recalibration(z, positive, slope=False)
     facts |= {
         "auc": middle,
-        "auc_low": max(0.0, middle - half),
-        "auc_high": min(1.0, middle + half),
+        "auc_low": low,
+        "auc_high": high,
         "brier": brier(z, positive),
         "brier_of_share": share * (1.0 - share),
         "accuracy": float(((z > 0.0) == positive).mean()),
@@ -66,11 +74,10 @@ def _pairs(positive: NDArray[np.bool_]) -> float:
 
 def _decided(z: Array, positive: NDArray[np.bool_], threshold: float) -> dict[str, Any]:
     at = decisions(z, positive, threshold)
-    names = ("sensitivity", "specificity", "positive_value", "negative_value")
     benefits = {"net_benefit": at.net_benefit, "benefit_of_all": at.benefit_of_all}
     called = at.true_positive + at.false_positive
     found = {"threshold": threshold, "called_positive": called}
-    return found | {name: getattr(at, name) for name in names} | benefits
+    return found | {name: getattr(at, name) for name in SHARES} | benefits
 
 
 def grouped(column: str, texts: Iterable[str], cuts: Sequence[float]) -> NDArray[np.str_]:
@@ -151,11 +158,11 @@ def lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
         f"{'of share':>8} {'accuracy':>8} {'majority':>8} {'slope':>6} {'in the large':>12}"
     ]
     for name, f in found.items():
-        between = f"{f['auc']:.3f} ({f['auc_low']:.3f}-{f['auc_high']:.3f})"
         text.append(
-            f"{name:{width}} {f['rows']:>7} {f['positive']:>8} {between:>21} {f['brier']:>7.4f} "
+            f"{name:{width}} {f['rows']:>7} {f['positive']:>8} {_auc(f):>21} {f['brier']:>7.4f} "
             f"{f['brier_of_share']:>8.4f} {f['accuracy']:>8.4f} {f['majority']:>8.4f} "
-            f"{f['calibration_slope']:>6.2f} {f['calibration_in_the_large']:>+12.2f}"
+            f"{_cell(f['calibration_slope'], '.2f'):>6} "
+            f"{_cell(f['calibration_in_the_large'], '+.2f'):>12}"
         )
     decided = [(name, d) for name, f in found.items() for d in named_decisions(f)]
     if decided:
@@ -166,8 +173,8 @@ def lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
         ]
         text += [
             f"{name:{width}} {d['threshold']:>9g} {d['called_positive']:>7} "
-            f"{d['sensitivity']:>6.3f} {d['specificity']:>6.3f} {d['positive_value']:>6.3f} "
-            f"{d['negative_value']:>6.3f} {d['net_benefit']:>11.4f} {d['benefit_of_all']:>7.4f}"
+            + "".join(f"{_cell(d[key], '.3f'):>6} " for key in SHARES)
+            + f"{d['net_benefit']:>11.4f} {d['benefit_of_all']:>7.4f}"
             for name, d in decided
         ]
     hidden = [
@@ -179,3 +186,14 @@ def lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
     if hidden:
         text += ["", f"1 to 4 rows are in a cell of these decisions: {', '.join(hidden)}"]
     return text
+
+
+def _auc(facts: Mapping[str, Any]) -> str:
+    low, high = facts["auc_low"], facts["auc_high"]
+    interval = "" if math.isnan(low) else f" ({low:.3f}-{high:.3f})"
+    return _cell(facts["auc"], ".3f") + interval
+
+
+def _cell(value: float, form: str) -> str:
+    """A number, or a dash where there is none: of one class alone, say."""
+    return "-" if math.isnan(value) else f"{value:{form}}"
