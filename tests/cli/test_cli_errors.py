@@ -145,6 +145,9 @@ BAD_SETTINGS = {
     "label cost": (("--label-cost", "0"), ("label_cost must be",)),
     "mixture norm": (("--mixture-norm", "3"), ("3",)),
     "center": (("--mixture-center", "0.5,0.5"), ("2 weights", "3 clients")),
+    "privacy without its guard": (("--privacy-epsilon", "1"), ("privacy_epsilon", "--guard dp")),
+    "ranges without it": (("--ranges", "age=0:120"), ("ranges is for", "--guard dp")),
+    "folds": (("--folds", "1"), ("folds must be a whole number >= 2",)),
     "weight": (("--max-weight", "0.2"), ("max_weight must be at least",)),
     "epsilon": (("--epsilon", "1"), ("no epsilon",)),
     "outside": (("--support", "age=40:50"), ("line", "'age'", "outside its support")),
@@ -152,7 +155,7 @@ BAD_SETTINGS = {
     "support upside down": (("--support", "age=50:40"), ("above",)),
     "target left out": (("--exclude", "disease"), ("target",)),
     "task": (("--task", "regression"), ("'disease'", "needs numbers")),
-    "two with a name": (("--client", "x/a.csv"), ("two clients are called 'a'",)),
+    "two with a name": (("--client", "x/a.csv"), ("two clients are called 'a'", "north=x/a.csv")),
     "resume": (("--resume", "nowhere"), ("--resume",)),
 }
 

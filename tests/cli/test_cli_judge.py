@@ -124,3 +124,28 @@ def test_a_calibrated_hinge_model_is_judged(trained, tmp_path):
     (judged,) = [entry for entry in said.records if "rows_of" in entry]
     assert judged["rows"] == 90
     assert judged["brier"] < judged["brier_of_share"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (("--no-validation", "--threshold", "0.3"), "is left out"),
+        (("--loss", "hinge", "--by", "sex"), "the loss 'hinge' does not give"),
+    ],
+)
+def test_a_training_says_that_nothing_comes_of_thresholds_and_groups(files, flags, why):
+    asked = ("train", *THREE, "--tol", "0.1", "--out", "RUN", *flags)
+    said = drfl(*asked, cwd=files, validation=True)
+    assert f"threshold and by are for the probabilities of a validation, which {why}" in said.err
+
+
+def test_one_class_alone_has_dashes_and_no_interval(trained, tmp_path):
+    frame = pd.read_csv(trained / "a.csv", keep_default_na=False)
+    frame[frame["disease"] == "yes"].to_csv(tmp_path / "ill.csv", index=False)
+    asked = ("evaluate", trained / MODEL, "ill.csv", "--threshold", "0.5")
+    line = drfl(*asked, cwd=tmp_path).out.partition("rows of")[2].splitlines()[1]
+    assert line.split()[3] == "-"
+    assert line.split()[-2:] == ["-", "-"]
+    assert "nan" not in drfl(*asked, cwd=tmp_path).out.partition("probabilities")[2]
+    (told,) = (r for r in drfl(*asked, "--json", cwd=tmp_path).records if "rows_of" in r)
+    assert told["auc_low"] == told["auc_high"] == "nan"

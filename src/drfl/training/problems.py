@@ -55,6 +55,7 @@ def check_before_reading(settings: Settings) -> None:
     lookup("engine", settings["engine"], ENGINES)
     checks.number("tol", settings["tol"], above=0.0)
     checks.whole("max_rounds", settings["max_rounds"], least=1)
+    checks.whole("folds", settings["folds"], least=2)
     Ball(norm=settings["norm"], label_cost=settings["label_cost"])
     if settings["radius"] == "confidence":
         _check_confidence(settings)
@@ -74,6 +75,7 @@ def check_before_reading(settings: Settings) -> None:
     if settings["guard"] == "dp" or settings["solver"] == "private":
         check_privacy(settings)
     else:
+        _refuse_privacy(settings)
         check_guard(settings)
 
 
@@ -263,7 +265,20 @@ def advice(settings: Settings, agreement: Agreement) -> list[str]:
     few = defaults.crowded(len(agreement.features), float(sum(agreement.rows.values())))
     if few is not None and settings["radius"] == "auto" and not settings["select"]:
         found.append(few)
+    if settings["by"] or settings["threshold"] != FIELDS["threshold"].default:
+        found += _unjudged(settings, agreement)
     return found
+
+
+def _unjudged(settings: Settings, agreement: Agreement) -> list[str]:
+    """Why nothing comes of thresholds and groups that were named."""
+    what = "threshold and by are for the probabilities of a validation"
+    if not settings["validation"]:
+        return [f"{what}, which is left out: `drfl evaluate` has both"]
+    if settings["module"] is None:
+        loss = _loss(settings, agreement.target.task).name
+        return [f"{what}, which the loss {loss!r} does not give"] if loss != "logistic" else []
+    return []
 
 
 def _radii(settings: Settings, names: Sequence[str], auto: float) -> list[float]:
@@ -428,6 +443,18 @@ def check_privacy(settings: Settings) -> None:
         raise ValueError("--guard dp needs public --ranges of all columns: AGE=0:120,BMI=10:80")
     if settings["select"] or settings["compare"]:
         raise ValueError("--guard dp has no noise for --select and --compare: leave them out")
+
+
+ONLY_PRIVACY = ("privacy_epsilon", "privacy_delta", "privacy_norm", "ranges", "classes")
+
+
+def _refuse_privacy(settings: Settings) -> None:
+    """Refuse settings of differential privacy without it: who gives them believes to have it."""
+    for name in ONLY_PRIVACY:
+        if settings[name] != FIELDS[name].default:
+            raise ValueError(
+                f"{name} is for differential privacy: give --guard dp, or leave it out"
+            )
 
 
 COMPARED = ("erm", "afl", "drfa")

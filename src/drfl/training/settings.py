@@ -319,9 +319,7 @@ def named_files(clients: list[str]) -> dict[str, Path]:
         path = Path(file if equals else entry)
         name = name if equals else _stem(path)
         if name in found:
-            raise ValueError(
-                f"two clients are called {name!r}: give them names, like --client north={path}"
-            )
+            raise ValueError(f"two clients are called {name!r}: give them names, like north={path}")
         found[name] = path
     return found
 
