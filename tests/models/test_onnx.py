@@ -1,8 +1,11 @@
 """The ONNX graph predicts what the model predicts."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import drfl as library
+from drfl.estimators.data_warnings import DataWarning
 from drfl.models import export_onnx, read_model
 from drfl.tables import Number, encoded, read_table
 from kit.program import THREE, drfl, write_csv, write_numbers
@@ -55,6 +58,25 @@ def test_an_unknown_value_without_an_other(tmp_path):
     model = read_model(tmp_path / "R" / "model.json")
     new = write_csv(tmp_path / "new.csv", ["x", "sex"], [[3, "f"], [3, "m"], [3, "?!"]])
     same_predictions(model, new, tmp_path / "m.onnx")
+
+
+def test_texts_are_read_as_in_a_prediction(tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    texts = ["north", "not known (yet)", ""]
+    rows = [[k % 7, texts[k % 3], "ny"[k % 3 > 0 and k % 7 > 2]] for k in range(60)]
+    write_csv(tmp_path / "a.csv", ["x", "ward", "ill"], rows)
+    asked = ("--target", "ill", "--missing", "mean", "--out", "R")
+    drfl("train", "a.csv", *asked, cwd=tmp_path)
+    given = ["north", " NORTH ", "Not  Known (Yet)", "not-known (yet)", None, "nowhere"]
+    frame = pd.DataFrame({"x": 3.0, "ward": given})
+    path = tmp_path / "R" / "model.json"
+    export_onnx(read_model(path), tmp_path / "m.onnx")
+    session = runtime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    columns = {"x": frame[["x"]].to_numpy(), "ward": frame[["ward"]].fillna("").to_numpy(object)}
+    scores = session.run(["scores"], columns)[0][:, 0]
+    assert len(set(scores.round(6))) == 4  # three levels, and what was not trained
+    with pytest.warns(DataWarning, match="2 rows hold a value of 'ward' that was not trained"):
+        assert scores == pytest.approx(library.load(path).decision_function(frame))
 
 
 @pytest.mark.parametrize("missing", ["mean", "indicator"])

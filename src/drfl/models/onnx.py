@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,19 @@ import numpy as np
 from drfl.files import write_bytes
 from drfl.models.document import Model
 from drfl.tables import OTHER, Number
+from drfl.tables.reading import MISSING_TEXTS
+from drfl.tables.table import GAP
 
-OPSET = 19  # the first in which texts can be compared
+OPSET = 20  # the first in which texts can be compared with patterns
+BLANK = "[\\s\u00a0]"
 
 
 def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
     """Write the whole pipeline: categories, filling, scaling, scores, prediction.
 
     The graph has an input of shape (N, 1) for every column, double or string, named like the
-    column, and the outputs ``prediction`` and ``scores``. A graph cannot refuse or say anything: a
+    column, and the outputs ``prediction`` and ``scores``. Texts are read as in a prediction: case
+    and blanks do not matter, and an empty one is a gap. A graph cannot refuse or say anything: a
     text that the model does not know counts as in a prediction (and as the reference only where
     the model would refuse it), and NaN stays NaN.
 
@@ -49,6 +54,13 @@ def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:
     )
     onnx.checker.check_model(made, full_check=True)
     write_bytes(Path(path), made.SerializeToString())
+
+
+def _pattern(level: str) -> str:
+    """What matches the texts that are this level: case and blanks do not matter."""
+    texts = [level, *(sorted(MISSING_TEXTS) if level == GAP else [])]
+    words = [f"{BLANK}+".join(map(re.escape, text.split())) for text in texts]
+    return f"(?i){BLANK}*(?:{'|'.join(words)}){BLANK}*"
 
 
 class _Graph:
@@ -118,7 +130,7 @@ class _Graph:
         return [self.node("Add", *pair) for pair in zip(equal, shares, strict=True)]
 
     def _equals(self, name: str, level: str) -> str:
-        same = self.node("Equal", name, self.constant(np.array([level], dtype=object)))
+        same = self.node("RegexFullMatch", name, pattern=_pattern(level))
         return self.node("Cast", same, to=self.onnx.TensorProto.DOUBLE)
 
     def _prediction(self, model: Model, scores: str) -> tuple[str, int]:
