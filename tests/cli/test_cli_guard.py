@@ -191,12 +191,15 @@ def test_settings_that_a_guard_does_not_know_are_refused(flags, sentence):
         check_guard(settings)
 
 
+EVERYWHERE = "a.csv, b.csv, c.csv: "
 REFUSED = {
     "--guard 5 --select mean": "a guard does not go with --select, whose folds would pass it by",
     "--guard 5 --compare erm,wafl": "a guard does not let 'wafl' be compared, it knows erm, afl, ",
-    "--guard 41": "a.csv: 400 rows are too few for a guard of k = 41: it needs at least 410",
-    "--guard 5 --target ward": "a.csv: a guard knows two classes or a numeric target: each of",
-    "--guard 7 --target ward": "a.csv: a class has 6 rows, fewer than k = 7: its sums would tell",
+    "--guard 41": EVERYWHERE + "400 rows are too few for a guard of k = 41: it needs at least 410",
+    "--guard 5 --target ward": EVERYWHERE
+    + "a guard knows two classes or a numeric target: each of",
+    "--guard 7 --target ward": EVERYWHERE
+    + "a class has 6 rows, fewer than k = 7: its sums would tell",
 }
 
 

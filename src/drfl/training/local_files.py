@@ -63,10 +63,28 @@ def _all(names: Iterable[str], do: Callable[[str], T]) -> dict[str, T]:
         except ValueError as error:
             wrong.append(error)
     if len(wrong) > 1:
-        raise ValueError("; ".join(dict.fromkeys(map(str, wrong)))) from wrong[0]
+        raise ValueError(_together(map(str, wrong))) from wrong[0]
     if wrong:
         raise wrong[0]
     return done
+
+
+def _together(sentences: Iterable[str]) -> str:
+    """Sentences about several files in one; what several have in common is said once.
+
+    Examples
+    --------
+    >>> _together(["a.csv: too few rows", "b.csv: it is empty", "c.csv: too few rows"])
+    'a.csv, c.csv: too few rows; b.csv: it is empty'
+    """
+    places: dict[str, list[str]] = {}
+    for sentence in dict.fromkeys(sentences):
+        where, _, what = sentence.partition(": ")
+        places.setdefault(what, []).append(where)
+    return "; ".join(
+        f"{', '.join(where)}: {what}" if what else "; ".join(where)
+        for what, where in places.items()
+    )
 
 
 def files_here(settings: Settings, folder: RunFolder) -> Files:
