@@ -141,3 +141,19 @@ def test_a_comma_is_a_decimal_point_if_that_is_said(tmp_path):
     # Categories that hold commas are still categories.
     path.write_text('grade;ill\n"1,a";1\n"2,b";0\n')
     assert read_table(path).is_text("grade")
+
+
+def test_thousands_are_not_advised_to_be_decimals(tmp_path):
+    path = tmp_path / "a.csv"
+    for values, advised in ((("1,070", "2,500"), True), (("1,07", "2,500"), False)):
+        path.write_text("cost,y\n" + "".join(f'"{value}",{k}\n' for k, value in enumerate(values)))
+        with pytest.raises(TableError, match="holds numbers with a comma, like '1,07") as caught:
+            read_table(path)
+        assert ("if it parts thousands, leave it out" in str(caught.value)) == advised
+
+
+def test_text_of_two_bytes_has_its_own_remedy(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("age,ward\n50,north\n".encode("utf-16"))
+    with pytest.raises(TableError, match="from UTF-16 by `iconv -f utf16 -t utf8`"):
+        read_table(path)

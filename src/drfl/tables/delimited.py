@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import itertools
 import math
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -16,6 +18,7 @@ from drfl.arrays import Array
 from drfl.tables.reading import LARGEST, MISSING_TEXTS, Reading, TableError, at_line, shown
 from drfl.tables.table import Growing, Table, coded
 
+THOUSANDS = re.compile(r"[+-]?\d{1,3},\d{3}")
 BLOCK = 4_000_000  # characters that are looked at together
 
 Cells = Sequence[Sequence[str]]
@@ -125,13 +128,20 @@ def _rows(
             raise at_line(
                 path,
                 _undecodable(path),
-                "it is not UTF-8 text: save the file as UTF-8 (from latin-1 by `iconv -f latin1 -t "
-                "utf8`)",
+                f"it is not UTF-8 text: save the file as UTF-8 ({_conversion(path)})",
             ) from None
         except csv.Error as error:
             raise at_line(path, line, f"it cannot be read ({error}): correct the line") from None
         yield line, row
         line = start + reader.line_num
+
+
+def _conversion(path: Path) -> str:
+    """How a file of another encoding probably becomes UTF-8: UTF-16 has a mark at its beginning."""
+    with path.open("rb") as file:
+        wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    source, name = ("utf16", "UTF-16") if wide else ("latin1", "latin-1")
+    return f"from {name} by `iconv -f {source} -t utf8`"
 
 
 def _undecodable(path: Path) -> int:
@@ -259,9 +269,13 @@ class _Builder:
             commas = [text for text in known if "," in text]
             numbers = all(_is_number(text.replace(",", ".", 1)) for text in known)
             if self.names[k] in self.told and commas and numbers:
+                # Taken for decimals, thousands would be wrong by a factor of 1000.
+                thousands = all(THOUSANDS.fullmatch(text) for text in commas)
                 raise TableError(
                     f"{self.path}: column {self.names[k]!r} holds numbers with a comma, like "
-                    f"{shown(commas[0])}: say so with --decimal , or write them with a point"
+                    f"{shown(commas[0])}: "
+                    + ("if it parts thousands, leave it out; else " if thousands else "")
+                    + "say so with --decimal , or write them with a point"
                 )
 
     def _numbers(self, line: int, column: int, texts: Sequence[str]) -> Array:
