@@ -149,3 +149,11 @@ def test_one_class_alone_has_dashes_and_no_interval(trained, tmp_path):
     assert "nan" not in drfl(*asked, cwd=tmp_path).out.partition("probabilities")[2]
     (told,) = (r for r in drfl(*asked, "--json", cwd=tmp_path).records if "rows_of" in r)
     assert told["auc_low"] == told["auc_high"] == "nan"
+
+
+def test_a_table_without_rows_is_not_begun(trained, tmp_path):
+    head = (trained / "a.csv").read_text().splitlines()[:3]
+    (tmp_path / "few.csv").write_text("\n".join(head) + "\n")
+    said = drfl("evaluate", trained / MODEL, "few.csv", cwd=tmp_path)
+    assert "fewer than 5 rows, not told: few.csv" in said.out
+    assert "rows of" not in said.out

@@ -127,9 +127,10 @@ def _judge(
         wanted = found.items() if thresholds or by else ()
         show_json({"rows_of": name} | facts for name, facts in wanted)
         return
-    show(["", "probabilities", *lines(found)])
+    if found:
+        show(["", "probabilities", *lines(found)])
     if small:
-        show([f"fewer than 5 rows, not told: {', '.join(small)}"])
+        show(["", f"fewer than 5 rows, not told: {', '.join(small)}"])
 
 
 def reading_options(parser: argparse.ArgumentParser, *, several: bool = True) -> None:
