@@ -147,6 +147,7 @@ BAD_SETTINGS = {
     "center": (("--mixture-center", "0.5,0.5"), ("2 weights", "3 clients")),
     "privacy without its guard": (("--privacy-epsilon", "1"), ("privacy_epsilon", "--guard dp")),
     "ranges without it": (("--ranges", "age=0:120"), ("ranges is for", "--guard dp")),
+    "more folds than rows": (("--select", "mean", "--folds", "91"), ("90 rows", "91 folds")),
     "folds": (("--folds", "1"), ("folds must be a whole number >= 2",)),
     "weight": (("--max-weight", "0.2"), ("max_weight must be at least",)),
     "epsilon": (("--epsilon", "1"), ("no epsilon",)),
@@ -271,6 +272,11 @@ def test_warnings_come_before_the_training(files):
 
 def read_names(path):
     return path.read_text().splitlines()[0].split(",")
+
+
+def test_rows_that_are_shown_are_counted(trained):
+    asked = ("explain", "RUN/model.json", "a.csv", "--rows", "-3")
+    one_sentence(drfl(*asked, cwd=trained, code=3).err, ("--rows must be a whole number >= 1",))
 
 
 def test_debug_shows_where(files):

@@ -32,12 +32,15 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Explain."""
+    from drfl import checks
     from drfl.models import read_model
     from drfl.models.adversary import changed_rows, worst_weights
     from drfl.models.file_rows import read_rows
     from drfl.protocols.explanation import attack, explained_facts
     from drfl.training.settings import named_files
 
+    if options.rows is not None:
+        checks.whole("--rows", options.rows, least=1)
     model = read_model(options.model)
     files = sources(options, named_files(options.files))
     _require_known(model, [name for name, _, _ in files])

@@ -414,6 +414,16 @@ def check_solver(
         solver.start(Assignment(problem, names, n, settings["tol"], settings["max_rounds"]))
 
 
+def check_folds(settings: Settings, rows: Mapping[str, int]) -> None:
+    """Refuse, before anything is written, a selection for which a client has too few rows."""
+    least = min(rows, key=lambda name: rows[name])
+    if settings["select"] not in (None, "new_client") and rows[least] < settings["folds"]:
+        raise ValueError(
+            f"client {least!r} cannot split {rows[least]} row{'s' if rows[least] > 1 else ''} into "
+            f"{settings['folds']} folds, as --select does: take fewer folds, or leave it out"
+        )
+
+
 PRIVATE_NORM = 0.7
 """Of a row in units of half the ranges, by default, times the root of the number of columns."""
 

@@ -34,6 +34,7 @@ from drfl.training.local_files import guards_line
 from drfl.training.problems import (
     advice,
     check_compared,
+    check_folds,
     check_solver,
     classes_together,
     configured_method,
@@ -177,6 +178,7 @@ class Training:
         self.problem = self.problem_now()
         check_solver(self.settings, agreement, self.problem, _solver(self.settings))
         check_compared(self.settings, self.problem, list(agreement.rows.values()))
+        check_folds(self.settings, agreement.rows)
         if self.settings["by"]:
             from drfl.training.held_out import wanted_groups
 
