@@ -43,6 +43,20 @@ def folder(tmp_path_factory):
     return found
 
 
+def test_a_client_is_not_named_in_vain(folder):
+    said = drfl("predict", "FED/model.json", "b.csv", "--client", "b", cwd=folder, code=3).err
+    assert "is one model for all clients, with nothing of 'b' alone: leave out --client" in said
+
+
+def test_numbers_of_many_values_are_no_categories(tmp_path):
+    for file, seed in (("a.csv", 0), ("b.csv", 1)):
+        write(tmp_path / file, 80, seed)
+    options = ("--target", "ill", "--exclude", "patient", "--categorical", "age")
+    said = drfl("train", "a.csv", "b.csv", *options, cwd=tmp_path, code=3).err
+    assert "column 'age' is to be categories, and has more than 50 different values" in said
+    assert said.rstrip().endswith("or take it as numbers")
+
+
 def test_a_row_alone_has_the_score_that_it_has_in_company(folder, tmp_path):
     lines = (folder / "b.csv").read_text().splitlines(keepends=True)
     alone = tmp_path / "one.csv"

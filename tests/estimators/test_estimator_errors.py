@@ -129,6 +129,8 @@ def test_wrong_parameters_of_a_regression(params, kind, sentence):
             "sample_weight must not be negative, got -1",
         ),
         ({"sample_weight": [0, 0, 0, 0]}, ValueError, "zero"),
+        ({"y": ["a", None, "b", "a"]}, TypeError, "y has labels of 'NoneType', 'str', which have"),
+        ({"y": np.array(["a", 1, 2, 1], object)}, TypeError, "y has labels of 'int', 'str', which"),
         ({"y": [0, 0, 0, 0]}, ValueError, "y has one class only, 0: two are needed at least"),
         ({"sample_weight": [1, 1, 0, 0]}, ValueError, "y has one class only, 0: two are needed"),
         ({"y": [0.5, 1.2, 3.4, 2.1]}, ValueError, "Unknown label type: continuous"),

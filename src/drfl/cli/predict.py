@@ -52,7 +52,13 @@ def run(options: argparse.Namespace) -> None:
     from drfl.tables.read import read_column
 
     require_new(options.out, options)
-    model = read_model(options.model).at(options.client)
+    model = read_model(options.model)
+    if options.client is not None and not model.calibrations:
+        raise ValueError(
+            f"{options.model} is one model for all clients, with nothing of {options.client!r} "
+            "alone: leave out --client"
+        )
+    model = model.at(options.client)
     ((_, _, reading),) = sources(options, {str(options.file): options.file})
     rows = read_rows(model, options.file, target=False, reading=reading, strange=True)
     by = None

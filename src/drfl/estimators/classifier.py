@@ -150,7 +150,14 @@ def _classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
         above = y == high
         if low < high and (above | (y == low)).all():
             return np.array([low, high]), above.astype(np.intp)
-    classes, codes = np.unique(y, return_inverse=True)
+    try:
+        classes, codes = np.unique(y, return_inverse=True)
+    except TypeError:
+        kinds = sorted({type(label).__name__ for label in y.tolist()})
+        raise TypeError(
+            f"y has labels of {listed(kinds)}, which have no common order: make them all text or "
+            "all numbers, and leave out rows without a label"
+        ) from None
     return classes, codes
 
 

@@ -314,9 +314,12 @@ class ClientFile:
         if len(levels) > LEVELS:
             line, value = self.table.not_numbers.get(name, (0, ""))
             hint = f" (line {line} holds {shown(value)}, no number)" if line else ""
+            asked = name in self.request.categorical
+            what = "is to be categories, and has" if asked else f"is text{hint} with"
+            advice = "take it as numbers" if asked else "correct it"
             raise TableError(
-                f"{self.table.path}: column {name!r} is text{hint} with more than {LEVELS} "
-                f"different values: leave it out with --exclude {name}, or correct it"
+                f"{self.table.path}: column {name!r} {what} more than {LEVELS} different values: "
+                f"leave it out with --exclude {name}, or {advice}"
             )
         codes = self.table.text(name)[self._used]
         counts = np.bincount(codes[codes >= 0], minlength=len(levels))

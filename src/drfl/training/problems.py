@@ -276,8 +276,8 @@ def _unjudged(settings: Settings, agreement: Agreement) -> list[str]:
     if not settings["validation"]:
         return [f"{what}, which is left out: `drfl evaluate` has both"]
     if settings["module"] is None:
-        loss = _loss(settings, agreement.target.task).name
-        return [f"{what}, which the loss {loss!r} does not give"] if loss != "logistic" else []
+        loss = _loss(settings, agreement.target.task)
+        return [] if loss.probabilistic else [f"{what}, which the loss {loss.name!r} does not give"]
     return []
 
 
