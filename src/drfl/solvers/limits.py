@@ -65,10 +65,9 @@ class Limits:
             # In a shared ball one client's rows may move by more than the radius.
             move = np.inf if problem.shared_ball else ball.radius * _column_moves(ball.norm, n)
         # With an intercept of its own a client has to tell.
-        at_zero = float(loss.value(np.zeros(1))[0]) if margin and not own else None
-        if problem.joint is not None and problem.classes is not None:
-            at_zero = None if own else problem.joint.at_zero(problem.classes)
-            columns = None if columns is None else np.tile(columns, problem.classes)  # type: ignore[assignment]
+        at_zero = None if own else value_at_zero(problem)
+        if problem.classes is not None and columns is not None:
+            columns = np.tile(columns, problem.classes)  # type: ignore[assignment]
         return cls(
             lipschitz=loss.lipschitz,
             at_zero=at_zero,
@@ -90,6 +89,15 @@ class Limits:
         if self.at_zero is not None:
             return self
         return replace(self, at_zero=value, multiplier_at_zero=multiplier)
+
+
+def value_at_zero(problem: Problem) -> float | None:
+    """What every client loses at w = 0 and b = 0, where labels alone say so: in classification."""
+    if problem.joint is not None and problem.classes is not None:
+        return problem.joint.at_zero(problem.classes)
+    if problem.loss.task == "classification":
+        return float(problem.loss.value(np.zeros(1))[0])
+    return None
 
 
 @lru_cache(maxsize=8)

@@ -101,6 +101,17 @@ def test_clients_of_one_class(name, radius, cost):
     assert result.status.kind in ("certified", "local")
 
 
+@pytest.mark.parametrize("name", ["hinge", "smooth_hinge", "logistic"])
+@pytest.mark.parametrize("support", [None, Box(-5.0, 5.0)])
+def test_clients_who_all_have_one_class_lose_nothing(name, support):
+    X = np.arange(4.0)[:, None]
+    ball = drfl.Ball(0.1, "l1", math.inf, support)
+    data = ((X, np.ones(4)), (X, -np.ones(4)))
+    result = Case(make_loss(name), data, (ball,) * 2, intercept="per_client").solve()
+    assert result.status.kind == "certified"
+    assert result.objective == pytest.approx(0.0, abs=1e-9)
+
+
 def test_one_client_is_the_shared_intercept():
     case = drawn("logistic", 0, S=1)
     shared = drawn("logistic", 0, S=1, intercept="shared")

@@ -122,6 +122,15 @@ def test_an_engine_a_crash_and_less_curvature_give_the_same(loss, tmp_path):
     assert strict.objective == pytest.approx(first.objective, rel=2e-4)
 
 
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_clients_who_all_have_one_class_lose_nothing(loss):
+    rows = shifted(0).values()
+    data = {f"c{s}": (X, np.full(len(y), float(s))) for s, (X, y) in enumerate(rows)}
+    result = solved(stated(loss), data)
+    assert result.status.kind == "certified"
+    assert result.objective == pytest.approx(0.0, abs=1e-9)
+
+
 def test_curves_have_own_intercepts_too():
     data = shifted(6, 40)
     knots = Curves(((-0.5, 0.5), (), (0.0,)))

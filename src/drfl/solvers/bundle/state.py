@@ -34,7 +34,7 @@ from drfl.solvers.certificate.cuts import Pool
 from drfl.solvers.certificate.proof import Certificate
 from drfl.solvers.certificate.region import Region
 from drfl.solvers.certificate.server import ServerProblem, lifted, server_problem
-from drfl.solvers.limits import Limits
+from drfl.solvers.limits import Limits, value_at_zero
 from drfl.solvers.master.master import Master
 
 MOST_ROOM = 0.003  # of the price of the norm
@@ -54,9 +54,9 @@ class Bounds:
     upper, lower : float
         The objective of the best point, and the lower bound.
     at_zero : float
-        The objective at w = 0.
+        The objective at w = 0; with own intercepts at b = 0, too, where that is known.
     losses_at_zero : (S,)
-        What the clients lose there.
+        What the clients lose at w = 0.
     region : Region or None
         Where the lower bound holds, if no radius bounds the model.
     progress : int
@@ -335,8 +335,9 @@ def open_first(state: State) -> None:
 def equip(state: State) -> None:
     """The first replies are in: scales, the master and the certificate."""
     about, server, n, bounds = state.clients.about, state.server, state.task.n, state.bounds
-    bounds.at_zero, q = bounds.upper, server.mixture.weights
-    bounds.losses_at_zero = state.points.here.values
+    # Own intercepts may leave no loss at w = 0, which is no scale: that at b = 0 is.
+    bounds.at_zero = max(bounds.upper, value_at_zero(state.task.problem) or 0.0)
+    bounds.losses_at_zero, q = state.points.here.values, server.mixture.weights
     unit = float(q @ about[:, 1])
     if state.metric.known:
         curved = float(np.trace(state.metric.curvature(q)[:n, :n])) / max(n, 1)
