@@ -12,7 +12,7 @@ from drfl.losses import LOSSES, make_loss
 from drfl.reference.client_rows import make_client
 from drfl.reference.programs import client_program
 from drfl.rows import Rows
-from drfl.solvers.admm.client_step import ClientStep
+from drfl.solvers.admm.client_step import ClientStep, CuttingPlanes
 from drfl.worst_case import make_oracle
 from drfl.worst_case.gains import GainOracle
 from kit.problems import rows
@@ -87,6 +87,25 @@ def test_a_point_of_the_epigraph_stays():
         found = ClientStep(oracle, 4).project(a, e)
         np.testing.assert_allclose(found.v, a, atol=1e-9)
         np.testing.assert_allclose(found.value, e, rtol=1e-12)
+
+
+def test_a_distance_that_is_rounding_has_no_good_unit_and_ends(monkeypatch):
+    X = 1e4 * np.array([[-5.0], [6.0], [-17.0], [7.7], [-8.4], [-4.2]])
+    y = np.array([-1.0, 1.0, -1.0, 1.0, -1.0, -1.0])
+    ball = Ball(2e5, "linf", 1e4, Box(-1.1e6, 8.6e4))
+    step, tried = ClientStep(make_oracle(Rows(X, y), make_loss("hinge"), ball), 2), []
+    rescale = CuttingPlanes._rescale
+
+    def counted(self, factor):
+        tried.append(factor)
+        assert len(tried) < 1000  # it went on for ever
+        rescale(self, factor)
+
+    monkeypatch.setattr(CuttingPlanes, "_rescale", counted)
+    a, e = np.array([-8.9e-22, 3.1e-14]), 1.0 + 4e-15
+    found = step.project(a, e, 3e9)
+    assert found.value == pytest.approx(1.0, abs=1e-12)
+    assert np.abs(found.v).max() <= 1e-12
 
 
 @pytest.mark.parametrize("loss", [name for name in LOSSES if make_loss(name).task == "regression"])

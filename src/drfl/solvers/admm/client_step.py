@@ -42,6 +42,7 @@ PRECISION = (1e-12, 1e-8)  # of the QP; the second if the first fails
 GAIN = 1e-11  # a variable is worth having if it gains more than this
 PATIENCE = 4  # passes without any progress: rounding
 RANGE, TINY = 10.0, 1e-9  # lengths for which the units are good; below TINY (a, e) is a solution
+UNITS = 10  # tried for a QP: where the distance is rounding of (a, e) itself no unit is good
 
 
 @dataclass(frozen=True)
@@ -173,11 +174,11 @@ class CuttingPlanes:
     def propose(self, rows: Array, right: Array) -> Array:
         """The minimiser over the rows (the exact ones first), in the user's units."""
         frame, d = self.frame, self.frame.d
-        while True:
+        for left in reversed(range(UNITS)):
             b = (right - rows @ self.origin) / self.unit
             self._minimise(rows if self.stiffness == 1.0 else rows * self.scale, b)
             length = math.sqrt(float(self.z[: d + 1] @ self.z[: d + 1]))
-            if length <= TINY or 1.0 / RANGE < length < RANGE:
+            if left == 0 or length <= TINY or 1.0 / RANGE < length < RANGE:
                 break
             self._rescale(length)
         bound = 0.5 * length**2
