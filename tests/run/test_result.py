@@ -132,6 +132,8 @@ def test_a_status_says_what_was_proved():
     assert "1.0e-03, not yet 1.0e-06" in Status.max_rounds(1e-3, 1e-6).message
     assert "1.0e-03, not yet 1.0e-06" in Status.stalled(1e-3, 1e-6).message
     assert "stopped by callback" in Status.stopped(math.inf).message
+    assert "coefficients differ by at most 2.5 is 1.0e-03" in Status.stopped(1e-3, 2.5).message
+    assert "coefficients differ" not in Status.stopped(1e-3).message
     assert Status("local", "here").kind is StatusKind.LOCAL
     with pytest.raises(ValueError, match="optimal"):
         Status("optimal", "")

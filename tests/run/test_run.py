@@ -464,3 +464,19 @@ def test_a_steep_loss_with_flips_is_refused_and_right_without(solver):
     )
     assert steep.lower_bound / 2.0 <= hinge.objective
     assert hinge.lower_bound <= steep.objective / 2.0 <= hinge.objective * (1.0 + 2e-3)
+
+
+@pytest.mark.parametrize("solver", ["bundle", "local", "ad_lpmm", "admm"])
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_bound_of_near_models_is_told_as_such_whatever_ends_the_run(solver, stopped):
+    # A column so small that the optimum, 0, is far away, where no radius bounds the model.
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(20) < 0.5, -1.0, 1.0)
+    clients = [Client("a", np.column_stack([rng.normal(size=20), 1e-6 * y]), y)]
+    callbacks = [lambda record: record.lower_bound > 0.0] if stopped else []
+    result = run(
+        Problem("hinge", Ball(0.0)), clients, solver, tol=1e-9, max_rounds=12, callbacks=callbacks
+    )
+    assert result.lower_bound > 0.0
+    assert result.status.kind == ("stopped" if stopped else "max_rounds")
+    assert "models whose coefficients differ by at most" in result.status.message

@@ -98,9 +98,9 @@ def solve(
             wishes = [callback(history[-1]) for callback in callbacks]
             status = _status(standing)
             if status is None and any(wishes):
-                status = Status.stopped(standing.gap, _unheard(names, standing))
+                status = Status.stopped(standing.gap, standing.within, _unheard(names, standing))
             if status is None and len(history) >= max_rounds:
-                status = Status.max_rounds(standing.gap, tol)
+                status = Status.max_rounds(standing.gap, tol, standing.within)
         own = _own_intercepts(problem, standing, names, engine, meter, deadline)
     return meter.result(standing, status, tuple(history), own)
 

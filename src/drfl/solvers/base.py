@@ -68,21 +68,21 @@ class Status:
         )
 
     @classmethod
-    def partial(cls, absence: str, gap: float) -> Status:
+    def partial(cls, absence: str, gap: float, within: float = math.inf) -> Status:
         """Clients are missing; what is proved then."""
-        return cls(StatusKind.PARTIAL, f"{absence}; the proved gap is {gap:.1e} (relative)")
+        return cls(StatusKind.PARTIAL, f"{absence}; {_proved(within)} {gap:.1e} (relative)")
 
     @classmethod
-    def max_rounds(cls, gap: float, tol: float) -> Status:
+    def max_rounds(cls, gap: float, tol: float, within: float = math.inf) -> Status:
         """The rounds are used up."""
-        return cls(StatusKind.MAX_ROUNDS, f"{_short_of(gap, tol)}: allow more rounds")
+        return cls(StatusKind.MAX_ROUNDS, f"{_short_of(gap, tol, within)}: allow more rounds")
 
     @classmethod
-    def stalled(cls, gap: float, tol: float) -> Status:
+    def stalled(cls, gap: float, tol: float, within: float = math.inf) -> Status:
         """Floating-point arithmetic allows no further progress."""
         return cls(
             StatusKind.STALLED,
-            f"no progress any more, {_short_of(gap, tol)}: scale the features or raise tol",
+            f"no progress any more, {_short_of(gap, tol, within)}: scale the features or raise tol",
         )
 
     @classmethod
@@ -105,18 +105,26 @@ class Status:
         )
 
     @classmethod
-    def stopped(cls, gap: float, unheard: Iterable[str] = ()) -> Status:
+    def stopped(cls, gap: float, within: float = math.inf, unheard: Iterable[str] = ()) -> Status:
         """A callback wanted it; of whom nothing is known is left out of bounds and gap."""
         names = ", ".join(unheard)
-        without = f" of the problem without {names}" if names else ""
-        return cls(StatusKind.STOPPED, f"stopped by callback at a proved gap of {gap:.1e}{without}")
+        without = f", of the problem without {names}" if names else ""
+        said = f"stopped by callback: {_proved(within)} {gap:.1e}{without}"
+        return cls(StatusKind.STOPPED, said)
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"
 
 
-def _short_of(gap: float, tol: float) -> str:
-    return f"the proved gap is {gap:.1e}, not yet {tol:.1e}"
+def _short_of(gap: float, tol: float, within: float) -> str:
+    return f"{_proved(within)} {gap:.1e}, not yet {tol:.1e}"
+
+
+def _proved(within: float) -> str:
+    """Whose gap it is: that of all models, or of those so near."""
+    if math.isinf(within):
+        return "the proved gap is"
+    return f"the gap proved among models whose coefficients differ by at most {within:.3g} is"
 
 
 @dataclass(frozen=True)
@@ -255,6 +263,8 @@ class Standing:
         The replies of this round that were refused, with the reason, by client name.
     info : mapping of str to object
         What the method likes to record of this round: numbers and strings.
+    within : float
+        The lower bound is one of models whose coefficients differ by at most so much; inf: of all.
     """
 
     status: Status | None
@@ -268,6 +278,7 @@ class Standing:
     client_multipliers: Array
     rejected: Mapping[str, str] = field(default_factory=dict)
     info: Mapping[str, Any] = field(default_factory=dict)
+    within: float = math.inf
 
     @property
     def gap(self) -> float:

@@ -137,7 +137,7 @@ def test_a_run_that_a_callback_stops_names_who_is_left_out():
     engine = ChangingEngine(lambda name, reply: None if name == "c1" else reply)
     result = _small().solve(engine=engine, tol=1e-13, callbacks=[lambda record: record.round > 10])
     assert result.status.kind is StatusKind.STOPPED
-    assert result.status.message.endswith("of the problem without c1")
+    assert result.status.message.endswith(", of the problem without c1")
 
 
 @pytest.mark.parametrize("after", [2, 5, 7])

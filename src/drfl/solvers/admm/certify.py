@@ -208,6 +208,11 @@ class Certifier:
         """The relative gap between the bounds."""
         return relative_gap(self.upper, self.lower, self.at_zero)
 
+    @property
+    def within(self) -> float:
+        """How far from the best model the lower bound holds."""
+        return self.proof.within if self.begun else math.inf
+
 
 class LowerBound:
     """The best bound proved so far.
@@ -225,6 +230,13 @@ class LowerBound:
     def everywhere(self) -> bool:
         """Whether it holds for every w and b."""
         return self.region is None or self.region.proved
+
+    @property
+    def within(self) -> float:
+        """How far from the best model it holds; 0 is a bound of every loss."""
+        if self.everywhere or self.region is None or self.value <= 0.0:
+            return math.inf
+        return float(self.region.radius.max())
 
     def local(self, gap: float) -> Status:
         """What is proved if it does not hold everywhere."""

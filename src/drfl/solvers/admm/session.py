@@ -188,6 +188,7 @@ class AdmmSession(Session):
             best.multipliers,
             self._rejected,
             self._info,
+            certifier.within,
         )
 
     # ------------------------------------------------------------------ the end
@@ -207,7 +208,9 @@ class AdmmSession(Session):
             return
         self._status = self._verdict()
         if self._status is None and self.round >= self.task.max_rounds:
-            self._status = Status.max_rounds(self.certifier.gap, self.task.tol)
+            self._status = Status.max_rounds(
+                self.certifier.gap, self.task.tol, self.certifier.within
+            )
 
     def _verdict(self) -> Status | None:
         """What can be said once the gap is small enough."""

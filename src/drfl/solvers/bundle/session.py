@@ -99,6 +99,7 @@ class BundleSession(Session):
             self._of_everyone(losses),
             self._of_everyone(unit * best.multipliers),
             state.clients.rejected,
+            within=state.within,
         )
 
     def _model(self, x: Array) -> tuple[Array, float | Array]:
@@ -229,11 +230,11 @@ def judge(state: State) -> Status | None:
     if state.reached and (state.ties is None or state.ties.done or over):
         return _unless_left_out(state, _success(state))
     if state.only_centre and not _awaited(state):
-        return Status.partial(_absence(state), bounds.gap)
+        return Status.partial(_absence(state), bounds.gap, state.within)
     if over:
-        return _unless_left_out(state, Status.max_rounds(bounds.gap, task.tol))
+        return _unless_left_out(state, Status.max_rounds(bounds.gap, task.tol, state.within))
     if state.round - bounds.progress > STALL_AFTER:
-        stalled = Status.stalled(bounds.gap, task.tol)
+        stalled = Status.stalled(bounds.gap, task.tol, state.within)
         return _unless_left_out(state, _success(state) if state.reached else stalled)
     return None
 
@@ -250,7 +251,7 @@ def _unless_left_out(state: State, status: Status) -> Status:
     """The status, unless clients are left out: bounds and gap are then of another problem."""
     if len(state.clients) == len(state.task.names):
         return status
-    return Status.partial(_absence(state), state.bounds.gap)
+    return Status.partial(_absence(state), state.bounds.gap, state.within)
 
 
 def _success(state: State) -> Status:

@@ -242,6 +242,14 @@ class State:
         return self.certificate.everywhere or (region is not None and region.proved)
 
     @property
+    def within(self) -> float:
+        """How far from the best model the lower bound holds; 0 is a bound of every loss."""
+        region = self.bounds.region
+        if self.everywhere or region is None or self.bounds.lower <= 0.0:
+            return math.inf
+        return float(region.radius.max())
+
+    @property
     def only_centre(self) -> bool:
         """Whether this round only evaluates the centre, of those who have not done so yet."""
         return self.asked.identities == (self.points.centre,)
