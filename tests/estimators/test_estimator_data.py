@@ -61,3 +61,17 @@ def test_clients_of_hardly_any_rows_are_warned_of_where_they_weigh_as_much_as_ot
     with warnings.catch_warnings():
         warnings.simplefilter("error", DataWarning)
         drfl.DRFLClassifier(mixture_center="proportional", **SOON).fit(X, Y, clients=clients)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_float32_rows_have_the_certificate_of_float64(seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(40, 3)).astype(np.float32)
+    y = 100.0 * (rows @ rng.normal(size=3) + 0.3 * rng.normal(size=40))
+    clients, model = rng.integers(0, 3, 40), drfl.DRFLRegressor("pinball", radius=0.01)
+    narrow = model.fit(rows, y, clients=clients)
+    assert narrow.status_.kind == "certified"
+    found = narrow.objective_
+    assert found == pytest.approx(
+        model.fit(rows.astype(float), y, clients=clients).objective_, rel=2e-6
+    )

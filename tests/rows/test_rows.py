@@ -127,6 +127,19 @@ def close(container):
 W, B = np.array([0.5, -1.0, 2.0, 0.0, 0.3]), 0.7
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_products_with_float32_have_all_digits(form):
+    # A proof is no better than these: models and weights are not rounded to the data's digits.
+    narrow = X.astype(np.float32)
+    exact, rows = narrow.astype(np.float64), Rows(form(narrow), np.ones(len(X)))
+    w, v = W / 3.0, np.linspace(0.1, 0.7, len(X)) / 3.0
+    np.testing.assert_allclose(rows.scores(w, B), exact @ w + B, rtol=0.0, atol=1e-13)
+    np.testing.assert_allclose(rows.combine(v)[0], exact.T @ v, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(rows.group_sums(v, 1)[0][0], exact.T @ v, rtol=1e-12, atol=1e-12)
+    swept = rows.sweep(w, B, lambda block, z: z * v[block])[0]
+    np.testing.assert_allclose(swept, exact.T @ ((exact @ w + B) * v), rtol=1e-12, atol=1e-12)
+
+
 # ---------------------------------------------------------------------- operations
 def test_scores(rows, dense, close):
     close(rows.scores(W, B), dense @ W + B)

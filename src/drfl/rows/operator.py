@@ -38,6 +38,11 @@ def block_rows(width: int, least: int) -> int:
     return max(least, BLOCK_ELEMENTS // max(1, width))
 
 
+def exact(part: Any) -> Any:
+    """A block in float64, whatever the data are: rounded products are no proof of anything."""
+    return part.astype(np.float64, copy=False)
+
+
 class Operator:
     """See `Rows`, which adds what is not a linear map."""
 
@@ -105,14 +110,14 @@ class Operator:
         u, offset = self._fold(w, b)
         z = np.empty(self.n_rows)
         for block, part in zip(self.blocks(), self._parts, strict=True):
-            np.add(part @ u, offset, out=z[block])
+            np.add(exact(part) @ u, offset, out=z[block])
         return z
 
     def combine(self, v: Array) -> tuple[Array, float]:
         r""":math:`\sum_i v_i x_i` and :math:`\sum_i v_i`: one pass."""
         g = np.zeros(self.n_features)
         for block, part in zip(self.blocks(), self._parts, strict=True):
-            g += transposed(part) @ v[block].astype(self.X.dtype, copy=False)
+            g += transposed(exact(part)) @ v[block]
         return self._unfold(g, float(v.sum()))
 
     def sweep(self, w: Array, b: float, visit: Visit) -> tuple[Array, float]:
@@ -129,17 +134,18 @@ class Operator:
         u, offset = self._fold(w, b)
         g, total = np.zeros(self.n_features), 0.0
         for block, part in zip(self.blocks(), self._parts, strict=True):
-            z = (part @ u).astype(np.float64, copy=False)
+            A = exact(part)
+            z = A @ u
             z += offset
             v = visit(block, z)
-            g += transposed(part) @ v.astype(self.X.dtype, copy=False)
+            g += transposed(A) @ v
             total += float(v.sum())
         return self._unfold(g, total)
 
     def sweep_many(
         self, W: Array, b: Array, visit: Visit, *, every: int = 1
     ) -> tuple[Array, Array]:
-        r"""Like `sweep`, for K models at once, in float64 whatever the data are.
+        r"""Like `sweep`, for K models at once.
 
         Parameters
         ----------
@@ -159,7 +165,7 @@ class Operator:
         g, total = np.zeros(W.shape), np.zeros(len(W))
         pairs = zip(self.blocks(), self._parts, strict=True)
         for block, part in islice(pairs, every // 2, None, every):
-            A = part.astype(np.float64, copy=False)
+            A = exact(part)
             z = products(A, U)
             z += offset
             v = visit(block, z)
@@ -169,11 +175,11 @@ class Operator:
         return np.array([pair[0] for pair in sums]).reshape(W.shape), total
 
     def scores_many(self, W: Array, b: Array) -> Array:
-        """The scores of K models, (K, N), in float64 whatever the data are: one pass."""
+        """The scores of K models, (K, N): one pass."""
         U, offset = self._fold_many(W, b)
         z = np.empty((len(W), self.n_rows))
         for block, part in zip(self.blocks(), self._parts, strict=True):
-            np.add(products(part.astype(np.float64, copy=False), U), offset, out=z[:, block])
+            np.add(products(exact(part), U), offset, out=z[:, block])
         return z
 
     def combine_many(self, v: Array, groups: int = 1) -> tuple[Array, Array]:
@@ -186,7 +192,7 @@ class Operator:
         """
         g, total = np.zeros((len(v), groups, self.n_features)), np.zeros((len(v), groups))
         for block, part in zip(self.blocks(), self._parts, strict=True):
-            A, weights = part.astype(np.float64, copy=False), v[:, block]
+            A, weights = exact(part), v[:, block]
             for k in range(groups):
                 rows = slice((k - block.start) % groups, None, groups)
                 g[:, k] += transposed_products(A[rows] if groups > 1 else A, weights[:, rows])
@@ -204,7 +210,7 @@ class Operator:
         g = np.zeros(self.n_features)
         for start in range(0, len(rows), self._size):
             some = slice(start, start + self._size)
-            part = self._parts.made(self.X[rows[some]]).astype(np.float64, copy=False)
+            part = exact(self._parts.made(self.X[rows[some]]))
             g += transposed(part) @ v[some]
         return self._unfold(g, float(v.sum()))
 
@@ -220,10 +226,10 @@ class Operator:
         """
         g, total = np.zeros((groups, self.n_features)), np.zeros(groups)
         for block, part in zip(self.blocks(), self._parts, strict=True):
-            vb = v[block].astype(self.X.dtype, copy=False)
+            A, vb = exact(part), v[block]
             for k in range(groups):
                 rows = slice((k - block.start) % groups, None, groups)
-                g[k] += part[rows].T @ vb[rows]
+                g[k] += A[rows].T @ vb[rows]
                 total[k] += float(vb[rows].sum())
         pairs = [self._unfold(g[k], total[k]) for k in range(groups)]
         return np.array([pair[0] for pair in pairs]).reshape(g.shape), total
@@ -231,10 +237,10 @@ class Operator:
     def _views(self) -> list[Any]:
         return [view_of(self.X, block) for block in self.blocks()]
 
-    def _fold(self, w: Array, b: float) -> tuple[NDArray[Any], float]:
+    def _fold(self, w: Array, b: float) -> tuple[Array, float]:
         u = w if self.scale is None else w / self.scale
         offset = b if self.shift is None else b - float(self.shift @ u)
-        return np.ascontiguousarray(u, dtype=self.X.dtype), offset
+        return np.ascontiguousarray(u, dtype=np.float64), offset
 
     def _fold_many(self, W: Array, b: Array) -> tuple[Array, Array]:
         U = W if self.scale is None else W / self.scale
