@@ -127,3 +127,18 @@ def test_a_stale_answer_is_refused(best):
     assert result.status.kind == "certified"
     assert result.objective <= best.objective * (1.0 + 1e-3)
     assert any("round" in r for record in result.history for r in record.failures.values())
+
+
+@pytest.mark.parametrize("solver", ["admm", "ad_lpmm"])
+@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive"])
+def test_a_client_without_a_radius_among_others_in_a_box(solver, loss):
+    X, y = np.array([[0.0], [0.5]]), np.array([1.0, -1.0])
+    box = drfl.Box(-1.0, 1.0)
+    balls = {"a": drfl.Ball(0.0, "l1", 10.0, box), "b": drfl.Ball(0.3, "l1", 10.0, box)}
+    problem = drfl.Problem(loss, balls)
+    clients = [drfl.Client(name, X, y) for name in balls]
+    exact = drfl.solve(problem, clients)
+    result = drfl.solve(problem, clients, solver=solver, max_rounds=100, tol=1e-2)
+    assert result.status.kind == "certified"
+    assert result.lower_bound <= exact.objective * (1.0 + 1e-6)
+    assert exact.lower_bound <= result.objective * (1.0 + 1e-6)

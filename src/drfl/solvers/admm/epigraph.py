@@ -220,6 +220,8 @@ class WholeSpaceFrame(Frame):
         row, bound = self.combine(rows, right, weights)
         own = self.oracle.labels_move and not self.shared
         slope = [row[self.lam] - self.rho] if own else []
+        if lifted:  # a client with radius 0 among others in a box: nothing is clipped
+            slope = [0.0] * (self.n + 2)
         return np.concatenate([[-bound], slope, row[: self.d]])
 
     def _tangent(self, x: Array) -> Array:
