@@ -33,6 +33,7 @@ from drfl.solvers.bundle.state import State, ask_again, begin, use
 from drfl.solvers.bundle.steps import Metric
 from drfl.solvers.certificate.server import ServerProblem, server_problem
 from drfl.solvers.first_order import takes_over
+from drfl.solvers.limits import value_at_zero
 from drfl.supports import WholeSpace
 
 MU = 0.01  # the proximal weight at the start, as a multiple of a cold start's
@@ -106,7 +107,8 @@ def _keep_scale(last: State, fresh: State) -> None:
         losses = np.where(server.rho < last.server.rho, 0.0, losses)
     cost = server.shared_cost(np.zeros(server.dimension))
     fresh.bounds.losses_at_zero = losses
-    fresh.bounds.at_zero = server.mixture.support(losses) + cost
+    found = server.mixture.support(losses) + cost
+    fresh.bounds.at_zero = max(found, value_at_zero(fresh.task.problem) or 0.0)
 
 
 def _keep_curvature(last: State, fresh: State) -> None:
