@@ -21,7 +21,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.solvers.bundle.dual_cuts import prove_by_cuts
-from drfl.solvers.bundle.messages import AS_TOLD, MENDED, PathRequest, dual_cut
+from drfl.solvers.bundle.messages import AS_TOLD, FEW_COLUMNS, MENDED, PathRequest, dual_cut
 from drfl.solvers.bundle.planning import TINY, forget, only_silence_left, solve_master
 from drfl.solvers.bundle.state import State, ask, ask_again
 from drfl.solvers.bundle.steps import Proposal
@@ -63,6 +63,8 @@ def _is_late(state: State) -> bool:
     """Whether everyone follows the path, and the proved gap is far above that of their rows."""
     bounds = state.bounds
     if state.path is None or len(state.path) < state.server.n_clients:
+        return False
+    if state.server.n > FEW_COLUMNS:
         return False
     return bounds.gap * bounds.scale > LATE * _gap_of(state, _products(state))
 

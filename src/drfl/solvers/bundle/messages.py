@@ -257,6 +257,9 @@ def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, shift: Array) -> d
 
 DUAL_FAMILY, SIDES_FAMILY, SPLIT_DUAL_FAMILY = -1, -2, -4
 OF_FLIPS = -1  # in place of a group: a cut of what flips add
+# On the path proofs are improved with matrices of columns times columns; of more columns that costs
+# more than all else that server and clients compute.
+FEW_COLUMNS = 500
 AS_TOLD, MENDED = 0, 1  # in place of a group: cuts of sides
 
 

@@ -39,7 +39,7 @@ from drfl.solvers.bundle.client_half.evaluation import (
     Evaluator,
     WholeSpaceEvaluator,
 )
-from drfl.solvers.bundle.messages import PathRequest
+from drfl.solvers.bundle.messages import FEW_COLUMNS, PathRequest
 from drfl.wire.schema import pack_triangle, triangle_of
 
 KEPT = 0.05  # of the way to the boundary is left after a step that is too long
@@ -212,10 +212,11 @@ def _proposed(
 def settled(evaluator: Evaluator, corners: Sequence[Corner], alpha: Array) -> Array:
     """Slopes within 0 and 1 that add up to what these do, as nearly as the rows have room.
 
-    Where slopes are few, stopped ones are too many of them: that is left to all clients together.
+    Where slopes are few, stopped ones are too many of them, and where columns are many this takes
+    too long: that is left to all clients together.
     """
     stopped = within = np.clip(alpha, 0.0, 1.0)
-    if alpha.size < _most_moved(evaluator):
+    if alpha.size < _most_moved(evaluator) or evaluator.rows.n_features > FEW_COLUMNS:
         return stopped
     wanted = _sum_of(evaluator, corners, alpha)
     miss = wanted - _sum_of(evaluator, corners, stopped)
