@@ -228,6 +228,22 @@ def test_the_cuts_of_all_rounds_prove_more_than_the_last_ones(monkeypatch):
     assert rounds.pop(math.inf) > min(rounds.values())
 
 
+def test_with_many_columns_nothing_is_settled_or_mended(monkeypatch):
+    for module in (path_rows, central_path):
+        monkeypatch.setattr(module, "FEW_COLUMNS", 0)
+    told = set()
+
+    def seen(client, reply):
+        told.update(reply.arrays)
+        return reply
+
+    task, engine = problem("hinge", radius=1e-3), ChangingEngine(seen)
+    result = drfl.solve(task, clients(LOSSES[0]), solver="bundle", engine=engine)
+    assert result.status.kind == "certified"
+    assert "sides" in told
+    assert not {"room", "mended"} & told
+
+
 def test_a_class_of_few_rows_is_not_told_alone():
     y = np.where(np.arange(N) < 20, 1.0, -1.0)
     _, _, then = told(LOSSES[0], Client("a", X, y), problem("hinge"), np.zeros(n + 1))

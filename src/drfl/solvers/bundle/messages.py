@@ -101,7 +101,8 @@ class PathModel:
     slope : (d,) or None
         What the slopes of the proof add up to; None: the path begins here.
     room : (d, d) or None
-        The matrix by which that changes along a step, every slope as far as it has room.
+        The matrix by which that changes along a step, every slope as far as it has room; None:
+        columns are many, and nothing is mended.
     """
 
     x: Array

@@ -174,8 +174,8 @@ def _require_form_of_path(arrays: Arrays, d: int) -> None:
     sides = [arrays[name] for name in ("sides", "mended") if name in arrays]
     if any(cuts.shape[1] != 1 + d for cuts in sides):
         raise WireError(f"cuts of sides do not fit {d} coefficients")
-    if ("room" in arrays) != ("sides" in arrays):
-        raise WireError("cuts of sides and the room of their slopes go together")
+    if "room" in arrays and "sides" not in arrays:
+        raise WireError("the room of slopes goes with the cuts that they make")
     if "room" in arrays and arrays["room"].shape[1] != d * (d + 1) // 2:
         raise WireError(f"the room of slopes does not fit {d} coefficients")
     if "path" not in arrays:
@@ -192,8 +192,10 @@ def _path_of(arrays: Stacked, i: int, asked: CutRequest) -> PathModel:
     model = PathModel(x, path[:, :-1], products, clipped)
     if "sides" not in arrays:
         return model
-    room = unpack_triangle(arrays["room"][i, 0].astype(np.float64), len(x))
-    return replace(model, slope=arrays["sides"][i, :, 1:].sum(axis=0), room=room)
+    model = replace(model, slope=arrays["sides"][i, :, 1:].sum(axis=0))
+    if "room" not in arrays:
+        return model
+    return replace(model, room=unpack_triangle(arrays["room"][i, 0].astype(np.float64), len(x)))
 
 
 def _require_form_of_shares(share: Array | None, groups: int, asked: CutRequest) -> None:

@@ -148,8 +148,9 @@ def follow(
         out["mended"] = _minorants(evaluator, corners, mended)[:, : 1 + d]
     if rows.proved is not None:
         out["sides"] = _minorants(evaluator, corners, rows.proved)[:, : 1 + d]
-        room = _room_of_sum(evaluator, corners, rows.proved)
-        out["room"] = pack_triangle(room[:d, :d])[None]
+        if evaluator.rows.n_features <= FEW_COLUMNS:
+            room = _room_of_sum(evaluator, corners, rows.proved)
+            out["room"] = pack_triangle(room[:d, :d])[None]
     lines, H = _model(evaluator, corners, rows)
     ends = [evaluator.rows.mean(rows.products(corners)), clipped]
     out["path"] = np.column_stack([lines[:, : 1 + d], ends])
@@ -212,8 +213,8 @@ def _proposed(
 def settled(evaluator: Evaluator, corners: Sequence[Corner], alpha: Array) -> Array:
     """Slopes within 0 and 1 that add up to what these do, as nearly as the rows have room.
 
-    Where slopes are few, stopped ones are too many of them, and where columns are many this takes
-    too long: that is left to all clients together.
+    Where slopes are few, stopped ones are too many of them: that is left to all clients together.
+    Where columns are many it takes too long.
     """
     stopped = within = np.clip(alpha, 0.0, 1.0)
     if alpha.size < _most_moved(evaluator) or evaluator.rows.n_features > FEW_COLUMNS:
