@@ -46,7 +46,7 @@ KEPT = 0.05  # of the way to the boundary is left after a step that is too long
 FLAT = 1e-6  # curvature of a row below this share of the mean is left out: it costs, and adds none
 # What stopping took is settled in a few steps; one has to leave less than a share of it, and all
 # together a tenth, or else slopes have moved for nothing.
-TRIES, LESS, WORTH, ENOUGH = 10, 0.8, 0.1, 1e-10
+TRIES, LESS, WORTH, ENOUGH = 10, 0.8, 0.1, 1e-8
 ROOM, RIDGE = 2, 1e-9  # slopes that move, for every coefficient; in units of the mean room
 
 
@@ -144,7 +144,7 @@ def follow(
     rows, clipped = _advanced(evaluator, corners, before, asked, z)
     site.memory["path"] = rows
     if before is not None and before.proved is not None and asked.mend is not None:
-        mended = settled(evaluator, corners, _moved(evaluator, corners, before.proved, asked.mend))
+        mended = np.clip(_moved(evaluator, corners, before.proved, asked.mend), 0.0, 1.0)
         out["mended"] = _minorants(evaluator, corners, mended)[:, : 1 + d]
     if rows.proved is not None:
         out["sides"] = _minorants(evaluator, corners, rows.proved)[:, : 1 + d]
@@ -217,7 +217,8 @@ def settled(evaluator: Evaluator, corners: Sequence[Corner], alpha: Array) -> Ar
     Where columns are many it takes too long.
     """
     stopped = within = np.clip(alpha, 0.0, 1.0)
-    if alpha.size < _most_moved(evaluator) or evaluator.rows.n_features > FEW_COLUMNS:
+    few = alpha.size < _most_moved(evaluator)
+    if few or evaluator.rows.n_features > FEW_COLUMNS or (stopped == alpha).all():
         return stopped
     wanted = _sum_of(evaluator, corners, alpha)
     miss = wanted - _sum_of(evaluator, corners, stopped)
