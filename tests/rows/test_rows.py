@@ -414,17 +414,27 @@ def test_a_part_of_the_blocks_estimates_the_gram_matrix():
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, np.float32])
 @pytest.mark.parametrize("scaled", [False, True])
-def test_the_gram_matrix_of_rows_that_are_nearly_all_zeros(form, scaled):
-    """By the entries that are not 0: the same as in full, and not what clipped rows inherit."""
-    rng = np.random.default_rng(3)
-    thin = ((rng.random((700, 120)) < 0.02) * rng.integers(1, 5, (700, 120))).astype(float)
-    shift, scale = (rng.normal(size=120), rng.uniform(0.5, 2.0, 120)) if scaled else (None, None)
+@pytest.mark.parametrize("columns", [120, 700])
+def test_the_gram_matrix_of_rows_that_are_nearly_all_zeros(form, scaled, columns):
+    """By the entries that are not 0: the same as in full, and not what clipped rows inherit.
+
+    With few columns all products of two entries of a row are kept, with many they are too many.
+    """
+    rng, shape = np.random.default_rng(3), (700, columns)
+    thin = ((rng.random(shape) < 0.03) * rng.integers(1, 5, shape)).astype(float)
+    shift, scale = None, None
+    if scaled:
+        shift, scale = rng.normal(size=columns), rng.uniform(0.5, 2.0, columns)
     rows = Rows(form(thin), np.ones(700), shift=shift, scale=scale)
     d = rng.random(700) * (rng.random(700) < 0.7)
     ones = np.column_stack([(thin - shift) / scale if scaled else thin, np.ones(700)])
     assert rows._thin_parts is not None
+    assert (rows._pairs is None) == (columns == 700)
     np.testing.assert_allclose(rows.gram(d), (ones * d[:, None]).T @ ones, atol=1e-11 * 700)
-    low, high = np.full(120, -1.0 if scaled else 0.0), np.full(120, 1.0)
+    w = rng.normal(size=columns)
+    np.testing.assert_allclose(rows.scores(w, 0.5), ones @ np.append(w, 0.5), atol=1e-11)
+    np.testing.assert_allclose(np.append(*rows.combine(d)), d @ ones, atol=1e-10)
+    low, high = np.full(columns, -1.0 if scaled else 0.0), np.full(columns, 1.0)
     if not (scaled and form is sparse.csr_array):
         ones[:, :-1] = np.clip(ones[:, :-1], low, high)
         expected = (ones * d[:, None]).T @ ones

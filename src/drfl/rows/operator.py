@@ -6,12 +6,14 @@ Everything else works with scores :math:`z_i=\langle w,x_i\rangle+b` and weighte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from drfl.arrays import Array
 from drfl.rows.intake import (
@@ -23,12 +25,24 @@ from drfl.rows.intake import (
     require_finite,
     require_finite_target,
 )
-from drfl.rows.parts import Parts, products, transposed, transposed_products, view_of, width_of
+from drfl.rows.parts import (
+    Parts,
+    is_sparse,
+    products,
+    transposed,
+    transposed_products,
+    view_of,
+    width_of,
+)
 
 Visit = Callable[[slice, Array], Array]
 
 # A block of rows should stay in cache between X@w and X'v: about 3 MB of float64.
 BLOCK_ELEMENTS = 400_000
+CACHED = ("_thin_parts", "_pairs")  # by `Rows`, made of the blocks
+# With so many columns, and no more than this share of entries other than 0, products go by these.
+MANY, THIN = 100, 0.05
+FAR = 100.0  # standard units of a column's mean from 0
 # Up to one row in so many is gathered; beyond, reading all rows in order is faster.
 FEW = 8
 
@@ -78,7 +92,7 @@ class Operator:
     def __getstate__(self) -> dict[str, Any]:
         # The blocks are views of X: a copy makes its own instead of holding the data twice, and may
         # be clipped or ramped, so that sparse ones made of dense blocks are not its own either.
-        kept = {name: value for name, value in self.__dict__.items() if name != "_thin_parts"}
+        kept = {name: value for name, value in self.__dict__.items() if name not in CACHED}
         return kept | {"_parts": self._parts.over([])}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -104,19 +118,42 @@ class Operator:
             return float(values.sum() / self.n_rows)
         return float(self.p[block] @ values)
 
+    @cached_property
+    def _thin_parts(self) -> list[Any] | None:
+        """The blocks as sparse ones, if nearly all entries are 0; None: products in full pay."""
+        plain = type(self._parts) is Parts and self.n_features >= MANY
+        shift = 0.0 if self.shift is None else self.shift
+        scale = 1.0 if self.scale is None else self.scale
+        # Further from 0 the mean would cancel too many digits.
+        if not plain or np.any(np.abs(shift) > FAR * scale):
+            return None
+        if is_sparse(self.X):
+            return self._parts.views if self.X.nnz <= THIN * self.n_rows * self.n_features else None
+        some = self.X[:: max(1, self.n_rows // MANY)]
+        if np.count_nonzero(some) > THIN * some.size:
+            return None
+        thin = [sparse.csr_array(part) for part in self._parts]
+        stored = sum(part.nnz for part in thin)
+        return thin if stored <= 2.0 * THIN * self.n_rows * self.n_features else None
+
+    @property
+    def _factors(self) -> Iterable[Any]:
+        """The blocks as they are multiplied."""
+        return self._thin_parts or self._parts
+
     # ------------------------------------------------------------------ the linear operator
     def scores(self, w: Array, b: float = 0.0) -> Array:
         r""":math:`z_i=\langle w,x_i\rangle+b` for all rows: one pass."""
         u, offset = self._fold(w, b)
         z = np.empty(self.n_rows)
-        for block, part in zip(self.blocks(), self._parts, strict=True):
+        for block, part in zip(self.blocks(), self._factors, strict=True):
             np.add(exact(part) @ u, offset, out=z[block])
         return z
 
     def combine(self, v: Array) -> tuple[Array, float]:
         r""":math:`\sum_i v_i x_i` and :math:`\sum_i v_i`: one pass."""
         g = np.zeros(self.n_features)
-        for block, part in zip(self.blocks(), self._parts, strict=True):
+        for block, part in zip(self.blocks(), self._factors, strict=True):
             g += transposed(exact(part)) @ v[block]
         return self._unfold(g, float(v.sum()))
 
@@ -133,7 +170,7 @@ class Operator:
         """
         u, offset = self._fold(w, b)
         g, total = np.zeros(self.n_features), 0.0
-        for block, part in zip(self.blocks(), self._parts, strict=True):
+        for block, part in zip(self.blocks(), self._factors, strict=True):
             A = exact(part)
             z = A @ u
             z += offset
@@ -163,7 +200,7 @@ class Operator:
         """
         U, offset = self._fold_many(W, b)
         g, total = np.zeros(W.shape), np.zeros(len(W))
-        pairs = zip(self.blocks(), self._parts, strict=True)
+        pairs = zip(self.blocks(), self._factors, strict=True)
         for block, part in islice(pairs, every // 2, None, every):
             A = exact(part)
             z = products(A, U)
@@ -178,7 +215,7 @@ class Operator:
         """The scores of K models, (K, N): one pass."""
         U, offset = self._fold_many(W, b)
         z = np.empty((len(W), self.n_rows))
-        for block, part in zip(self.blocks(), self._parts, strict=True):
+        for block, part in zip(self.blocks(), self._factors, strict=True):
             np.add(products(exact(part), U), offset, out=z[:, block])
         return z
 
@@ -191,7 +228,7 @@ class Operator:
             Arrays (K, groups, n) and (K, groups).
         """
         g, total = np.zeros((len(v), groups, self.n_features)), np.zeros((len(v), groups))
-        for block, part in zip(self.blocks(), self._parts, strict=True):
+        for block, part in zip(self.blocks(), self._factors, strict=True):
             A, weights = exact(part), v[:, block]
             for k in range(groups):
                 rows = slice((k - block.start) % groups, None, groups)
@@ -225,7 +262,7 @@ class Operator:
             Arrays (groups, n) and (groups,).
         """
         g, total = np.zeros((groups, self.n_features)), np.zeros(groups)
-        for block, part in zip(self.blocks(), self._parts, strict=True):
+        for block, part in zip(self.blocks(), self._factors, strict=True):
             A, vb = exact(part), v[block]
             for k in range(groups):
                 rows = slice((k - block.start) % groups, None, groups)

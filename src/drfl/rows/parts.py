@@ -114,6 +114,32 @@ def transposed_products(A: Any, v: Array) -> Array:
     return np.array([A.T @ vk for vk in v])
 
 
+def pair_products(part: Any) -> Any:
+    r"""The products :math:`x_{ij}x_{ik}`, one column for every row of a sparse block.
+
+    A matrix (n n, m): of row i it holds the products of its stored entries with j <= k at j n + k.
+    So ``pair_products(part) @ d`` is the upper triangle of :math:`\sum_id_ix_ix_i^\top`.
+    """
+    n = part.shape[1]
+    stored = np.diff(part.indptr)
+    later = np.repeat(part.indptr[1:], stored) - np.arange(part.nnz)  # of an entry's row, with it
+    ends = np.cumsum(later)
+    first = np.repeat(np.arange(part.nnz), later)
+    second = first + np.arange(len(first)) - np.repeat(ends - later, later)
+    j, k = part.indices[first].astype(np.int64), part.indices[second]
+    values = part.data[first].astype(np.float64) * part.data[second]
+    kind = sparse.get_index_dtype(maxval=max(n * n, len(first)))
+    where = (np.minimum(j, k) * n + np.maximum(j, k)).astype(kind)
+    indptr = np.concatenate([[0], ends])[part.indptr].astype(kind)
+    return assembled(sparse.csc_array, values, where, indptr, (n * n, part.shape[0]))
+
+
+def pairs_of(part: Any) -> int:
+    """How many products `pair_products` holds."""
+    stored = np.diff(part.indptr).astype(np.int64)
+    return int((stored * (stored + 1)).sum() // 2)
+
+
 def is_sparse(X: Any) -> bool:
     """Whether X is a scipy sparse matrix or array."""
     return bool(sparse.issparse(X))

@@ -20,10 +20,11 @@ from drfl.curves import Curves
 from drfl.rows.operator import Operator, block_rows
 from drfl.rows.parts import (
     ClippedParts,
-    Parts,
     RampedParts,
     assembled,
     is_sparse,
+    pair_products,
+    pairs_of,
     transposed,
     width_of,
 )
@@ -31,9 +32,7 @@ from drfl.rows.parts import (
 # What is not a linear map makes about so many arrays of the size of its block, which all together
 # should stay in cache too.
 COPIES = 12
-# With so many columns, and no more than this share of entries other than 0, products go by these.
-MANY, THIN = 100, 0.05
-FAR = 100.0  # standard units of a column's mean from 0
+PAIRS = 8  # products of two entries of a row are kept if they are no more for every entry
 
 
 class Rows(Operator):
@@ -105,39 +104,33 @@ class Rows(Operator):
             H += B.T @ B
         return H if seen == self.n_rows else H * (self.n_rows / seen)
 
-    @cached_property
-    def _thin_parts(self) -> list[Any] | None:
-        """The blocks as sparse ones, if nearly all entries are 0; None: products in full pay."""
-        plain = type(self._parts) is Parts and self.n_features >= MANY
-        shift = 0.0 if self.shift is None else self.shift
-        scale = 1.0 if self.scale is None else self.scale
-        # Further from 0 the mean would cancel too many digits.
-        if not plain or np.any(np.abs(shift) > FAR * scale):
-            return None
-        if is_sparse(self.X):
-            return self._parts.views if self.X.nnz <= THIN * self.n_rows * self.n_features else None
-        some = self.X[:: max(1, self.n_rows // MANY)]
-        if np.count_nonzero(some) > THIN * some.size:
-            return None
-        thin = [sparse.csr_array(part) for part in self._parts]
-        stored = sum(part.nnz for part in thin)
-        return thin if stored <= 2.0 * THIN * self.n_rows * self.n_features else None
-
     def _thin_gram(self, thin: list[Any], d: Array, every: int) -> Array:
         """`gram` by the entries that are not 0."""
         n = self.n_features
         H, first, seen, total = np.zeros((n, n)), np.zeros(n), 0, 0.0
-        for block, part in islice(zip(self.blocks(), thin, strict=True), 0, None, every):
+        blocks = zip(self.blocks(), thin, self._pairs or thin, strict=True)
+        for block, part, pairs in islice(blocks, 0, None, every):
             weights = d[block]
             seen, total = seen + len(weights), total + float(weights.sum())
-            roots = np.repeat(np.sqrt(weights), np.diff(part.indptr))
-            B = assembled(
-                sparse.csr_array, part.data * roots, part.indices, part.indptr, part.shape
-            )
-            H += (transposed(B) @ B).toarray()
+            if pairs is part:
+                roots = np.repeat(np.sqrt(weights), np.diff(part.indptr))
+                B = assembled(
+                    sparse.csr_array, part.data * roots, part.indices, part.indptr, part.shape
+                )
+                H += sparse.triu(transposed(B) @ B).toarray()
+            else:
+                H += (pairs @ weights).reshape(n, n)
             first += transposed(part) @ weights
+        H += np.triu(H, 1).T
         full = self._bordered(H, first, total)
         return full if seen == self.n_rows else full * (self.n_rows / seen)
+
+    @cached_property
+    def _pairs(self) -> list[Any] | None:
+        """The products of all pairs of entries of a row, by block; None: they are too many."""
+        thin = self._thin_parts or []
+        stored, pairs = sum(part.nnz for part in thin), sum(map(pairs_of, thin))
+        return [pair_products(part) for part in thin] if pairs <= PAIRS * stored else None
 
     def gram_of(self, columns: NDArray[np.int64], d: Array) -> Array:
         """`gram` of some columns alone, (k + 1, k + 1): nothing of columns times columns else."""
@@ -162,13 +155,17 @@ class Rows(Operator):
         columns: NDArray[np.int64] | slice = slice(None),
     ) -> Array:
         """Scaled columns and the ones, from sums of products and of columns as they are."""
-        k = len(first)
-        shift = np.zeros(k) if self.shift is None else self.shift[columns]
-        scale = np.ones(k) if self.scale is None else self.scale[columns]
-        cross = np.outer(shift, first)
-        H = H + total * np.outer(shift, shift) - cross - cross.T
-        border = (first - total * shift) / scale
-        return np.block([[H / np.outer(scale, scale), border[:, None]], [border, total]])
+        if self.shift is not None:
+            shift = self.shift[columns]
+            cross = np.outer(shift, first)
+            H = H + total * np.outer(shift, shift) - cross - cross.T
+            first = first - total * shift
+        if self.scale is not None:
+            scale = self.scale[columns]
+            H, first = H / np.outer(scale, scale), first / scale
+        out = np.empty((len(first) + 1, len(first) + 1))
+        out[:-1, :-1], out[:-1, -1], out[-1, :-1], out[-1, -1] = H, first, first, total
+        return out
 
     def take(self, rows: NDArray[np.intp] | slice) -> Array:
         """A few rows as a dense float64 array, scaled."""
