@@ -109,29 +109,76 @@ def test_rows_that_go_too_far_stay_inside():
     assert (far.height > np.maximum(u, 0.0)).all()
 
 
-def told(loss, some, task, tilt, mu=0.2):
+def told(loss, some, task, tilt, mu=0.2, groups=1):
     site = Site(some, task, debug=True)
     evaluator = make_evaluator(site.oracle)
     first = follow(site, evaluator, PathRequest(mu), evaluator.arguments(np.zeros(n), 0.0))
     w = 0.3 * rng.normal(size=n)
-    then = follow(site, evaluator, PathRequest(mu, tilt), evaluator.arguments(w, 0.1))
+    asked = PathRequest(mu, tilt, None, groups)
+    then = follow(site, evaluator, asked, evaluator.arguments(w, 0.1))
     return site, first, then
 
 
+@pytest.mark.parametrize("groups", [1, 4])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
-def test_the_cuts_of_both_sides_are_below_the_loss_everywhere(loss):
+def test_the_cuts_of_both_sides_are_below_the_loss_everywhere(loss, groups):
     """Whatever the tilt, together and each against 0."""
     some = clients(loss, 1)[0]
     for scale in (0.0, 0.1, 10.0):
         tilt = scale * rng.normal(size=n + 1)
-        site, _, then = told(loss, some, problem(loss), tilt)
+        site, _, then = told(loss, some, problem(loss), tilt, groups=groups)
+        assert len(then["sides"]) > 2 * (groups > 1)
         for _ in range(20):
             w, b = rng.normal(size=n), float(rng.normal())
             scores = X @ w + b
             z = scores * site.rows.y if loss.task == "classification" else scores - site.rows.y
             parts = then["sides"] @ np.concatenate([[1.0], w, [b]])
             assert np.maximum(parts, 0.0).sum() <= loss.value(z).mean() + 1e-12
-        assert then["sides"][0, -1] <= 0.0 <= then["sides"][1, -1]
+        assert then["sides"][0, -1] <= 0.0 <= then["sides"][-1, -1]
+
+
+def test_cuts_of_groups_add_up_to_those_of_all_rows():
+    loss, tilt = LOSSES[0], 0.1 * np.ones(n + 1)
+    some, sums = Client("a", X, np.where(np.arange(N) % 2, 1.0, -1.0)), []
+    for groups in (1, 3):
+        site = Site(some, problem(loss), debug=True)
+        evaluator = make_evaluator(site.oracle)
+        for e in (None, tilt):
+            asked = PathRequest(0.2, e, None, groups)
+            then = follow(site, evaluator, asked, evaluator.arguments(np.zeros(n), 0.1))
+        assert then["sides"].shape == (2 * groups, 2 + n)
+        sums.append(then["sides"].reshape(2, groups, -1).sum(axis=1))
+    np.testing.assert_allclose(*sums, atol=1e-14)
+
+
+def test_every_group_has_fifty_rows_on_both_sides():
+    """However many are wanted, and however uneven rows of both sides are spread."""
+    for share in (0.2, 0.5):
+        rising = (rng.random(N) < share)[None]
+        found = [path_rows._enough(rising, wanted) for wanted in range(1, 9)]
+        assert found[0] == 1
+        for groups in set(found) - {1}:
+            counts = [
+                (side[0, k::groups]).sum() for side in (rising, ~rising) for k in range(groups)
+            ]
+            assert min(counts) >= 50
+    assert max(found) > 2
+    assert path_rows._enough(np.zeros((1, N), bool), 99) == N // 50  # one side alone
+    assert path_rows._enough(np.zeros((1, 60), bool), 99) == 1
+
+
+def test_cuts_of_groups_prove_earlier(monkeypatch):
+    """Of six clients with few rows for each column, who cannot settle what stopping takes."""
+    own = np.random.default_rng(0)
+    Z = own.normal(size=(3000, 210))
+    y = np.where(Z @ own.normal(size=210) / 210**0.5 + 0.7 * own.normal(size=3000) > 0.0, 1.0, -1.0)
+    some, rounds = [Client(f"c{s}", Z[s::6], y[s::6]) for s in range(6)], []
+    for share in (0.0, central_path.SHARE):
+        monkeypatch.setattr(central_path, "SHARE", share)
+        result = drfl.solve(problem("hinge"), some, solver="bundle", tol=1e-3)
+        assert result.status.kind == "certified"
+        rounds.append(result.rounds)
+    assert rounds[1] < rounds[0]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
@@ -330,6 +377,7 @@ def test_a_resumed_run_ends_where_it_would_have(tmp_path):
     [
         ("sides", lambda a: a + [[0.5], [0.0]] * np.eye(1, a.shape[1]), "above its own values"),
         ("sides", lambda a: a[:, 1:], "do not fit"),
+        ("sides", lambda a: np.vstack([a, a]), "at most 1 groups"),
         ("sides", lambda a: 50.0 * a, "steeper"),
         ("room", lambda a: a[:, 1:], "does not fit"),
         ("path", lambda a: -a, "cannot be"),

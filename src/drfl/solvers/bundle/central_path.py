@@ -17,11 +17,20 @@ A client that was silent stays where it was: its model is moved to the centre.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from drfl.arrays import Array
 from drfl.solvers.bundle.dual_cuts import prove_by_cuts
-from drfl.solvers.bundle.messages import AS_TOLD, FEW_COLUMNS, MENDED, PathRequest, dual_cut
+from drfl.solvers.bundle.messages import (
+    AS_TOLD,
+    FEW_COLUMNS,
+    MENDED,
+    MOST_GROUPS,
+    PathRequest,
+    dual_cut,
+)
 from drfl.solvers.bundle.planning import TINY, forget, only_silence_left, solve_master
 from drfl.solvers.bundle.state import State, ask, ask_again
 from drfl.solvers.bundle.steps import Proposal
@@ -31,6 +40,7 @@ from drfl.solvers.certificate.proof import payable
 SHRINK, FAST = 0.35, 0.1  # mu, as a share of the products; where no row was stopped
 WITHIN = 0.8  # of the tolerance: there steps only bring rows back that were stopped
 PATIENCE = 12  # rounds without a better bound
+SHARE = 0.2  # cuts of a round for every column: where rows are few they make up for what is missed
 ACCURACY = 1e-9  # of a step
 TOGETHER = 1e-8  # accuracy of a master over the cuts of all rounds
 LATE = 2.0  # times the gap that the path promises
@@ -89,7 +99,7 @@ def follow_path(state: State) -> bool:
         state.path, asked.path = None, None
         return False
     forget(state)
-    asked.path = PathRequest(mu, step[1], _mend(state))
+    asked.path = PathRequest(mu, step[1], _mend(state), _groups(state))
     ask(state, [Proposal(step[0])])
     return True
 
@@ -163,6 +173,14 @@ def _tilt(state: State, g: Array, step: Array) -> Array:
     """e: along it the slopes after the step add up to what the norm pays for."""
     H = state.metric.curvature(state.q)
     return _paid(state, g + H @ step, H)
+
+
+def _groups(state: State) -> int:
+    """Of the proof's cuts: their mixtures give what stopping took, where nobody settles it."""
+    n, S = state.server.n, state.server.n_clients
+    if S == 1 or n > FEW_COLUMNS:
+        return 1
+    return max(1, min(math.ceil(SHARE * n / (2 * S)), MOST_GROUPS))
 
 
 def _mend(state: State) -> Array | None:

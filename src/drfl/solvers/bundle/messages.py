@@ -37,8 +37,8 @@ REPLY = {
     "path": Field("float64", (2, None), optional=True),  # see PathModel
     "bend": Field("float64", (1, None), optional=True),  # curvature of which every digit counts
     "reach": Field("float64", (None, 2), optional=True),  # how far that is certain: see Reach
-    "sides": Field("float64", (2, None), optional=True),  # cuts that fall and rise with the score
-    "mended": Field("float64", (2, None), optional=True),  # the last ones, their slopes moved
+    "sides": Field("float64", ("m", None), optional=True),  # cuts that fall, or rise, with scores
+    "mended": Field("float64", ("m", None), optional=True),  # the last ones, their slopes moved
     "room": Field("float32", (1, None), optional=True),  # how slopes of sides can move
     "local": Field("float32", ("d",), optional=True),
     "about": Field("float64", (2,), optional=True),  # weight of the rows, size of a feature
@@ -77,11 +77,14 @@ class PathRequest:
         A further step along which slopes move for the proof; None: the path begins here.
     mend : (d,) or None
         A step along which the slopes of the last proof move, as far as each has room.
+    groups : int
+        Into how many groups the rows of the proof's cuts should be split, if they are enough.
     """
 
     mu: float
     tilt: Array | None = None
     mend: Array | None = None
+    groups: int = 1
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,7 @@ class CutRequest:
             arrays["shift"] = self.dual.shift
         if self.path is not None:
             steps = [e for e in (self.path.tilt, self.path.mend) if e is not None]
-            arrays["path"] = np.concatenate([[self.path.mu], *steps])
+            arrays["path"] = np.concatenate([[self.path.mu, self.path.groups], *steps])
         if self.reach > 0.0:
             arrays["reach"] = np.array([self.reach])
         return Message(KIND, round, arrays)
@@ -230,10 +233,15 @@ def _read_dual(arrays: Mapping[str, NDArray[Any]]) -> Dual:
 
 
 def _read_path(numbers: Array, dimension: int) -> PathRequest:
-    if (len(numbers) - 1) not in (0, dimension, 2 * dimension) or not numbers[0] > 0.0:
-        raise WireError("a step along the path is a positive number and, perhaps, up to two steps")
-    steps = numbers[1:].reshape(-1, dimension)
-    return PathRequest(float(numbers[0]), *steps)
+    good = (len(numbers) - 2) in (0, dimension, 2 * dimension) and numbers[0] > 0.0
+    if not good or numbers[1] not in range(1, MOST_GROUPS + 1):
+        raise WireError(
+            f"a step along the path is a positive number, up to {MOST_GROUPS} groups "
+            "and, perhaps, up to two steps"
+        )
+    steps = list(numbers[2:].reshape(-1, dimension))
+    tilt, mend = (*steps, None, None)[:2]
+    return PathRequest(float(numbers[0]), tilt, mend, int(numbers[1]))
 
 
 def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, shift: Array) -> dict[int, Dual]:
@@ -256,7 +264,8 @@ def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, shift: Array) -> d
     return out
 
 
-DUAL_FAMILY, SIDES_FAMILY, SPLIT_DUAL_FAMILY = -1, -2, -4
+DUAL_FAMILY, SPLIT_DUAL_FAMILY = -1, -4
+MOST_GROUPS = 255
 OF_FLIPS = -1  # in place of a group: a cut of what flips add
 # On the path proofs are improved with matrices of columns times columns; of more columns that costs
 # more than all else that server and clients compute.
@@ -270,6 +279,11 @@ def family_of(pieces: int, parts: int) -> int:
     Along a path of problems a client has both.
     """
     return pieces if parts == 1 else -1 - pieces  # odd, since the two parts have as many
+
+
+def sides_family(pieces: int) -> int:
+    """The family of so many pieces, two for every group: see `CutReply.side_cuts`."""
+    return -4 - pieces  # even, and below those of dual cuts
 
 
 @dataclass(frozen=True)
@@ -344,7 +358,7 @@ class CutReply:
         return split_dual_cut(self.dual, flips.sum(axis=0), pool, client, round)
 
     def side_cuts(self, pool: Pool, client: int, round: int) -> list[Cuts]:
-        """Cuts of the parts of the loss that fall and that rise with the score, two pieces."""
+        """Cuts of the parts of the loss that fall and that rise with the score, by group."""
         told = {AS_TOLD: self.sides, MENDED: self.mended}
         return [
             _side_cuts(sides, kind, pool, client, round)
@@ -354,18 +368,19 @@ class CutReply:
 
 
 def _side_cuts(sides: Array, kind: int, pool: Pool, client: int, round: int) -> Cuts:
-    piece, two = pool.pieces(client, SIDES_FAMILY, 2, np.ones(2)), np.ones(2, np.intp)
+    m = len(sides)
+    piece, ones = pool.pieces(client, sides_family(m), m, np.ones(m)), np.ones(m, np.intp)
     return Cuts(
         piece,
         sides[:, 0],
         sides[:, 1:],
-        np.zeros(2),
-        np.zeros((2, 0)),
-        -two,
-        kind * two,
-        np.zeros(2, np.bool_),
-        round * two,
-        pool.serials(2),
+        np.zeros(m),
+        np.zeros((m, 0)),
+        -ones,
+        kind * ones,
+        np.zeros(m, np.bool_),
+        round * ones,
+        pool.serials(m),
     )
 
 

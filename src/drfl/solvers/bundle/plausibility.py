@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.solvers.bundle.client_half.curvature import unpack_factor, unpack_sketch
 from drfl.solvers.bundle.client_half.joint import of_pairs, packed_length, unpack_pairs
-from drfl.solvers.bundle.messages import KIND, REPLY, CutReply, CutRequest, PathModel
+from drfl.solvers.bundle.messages import (
+    KIND,
+    REPLY,
+    CutReply,
+    CutRequest,
+    PathModel,
+    PathRequest,
+)
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.bundle.stacks import Mask, Stack, Stacked, stacked
 from drfl.solvers.certificate.anchors import AnchorBox
@@ -76,7 +83,7 @@ def read_form(
     _require_form_of_shares(arrays.get("share"), found["G"] // parts, asked)
     if "dual" in arrays and len(arrays["dual"]) != d + 1:
         raise WireError(f"a dual cut of {len(arrays['dual'])} numbers does not fit")
-    _require_form_of_path(arrays, d)
+    _require_form_of_path(arrays, asked.path, d)
     if "reach" in arrays and "bend" not in arrays:
         raise WireError("how far curvature reaches goes with its digits")
     if asked.introduction and "about" not in arrays:
@@ -169,11 +176,14 @@ def require_asked(arrays: Arrays, asked: CutRequest) -> None:
             raise WireError(f"array {name!r} was not asked for")
 
 
-def _require_form_of_path(arrays: Arrays, d: int) -> None:
+def _require_form_of_path(arrays: Arrays, asked: PathRequest | None, d: int) -> None:
     """The model of a step along the path goes with curvature."""
     sides = [arrays[name] for name in ("sides", "mended") if name in arrays]
     if any(cuts.shape[1] != 1 + d for cuts in sides):
         raise WireError(f"cuts of sides do not fit {d} coefficients")
+    sizes = range(2, 2 * (1 if asked is None else asked.groups) + 1, 2)
+    if any(len(cuts) not in sizes for cuts in sides):
+        raise WireError(f"cuts of sides are two for each of at most {len(sizes)} groups")
     if "room" in arrays and "sides" not in arrays:
         raise WireError("the room of slopes goes with the cuts that they make")
     if "room" in arrays and arrays["room"].shape[1] != d * (d + 1) // 2:

@@ -17,7 +17,8 @@ What stopping takes from the sum of a proof's slopes the other rows have to give
 slopes move by :math:`s_i\langle e,x_i\rangle` with the room :math:`s_i=\min(\alpha_i,1-\alpha_i)`,
 and the sum by :math:`\sum_ip_is_i(x_i,1)(x_i,1)^\top e`. A client settles that among its own rows,
 step after step, where they have it. What is left the server knows a round later, and asks all
-clients for it together, by the room that they tell.
+clients for it together, by the room that they tell. Several groups of rows make a cut each, so that
+mixtures of theirs, over all rounds, give some of it at once.
 """
 
 from __future__ import annotations
@@ -145,9 +146,9 @@ def follow(
     site.memory["path"] = rows
     if before is not None and before.proved is not None and asked.mend is not None:
         mended = np.clip(_moved(evaluator, corners, before.proved, asked.mend), 0.0, 1.0)
-        out["mended"] = _minorants(evaluator, corners, mended)[:, : 1 + d]
+        out["mended"] = _minorants(evaluator, corners, mended, asked.groups)[:, : 1 + d]
     if rows.proved is not None:
-        out["sides"] = _minorants(evaluator, corners, rows.proved)[:, : 1 + d]
+        out["sides"] = _minorants(evaluator, corners, rows.proved, asked.groups)[:, : 1 + d]
         if evaluator.rows.n_features <= FEW_COLUMNS:
             room = _room_of_sum(evaluator, corners, rows.proved)
             out["room"] = pack_triangle(room[:d, :d])[None]
@@ -278,21 +279,37 @@ def _moves(evaluator: Evaluator, corners: Sequence[Corner], e: Array) -> Array:
     return np.array([c.sign for c in corners])[:, None] * moved
 
 
-def _minorants(evaluator: Evaluator, corners: Sequence[Corner], alpha: Array) -> Array:
-    """The minorants (2, 2 + n) of slopes alpha that fall and that rise with the score."""
+def _minorants(evaluator: Evaluator, corners: Sequence[Corner], alpha: Array, wanted: int) -> Array:
+    """The minorants (2 G, 2 + n) of slopes alpha, G groups that fall with the score, G that rise.
+
+    Every group has `GROUP_ROWS` rows on both sides; there may be fewer than are ``wanted``.
+    """
     own = evaluator.rows
     rising = np.array([_rises(evaluator, c) for c in corners])
     if evaluator.oracle.is_margin and _few(own.y):
         rising[:] = False  # sums of one class alone would tell too much of its rows
-    out = np.zeros((2, 2 + own.n_features))
+    groups = _enough(rising, wanted)
+    out = []
     for k in range(2):
         share = np.where(rising == bool(k), alpha, 0.0)
         v = _total(corners, share, signed=True)
         constant = _total(corners, share * [[-c.sign * c.kink] for c in corners])
         if not evaluator.oracle.is_margin:
             constant -= v * own.y
-        out[k] = np.append(own.mean(constant), np.append(*own.combine(evaluator.weighted(v))))
-    return out
+        constants = evaluator.sums(constant, groups)
+        out.append(np.column_stack([constants, *own.group_sums(evaluator.weighted(v), groups)]))
+    return np.vstack(out)
+
+
+def _enough(rising: NDArray[np.bool_], wanted: int) -> int:
+    """How many groups may be told apart, row i being in group i mod G; at most so many."""
+    sides = [(rising == k).any(axis=0) for k in (False, True)]
+    sides = [side for side in sides if side.any()]
+    most = min(int(side.sum()) for side in sides) // GROUP_ROWS
+    for groups in range(min(wanted, most), 1, -1):
+        if all(side[k::groups].sum() >= GROUP_ROWS for side in sides for k in range(groups)):
+            return groups
+    return 1
 
 
 def _rises(evaluator: Evaluator, corner: Corner) -> Array:
