@@ -38,7 +38,13 @@ COMMANDS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one sentence."""
+    """A parser whose errors are one sentence, and that takes no part of a word for an option.
+
+    What is an abbreviation today may be of two options tomorrow, and a mistyped one would be heard.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **settings})
 
     def error(self, message: str) -> NoReturn:
         say(f"{message}: see `{self.prog} --help`")
