@@ -211,6 +211,25 @@ def test_what_a_guard_does_not_know_is_refused_before_any_work(guarded, options)
     assert not (guarded / "NEW").exists()
 
 
+LATE = {  # what only some client, or all of them together, can refuse
+    "--client {folder}/few.csv": "few.csv: 20 rows are too few for a guard of k = 5",
+    "--additive nope": "additive names 'nope', but the columns are 'age', 'lab', 'ward'",
+    "--label-cost 1e-9": "client 'a', client 'b', client 'c': a guard knows label costs from",
+}
+
+
+@pytest.mark.parametrize("options", LATE)
+def test_no_ledger_is_left_by_a_run_that_is_refused(guarded, options, tmp_path):
+    write_csv(tmp_path / "few.csv", NAMES, patients(np.random.default_rng(1), 20))
+    asked = ("train", *FILES, "--guard", "5", *options.format(folder=tmp_path).split())
+    said = drfl(*asked, "--out", tmp_path / "of" / "NEW", cwd=guarded, code=3)
+    assert LATE[options] in said.err
+    assert not (tmp_path / "of").exists()
+    (tmp_path / "ledger").mkdir()  # what was there before stays there
+    drfl(*asked, "--out", tmp_path, cwd=guarded, code=3)
+    assert (tmp_path / "ledger").exists()
+
+
 def test_too_many_columns_are_refused_before_a_ledger_is_begun(tmp_path):
     X = np.random.default_rng(0).normal(size=(100, 10)).round(3)
     rows = [[*x, int(x[0] > 0)] for x in X.tolist()]

@@ -120,9 +120,9 @@ class Federation(ABC):
         ``copy`` says which of them the clients are for; they are called after it.
         """
 
-    def check(self, encoding: Encoding, positive: int | None) -> None:
+    def check(self, encoding: Encoding, positive: int | None, problem: Problem) -> None:
         """Refuse what can be refused before anything is written; clients elsewhere do it there."""
-        del encoding, positive
+        del encoding, positive, problem
 
 
 class Remote(Federation):

@@ -35,7 +35,8 @@ from drfl.privacy import (
 from drfl.privacy.columns import require_many
 from drfl.privacy.dp import DifferentialPrivacy
 from drfl.privacy.ramps import keep_knots, require_coarse
-from drfl.privacy.refusals import require_enough, require_two
+from drfl.privacy.refusals import require_answerable, require_enough, require_two
+from drfl.problem import Problem
 from drfl.protocols import evaluation, explanation
 from drfl.protocols.client_file import ClientFile, require_sizes
 from drfl.protocols.curve_rows import PIECES, asked_pieces, told_pieces
@@ -210,14 +211,15 @@ class Station:
             reading=repr((encoding_to_plain(encoding), positive)).encode(),
         )
 
-    def check_guard(self, encoding: Encoding, positive: int | None) -> None:
-        """Refuse rows that are too few for the guard, or have columns that tell of few."""
+    def check_guard(self, encoding: Encoding, positive: int | None, problem: Problem) -> None:
+        """Refuse rows that are too few for the guard or tell of few, and what it cannot answer."""
         if self.guard is not None:
             X, y = self._looked().rows(encoding)
             y = y if positive is None else margin_target(y, positive)
             try:
                 require_enough(Rows(X, y), self.guard.k)
                 require_many(Rows(X, y).take(slice(None)), y, self.guard.k, encoding.features)
+                require_answerable(problem, self.name, Rows(X, y))
             except ValueError as error:
                 raise ValueError(f"client {self.name!r}: {error}") from error
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from drfl.client import Party
 from drfl.engines import Engine
 from drfl.privacy import Guard, guard_line
+from drfl.problem import Problem
 from drfl.protocols.federation import Federation
 from drfl.protocols.station import Station
 from drfl.selection.client_half.folds import copy_name
@@ -47,8 +48,10 @@ class Files(Federation):
             found.append(client)
         return found
 
-    def check(self, encoding: Encoding, positive: int | None) -> None:
-        _all(self.stations, lambda name: self.stations[name].check_guard(encoding, positive))
+    def check(self, encoding: Encoding, positive: int | None, problem: Problem) -> None:
+        _all(
+            self.stations, lambda name: self.stations[name].check_guard(encoding, positive, problem)
+        )
 
 
 T = TypeVar("T")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -62,6 +64,23 @@ class RunFolder:
         self._close()
         self.checkpoint.mkdir(parents=True, exist_ok=True)
         self.checkpoint.chmod(FOLDER)
+
+    @contextmanager
+    def as_found_if_refused(self) -> Iterator[None]:
+        """Leave no ledgers behind where what is done in it is refused, unless they were there.
+
+        A run that did not begin has told nobody but the owner of the files and of the ledgers.
+        """
+        new = [path for path in (self.ledgers, *self.ledgers.parents) if not path.exists()]
+        try:
+            yield
+        except Exception:
+            if self.ledgers in new:
+                shutil.rmtree(self.ledgers, ignore_errors=True)
+            for folder in new[1:]:
+                with suppress(OSError):  # it is not empty, or was never made
+                    folder.rmdir()
+            raise
 
     def take_over(self, found: Path) -> None:
         """Copy the files of a run that was written elsewhere, for the owner alone."""

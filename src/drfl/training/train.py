@@ -114,7 +114,8 @@ def train(
     if not fresh:
         folder.check_identity(settings)
     training = Training(settings, folder, listener, Records(), federation)
-    training.prepare()
+    with folder.as_found_if_refused():
+        training.prepare()
     folder.close_to_others()
     if fresh:
         folder.create(settings)
@@ -401,7 +402,7 @@ class Training:
 
     def _check_guards(self) -> None:
         require_two(len(self.agreement.target.classes or ()))
-        self.federation.check(self.agreement, self.targets[0])
+        self.federation.check(self.agreement, self.targets[0], self.problem)
 
     def record(self, kind: str, **data: Any) -> None:
         """Add an object to the records."""
