@@ -5,14 +5,17 @@ import json
 import numpy as np
 import pytest
 
+import drfl
 from drfl import Policy
 from drfl.models import read_model
+from drfl.models.plain import encoding_to_plain
 from drfl.privacy import Guard
+from drfl.protocols.data_request import text_array
 from drfl.protocols.evaluation import evaluate
 from drfl.protocols.explanation import explain, explained_facts
 from drfl.protocols.federation import Remote
 from drfl.protocols.station import PREFLIGHT, Station
-from drfl.tables import Reading
+from drfl.tables import Category, Reading
 from drfl.training.local_files import Files, files_here
 from drfl.training.run_folder import RunFolder
 from drfl.training.settings import from_values
@@ -155,6 +158,45 @@ def towned(path, towns):
     lines = [f"{d:.4f},{t},{'no' if d > 0.0 else 'yes'}" for d, t in zip(dose, towns, strict=True)]
     path.write_text("\n".join(["dose,town,ill", *lines]) + "\n")
     return path
+
+
+def test_a_level_other_that_no_row_is_in_is_not_trained(tmp_path):
+    """It would have the coefficient 0, and what was not trained the score of the reference."""
+    towns = {"p": ["oslo"] * 20 + ["bern"] * 20, "q": [" Oslo"] * 3 + ["bern"] * 40}
+    files = {name: towned(tmp_path / f"{name}.csv", of) for name, of in towns.items()}
+    values = {"target": "ill", "radius": "0.0", "tol": "1e-6"}
+    out, folder = run(values, files, tmp_path / "run")
+    (_, town) = read_model(folder.model).columns
+    assert town == Category("town", "bern", ("oslo",), False, (20 / 80,))
+    engine, federation = remote(files)
+    away, _ = run(values, files, tmp_path / "away", federation)
+    assert away.model.coef.tobytes() == out.model.coef.tobytes()
+    told = [
+        (name, r.arrays["held"].tolist()) for name, r in engine.sent if r.kind == "others/reply"
+    ]
+    assert told == [("q", [0])]  # nobody else has rare values
+
+    model, rows = drfl.load(folder.model), {"dose": [1.0] * 3, "town": ["bern", "oslo", "Paris"]}
+    with pytest.warns(drfl.DataWarning, match="here the mean over the values that were trained"):
+        bern, oslo, paris = model.decision_function(rows)
+    assert paris == pytest.approx(0.75 * bern + 0.25 * oslo)
+    assert bern != paris != oslo
+    towned(files["q"], [*towns["q"], "Riva"])
+    _, folder = run(values, files, tmp_path / "again")
+    assert read_model(folder.model).columns[1] == Category("town", "bern", ("oslo", "other"), True)
+
+
+def test_a_guard_is_not_asked_who_is_rare(tmp_path):
+    towns = {"p": ["oslo"] * 50 + ["bern"] * 50, "q": ["oslo"] * 3 + ["bern"] * 97}
+    files = {name: towned(tmp_path / f"{name}.csv", of) for name, of in towns.items()}
+    engine, federation = remote(files, guard=Guard(5))
+    values = {"target": "ill", "solver": "bundle", "tol": "0.5", "max_rounds": "3"}
+    out, _ = run(values, files, tmp_path / "run", federation)
+    assert not any(reply.kind == "others/reply" for _, reply in engine.sent)
+    assert out.model.columns[1].levels == ("oslo", "other")  # q's three rows are in it, with more
+    encoding = {"encoding": text_array(encoding_to_plain(out.model))}
+    asked = engine.stations["q"].answer(Message("others", 0, encoding))
+    assert Failure.of(asked) is Failure.REFUSED
 
 
 def test_a_site_tells_how_many_rows_hold_what_was_not_trained(tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 from drfl._registry import listed, nearest
 from drfl.inspection.table_one import TableOne
 from drfl.protocols.data_request import NAMING, DataReply, DataRequest
+from drfl.protocols.others import empty_others, question
 from drfl.protocols.table_one import cells_of, column_sizes, table_one
 from drfl.tables import OTHER, Category, Column, Number
 from drfl.tables.encoding import FILLED, Encoding, Label, Target
@@ -106,7 +107,10 @@ Channel = Callable[[Mapping[str, Message]], Mapping[str, Message]]
 
 
 def preflight(request: DataRequest, names: Sequence[str], channel: Channel) -> Agreement:
-    """One round: ask every client about its columns, by way of a channel, and agree."""
+    """One round: ask every client about its columns, by way of a channel, and agree.
+
+    A second one asks who has rows of a level `other` that some agreed upon; see `others`.
+    """
     message = Message("preflight", 0, {"request": request.to_bytes()})
     replies = channel(dict.fromkeys(names, message))
     answers = {name: DataReply.read(replies[name]) for name in names}
@@ -115,6 +119,11 @@ def preflight(request: DataRequest, names: Sequence[str], channel: Channel) -> A
     columns, warnings = _columns(request, answers)
     table = table_one(request, answers, {column.name for column in columns})
     target = _target(request, answers)
+    encoding = Encoding(target, columns, request.scale, request.stated_missing)
+    asked = question(encoding, answers)
+    told = channel(asked) if asked else {}
+    empty = empty_others(encoding, answers, told)
+    columns = tuple(_without_other(c, answers) if c.name in empty else c for c in columns)
     counts = {name: _class_counts(target, answer) for name, answer in answers.items()}
     for name, per_class in counts.items():
         present = [k for k, count in enumerate(per_class) if count]
@@ -143,9 +152,13 @@ def preflight(request: DataRequest, names: Sequence[str], channel: Channel) -> A
         column_sizes={
             name: column_sizes(columns, request.scale, answer) for name, answer in answers.items()
         },
-        bytes_up={name: replies[name].nbytes for name in names},
-        bytes_down=dict.fromkeys(names, message.nbytes),
+        bytes_up={name: _nbytes(name, replies, told) for name in names},
+        bytes_down={name: message.nbytes + _nbytes(name, asked) for name in names},
     )
+
+
+def _nbytes(name: str, *messages: Mapping[str, Message]) -> int:
+    return sum(by_client[name].nbytes for by_client in messages if name in by_client)
 
 
 def _columns(
@@ -297,15 +310,22 @@ def _aligned(answer: DataReply, names: Sequence[str]) -> Moments:
     return Moments(count, np.append(m.sum, 0.0)[at], np.append(m.squares, 0.0)[at])
 
 
-def _category(name: str, answers: Mapping[str, DataReply]) -> Category | None:
-    """A column of text; None if it has one value only."""
+def _without_other(column: Column, answers: Mapping[str, DataReply]) -> Column:
+    """The column without a level that has no row, unless there is no other."""
+    return _category(column.name, answers, merged=False) or column
+
+
+def _category(
+    name: str, answers: Mapping[str, DataReply], *, merged: bool = True
+) -> Category | None:
+    """A column of text, with or without what is ``merged``; None if it has one value only."""
     totals: dict[str, int] = {}
     other = False
     for answer in answers.values():
         if name not in answer.facts["texts"]:
             return None
         told = answer.facts["texts"][name]
-        other = other or told["other"]
+        other = other or (merged and told["other"])
         for value, count in told["values"].items():
             totals[value] = totals.get(value, 0) + count
     if len(totals) > LEVELS:

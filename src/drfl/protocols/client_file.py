@@ -26,11 +26,13 @@ from drfl.tables.encoding import (
     Target,
     Withheld,
     few_values,
+    holds_other,
     refuse_missing,
     target_values,
 )
 from drfl.tables.moments import Moments, moments_of
 from drfl.tables.reading import LEVELS, shown
+from drfl.tables.table import folded
 
 FARTHEST, WIDEST = 10.0, 1e3
 """With a guard, how far the agreed units may be from a client's own, and how much larger."""
@@ -157,6 +159,17 @@ class ClientFile:
             self._rows = (encoding.target, encoding.columns), X, y
         return self._rows[1:]
 
+    def others(self, encoding: Encoding) -> set[str]:
+        """The columns in whose level `OTHER` a row is."""
+        rare = self.withheld.rare
+        return {
+            column.name
+            for column in encoding.columns
+            if isinstance(column, Category)
+            and column.other
+            and holds_other(self.table, column, self.keep, rare.get(column.name, ()))
+        }
+
     def scaling(self, encoding: Encoding) -> tuple[Array, Array]:
         """Shift and scale of every feature: as agreed upon, or of this client alone."""
         return encoding.scaling(self.rows(encoding)[0])
@@ -242,11 +255,14 @@ class ClientFile:
             raise RefusedError("a binding marks gaps that were not to be marked")
 
     def _require_levels(self, column: Category) -> None:
-        rare = self._rare(column.name)
-        named = set(self._counts(column.name)) - rare - {OTHER}
-        if not named <= {column.reference, *column.levels}:
+        rare, counts = self._rare(column.name), self._counts(column.name)
+        known = {column.reference, *column.levels}
+        if not set(counts) - rare - {OTHER} <= known:
             raise RefusedError("a binding leaves out categories that were named")
-        if rare and not column.other:
+        alike = {folded(level) for level in known}
+        # Without a guard what is rare here may be named by others, and then needs no merging.
+        strange = rare if self.k else {v for v in counts if folded(v) not in alike}
+        if strange and not column.other:
             raise RefusedError("a binding does not merge categories that are rare here")
 
     @property

@@ -42,6 +42,7 @@ from drfl.protocols.client_file import ClientFile, require_sizes
 from drfl.protocols.curve_rows import PIECES, asked_pieces, told_pieces
 from drfl.protocols.data_request import DataRequest, text_array
 from drfl.protocols.federation import BIND, Binding
+from drfl.protocols.others import OTHERS, asked_others, told_others
 from drfl.protocols.public_file import PublicFile
 from drfl.rows import Rows
 from drfl.selection.client_half import alone, probabilities, scores
@@ -56,7 +57,7 @@ logger = logging.getLogger("drfl")
 PREFLIGHT = "preflight"
 """A station that was started again and is told everything since the last one goes on as before."""
 REQUEST = {"request": Field("uint8", (None,))}
-UNTOLD = (evaluation.EVALUATE, explanation.EXPLAIN, PIECES)
+UNTOLD = (evaluation.EVALUATE, explanation.EXPLAIN, PIECES, OTHERS)
 """What a client with differential privacy does not answer."""
 
 
@@ -113,6 +114,8 @@ class Station:
             raise RefusedError("what is not noisy would break the promise")
         if message.kind == PIECES:
             return message.reply(self._pieces(*asked_pieces(message)))
+        if message.kind == OTHERS:
+            return message.reply(self._others(asked_others(message)))
         if message.kind == evaluation.EVALUATE:
             model = evaluation.asked_model(message, evaluation.REQUEST)
             return message.reply(self._evaluated(message, model))
@@ -222,6 +225,14 @@ class Station:
                 require_answerable(problem, self.name, Rows(X, y))
             except ValueError as error:
                 raise ValueError(f"client {self.name!r}: {error}") from error
+
+    def _others(self, encoding: Encoding) -> Mapping[str, NDArray[Any]]:
+        """Which columns have rows in their level `other`; what a guard merges always has."""
+        if self.guard is not None:
+            raise RefusedError("what rare values are here is no matter of a guard")
+        file = self._looked()
+        file.require_agreed(encoding)
+        return told_others(file.others(encoding), encoding)
 
     def _pieces(self, encoding: Encoding, curves: Curves) -> Mapping[str, NDArray[Any]]:
         """How many rows are in the pieces of curves; under a guard it counts as a preflight."""

@@ -284,6 +284,15 @@ def refuse_missing(table: Table, name: str, advice: str) -> None:
         )
 
 
+def holds_other(
+    table: Table, column: Category, keep: Mask | None = None, rare: Collection[str] = ()
+) -> bool:
+    """Whether a row that is wanted is in the last level, `OTHER`; see `Withheld` for ``rare``."""
+    codes = table.text(column.name)
+    used = codes if keep is None else codes[keep]
+    return bool((_places(table, column, rare)[used] == len(column.levels) - 1).any())
+
+
 FEW = 5  # of fewer rows no site tells how many they are
 
 
