@@ -195,6 +195,29 @@ def test_a_box_that_changes_the_optimum():
     np.testing.assert_allclose(case(None).solve().objective, 1.0, rtol=1e-6)
 
 
+PINNED = [(Hinge(), "l1"), (Hinge(), "l2"), (Logistic(), "l1"), (Pinball(0.3), "linf")]
+
+
+@pytest.mark.parametrize("intercept", ["none", "shared", "per_client"])
+@pytest.mark.parametrize(("loss", "norm"), PINNED)
+@pytest.mark.sampled(2)
+def test_a_column_with_one_value_in_the_box_is_an_intercept(loss, norm, intercept):
+    """No row can leave the value, so that its coefficient is free, and the proof has to see it."""
+    data, value = _data(loss.task, 5), 3.7
+    with_it = [(np.column_stack([X, np.full(len(X), value)]), y) for X, y in data]
+    low, high = np.full(4, -9.0), np.full(4, 9.0)
+    low[3] = high[3] = value
+    there = uniform_case(loss, with_it, Ball(0.1, norm, 2.0, Box(low, high)))
+    found = replace(there, intercept=intercept).solve(tol=1e-6)
+    assert found.status.kind == "certified"
+    without = uniform_case(loss, data, Ball(0.1, norm, 2.0, Box(low[:3], high[:3])))
+    instead = "shared" if intercept == "none" else intercept
+    same = replace(without, intercept=instead).solve(tol=1e-6)
+    np.testing.assert_allclose(found.objective, same.objective, rtol=2e-6)
+    assert found.lower_bound <= same.objective * (1.0 + 1e-9)
+    assert same.lower_bound <= found.objective * (1.0 + 1e-9)
+
+
 def test_a_box_in_which_nothing_can_go_wrong():
     """Erratum 7, second problem: no intercept, box [.9, 1], y = +1: the optimum is 0."""
     X, y = np.array([[0.9], [0.95], [1.0]]), np.ones(3)

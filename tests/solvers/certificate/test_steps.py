@@ -407,7 +407,8 @@ def test_anchors_mix_to_a_minorant_of_what_they_are_minorants_of():
         level = Anchor(
             rng.random(), np.where(unbounded, rng.normal(size=n), 0.0), 0.0, rng.random()
         )
-        anchors = Anchors(leaning, level, half, unbounded, float(rng.random()), norm)
+        nothing = np.zeros(n, np.bool_)
+        anchors = Anchors(leaning, level, half, unbounded, float(rng.random()), norm, nothing)
         C, g, gb = rng.normal() + 1.0, 0.3 * rng.normal(size=n), float(rng.normal())
         bound = anchors.bound(C, g, gb)
         for _ in range(20):
@@ -417,6 +418,33 @@ def test_anchors_mix_to_a_minorant_of_what_they_are_minorants_of():
             escape = anchors.price * norm.dual(np.where(unbounded, w, 0.0))
             f = max(0.0, C + g @ w + gb * b, escape, *known)
             assert bound <= f + 1e-9 * (1.0 + np.abs(w).max() + abs(b))
+
+
+def test_a_pinned_column_pays_with_the_intercept():
+    """Or in its place; what rounding leaves of its slope has no price, and needs none."""
+    rng, norm, value = np.random.default_rng(6), make_norm("l1"), 3.7
+    half, nowhere, pinned = np.array([0.5, 2.0, 0.0]), np.zeros(n, np.bool_), np.arange(n) == 2
+    positive = 0
+    for _ in range(200):
+        leaning = tuple(
+            Anchor(rng.normal(), np.array([*rng.normal(size=2), value * beta]), beta, rng.random())
+            for beta in (-rng.random(), rng.random())
+        )
+        level = Anchor(rng.random(), np.zeros(n), 0.0, rng.random())
+        anchors = Anchors(leaning, level, half, nowhere, 0.3, norm, pinned)
+        C, gb = rng.normal() + 1.0, float(rng.choice([0.0, rng.normal()]))
+        g = np.array([*0.3 * rng.normal(size=2), value * gb * (1.0 + 1e-15) + 1e-17])
+        bound = anchors.bound(C, g, gb)
+        alone = replace(anchors, stand_in=(2, value)).bound(C, g, 0.0)
+        assert alone == pytest.approx(bound, abs=1e-12)
+        positive += bound > 0.0
+        for _ in range(20):
+            w, b = rng.normal(size=(1, n))[0] * 10.0 ** rng.uniform(-2, 2), 10.0 * rng.normal()
+            reach = float(half @ np.abs(w))
+            known = [a.e + a.u @ w + a.beta * b + a.omega * reach for a in (*leaning, level)]
+            f = max(0.0, C + g @ w + gb * b, *known)
+            assert bound <= f + 1e-9 * (1.0 + np.abs(w).max() + abs(b))
+    assert positive > 50
 
 
 @pytest.mark.parametrize("name", ["hinge", "smooth_hinge", "logistic", "huber", "pinball"])

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,12 @@ class Anchors:
         :math:`h(\rho)\,\mathrm{Lip}(L)`: f is at least so many times :math:`\|w_I\|_*`.
     norm : Norm
         The ground norm.
+    pinned : (n,) bool
+        Columns with one value :math:`c_j` in the support, which every row has: f depends on their
+        coefficients through :math:`b+\sum_jc_jw_j` alone, so that what they add to a slope is what
+        the slope in b says already.
+    stand_in : tuple of int and float, or None
+        A pinned column that takes the place of the intercept, where there is none, and its value.
     """
 
     leaning: tuple[Anchor, ...]
@@ -67,6 +73,8 @@ class Anchors:
     unbounded: NDArray[np.bool_]
     price: float
     norm: Norm
+    pinned: NDArray[np.bool_]
+    stand_in: tuple[int, float] | None = None
 
     def bound(self, constant: float, g: Array, gb: float) -> float:
         r"""The best value of :math:`C+g^\top w+g_bb` mixed with anchors, free of w and b.
@@ -76,13 +84,16 @@ class Anchors:
         minorant of f without slope.
         """
         r, lean = 0.0, Anchor(0.0, np.zeros_like(g), 0.0, 0.0)
+        if self.stand_in is not None:
+            j, value = self.stand_in
+            gb = float(g[j]) / value
         if gb != 0.0:
             fitting = [anchor for anchor in self.leaning if anchor.beta * gb < 0.0]
             if not fitting:
                 return 0.0
             lean = fitting[0]
             r = abs(gb / lean.beta)
-        slope, bounded = g + r * lean.u, ~self.unbounded
+        slope, bounded = np.where(self.pinned, 0.0, g + r * lean.u), ~self.unbounded
         over = max(0.0, _box_dual(slope[bounded], self.half[bounded]) - r * lean.omega)
         s = _ratio(over, self.level.omega)
         if not np.isfinite(s):
@@ -116,6 +127,8 @@ class AnchorBox:
         Of the box; 0 in unbounded columns, where rows stay.
     unbounded : (n,)
         Columns that the support does not bound.
+    pinned : (n,)
+        Columns that have one value in the support, that of the middle.
     target : float or None
         Where targets have to go as well (polyhedra in regression); None: they stay.
     """
@@ -123,6 +136,7 @@ class AnchorBox:
     middle: Array
     half: Array
     unbounded: NDArray[np.bool_]
+    pinned: NDArray[np.bool_]
     target: float | None = None
 
     @classmethod
@@ -134,7 +148,7 @@ class AnchorBox:
             if (np.isfinite(low) ^ np.isfinite(high)).any():
                 return None  # rows may have to head for the finite side: nothing prices w there
             low, high = np.where(bounded, low, 0.0), np.where(bounded, high, 0.0)
-            return cls((low + high) / 2.0, (high - low) / 2.0, ~bounded)
+            return cls((low + high) / 2.0, (high - low) / 2.0, ~bounded, bounded & (low == high))
         if isinstance(ball.support, Polyhedron):
             return cls._inscribed(ball, loss, n)
         return None
@@ -159,7 +173,16 @@ class AnchorBox:
         # The linear program is solved to a tolerance: stay a little inside.
         half = (1.0 - 1e-6) * (least + more[:n])
         target = float(middle[n]) if moves else None
-        return cls(middle[:n], half, np.zeros(n, np.bool_), target)
+        # An inscribed box without sides does not say that the polyhedron has none.
+        none = np.zeros(n, np.bool_)
+        return cls(middle[:n], half, none, none, target)
+
+    @property
+    def stand_in(self) -> tuple[int, float] | None:
+        """The pinned column whose coefficient acts most like an intercept, and its value."""
+        value = np.where(self.pinned, self.middle, 0.0)
+        j = int(np.abs(value).argmax())
+        return (j, float(value[j])) if value[j] != 0.0 else None
 
     def facts(self, oracle: Oracle) -> Array:
         r"""What a client tells once, (3, n + 1).
@@ -249,7 +272,8 @@ def anchors_of(
     if len(told) < len(balls):  # a client whose targets cannot follow has nothing to tell
         return None
     make = anchors_of_each if problem.own_intercepts else make_anchors
-    return make(problem.loss, balls, box, mixture, np.array(told, dtype=np.float64))
+    made = make(problem.loss, balls, box, mixture, np.array(told, dtype=np.float64))
+    return replace(made, stand_in=box.stand_in if problem.intercept == "none" else None)
 
 
 def make_anchors(
@@ -268,7 +292,7 @@ def make_anchors(
         level = _level_residuals(*leaning)
     leaning = tuple(anchor for anchor in leaning if anchor.beta != 0.0)
     price = mixture.support(rho * loss.lipschitz)
-    return Anchors(leaning, level, box.half, box.unbounded, price, balls[0].norm)
+    return Anchors(leaning, level, box.half, box.unbounded, price, balls[0].norm, box.pinned)
 
 
 def anchors_of_each(
@@ -288,7 +312,7 @@ def anchors_of_each(
         float(sum(w * found.level.omega for w, found in zip(q, alone, strict=True))),
     )
     price = mixture.support(np.array([ball.radius for ball in balls]) * loss.lipschitz)
-    return Anchors((), level, box.half, box.unbounded, price, balls[0].norm)
+    return Anchors((), level, box.half, box.unbounded, price, balls[0].norm, box.pinned)
 
 
 def _leaning_classes(loss: Loss, box: AnchorBox, told: AnchorFacts) -> tuple[Anchor, ...]:
