@@ -53,6 +53,20 @@ def test_against_the_reference(name, seed):
         assert found == pytest.approx(result.client_losses[client], rel=1e-8, abs=1e-10)
 
 
+@pytest.mark.parametrize("cost", [1e4, math.inf])
+def test_far_rows_of_one_class_do_not_shorten_the_steps(cost):
+    """They lose nothing, and so bend nothing; what they have to say is that."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(30, 2))
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=30) > 0.0, 1.0, -1.0)
+    far = 100.0 * rng.normal(size=(22, 2)), np.ones(22)
+    balls = (drfl.Ball(0.1, "l1", cost),) * 2
+    case = Case(make_loss("hinge"), ((X, y), far), balls, drfl.Mixture(), intercept="per_client")
+    result = case.solve(max_rounds=20)
+    assert result.status.kind == "certified"
+    assert result.objective == pytest.approx(case.reference().objective, rel=1e-5)
+
+
 @pytest.mark.parametrize("name", ["hinge", "epsilon_insensitive"])
 def test_on_a_box(name):
     case = drawn(name, 0, N=12, balls=(drfl.Ball(0.2, "l1", math.inf, Box(-3.0, 3.0)),) * 3)

@@ -58,6 +58,7 @@ from drfl.worst_case.whole_space import WholeSpaceOracle
 SKETCH_ABOVE = 500  # coefficients: curvature of a loss with kinks is sent as a sketch
 LOCAL_ROWS = 3  # a local optimum on fewer rows per coefficient tells the others nothing
 SMALL = 120  # coefficients: masters cost nothing to speak of
+NOTHING = 1e-12  # a loss that is rounding
 ROUGH, FEW = 1e-2, 15  # gap and rounds of a local optimum
 
 Slopes = Callable[[slice, Sequence[Array]], Array]
@@ -135,9 +136,18 @@ def _curvature(
         columns = sketch(site.oracle, d, size)
         return np.vstack([columns, np.zeros((site.dimension - size, columns.shape[1]))])
     if site.problem.own_intercepts:
+        if _loses_nothing(site, at):  # rows at a kink, where the intercept ends, do not bend F
+            return np.zeros((site.dimension, site.dimension))
         return without_intercept(hessian(site.oracle, at, d, before, size + 1))
     H = hessian(site.oracle, at, d, before, size)
     return np.pad(H, (0, site.dimension - size))
+
+
+def _loses_nothing(site: Site, at: Evaluation) -> bool:
+    """Whether an own intercept takes all loss away, as it does for rows of one class."""
+    oracle, y = site.oracle, site.rows.y
+    one_class = oracle.is_margin and y.min() == y.max()
+    return bool(one_class and oracle.loss.value(at.arguments).max() <= NOTHING)
 
 
 def _is_sketched(site: Site) -> bool:
