@@ -127,6 +127,13 @@ def _plain(label):
     return int(number) if number.is_integer() else number
 
 
+def test_two_features_of_one_name_are_refused(tmp_path):
+    rows = [f"{k},{('rome', 'oslo')[k % 2]},{k % 2}" for k in range(20)]
+    station = write(tmp_path, "p", rows, head="town=rome,town,y")
+    with pytest.raises(ValueError, match="'town=rome' and 'town' would both have a feature"):
+        agreed([station])
+
+
 def test_clients_rows_are_scaled_as_agreed(tmp_path):
     rng = np.random.default_rng(0)
     data = {name: rng.normal(size=(n, 1)) * 3 + 100 for name, n in (("p", 20), ("q", 35))}

@@ -142,6 +142,23 @@ def test_bad_libsvm_files(tmp_path, kind):
         assert part in str(caught.value)
 
 
+@pytest.mark.parametrize("others", ["7", "x"])
+def test_a_code_with_an_underscore_is_no_number(tmp_path, others):
+    """Python alone calls 1_100 a number, and ward 1_1 would be ward 11."""
+    path = tmp_path / "t.csv"
+    path.write_text(f"ward,u\n1_1,0\n{others},1\n11,2\n")
+    table = read_table(path)
+    assert [*table.levels["ward"]] == ["1_1", others, "11"]
+    assert table.not_numbers["ward"] == (2, "1_1")
+
+
+def test_lines_of_old_macs_are_named(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"u,v\r1,2\r3,4\r")
+    with pytest.raises(TableError, match=r"line 1: lines end with a carriage return alone"):
+        read_table(path)
+
+
 def test_unknown_endings_and_folders(tmp_path):
     (tmp_path / "t.docx").write_text("")
     with pytest.raises(TableError, match=r"'.docx'.*rename"):

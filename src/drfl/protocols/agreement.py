@@ -124,6 +124,7 @@ def preflight(request: DataRequest, names: Sequence[str], channel: Channel) -> A
     told = channel(asked) if asked else {}
     empty = empty_others(encoding, answers, told)
     columns = tuple(_without_other(c, answers) if c.name in empty else c for c in columns)
+    _refuse_namesakes(columns)
     counts = {name: _class_counts(target, answer) for name, answer in answers.items()}
     for name, per_class in counts.items():
         present = [k for k, count in enumerate(per_class) if count]
@@ -193,6 +194,19 @@ def _columns(
         for name, (client, share) in gaps.items()
     ]
     return tuple(columns), said
+
+
+def _refuse_namesakes(columns: Sequence[Column]) -> None:
+    """Two features of one name, as of a column 'town=oslo' beside a level of 'town'."""
+    owner: dict[str, str] = {}
+    for column in columns:
+        for feature in column.features:
+            if feature in owner:
+                raise ValueError(
+                    f"the columns {owner[feature]!r} and {column.name!r} would both have a feature "
+                    f"{feature!r}: rename one of them"
+                )
+            owner[feature] = column.name
 
 
 def _is_unnamed(name: str, answers: Mapping[str, DataReply]) -> bool:

@@ -30,6 +30,10 @@ def read_head(path: Path) -> tuple[list[str], str]:
         first = file.readline().decode("utf-8", errors="replace")
     if not first.strip():
         raise TableError(f"{path} is empty: its first line must name the columns")
+    if "\r" in first.strip() and '"' not in first:
+        raise at_line(
+            path, 1, "lines end with a carriage return alone, as on old Macs: save it with others"
+        )
     separator = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=first.count)
     with _opened(path) as text:
         names = next(_rows(path, text, separator))[1]
@@ -280,6 +284,8 @@ class _Builder:
 
     def _numbers(self, line: int, column: int, texts: Sequence[str]) -> Array:
         try:
+            if "_" in "".join(texts):
+                raise ValueError
             values = np.fromiter(map(float, texts), np.float64, len(texts))
         except ValueError:
             values = np.array([self._number(line + i, column, t) for i, t in enumerate(texts)])
@@ -293,6 +299,8 @@ class _Builder:
         if text in MISSING_TEXTS:
             return math.nan
         try:
+            if "_" in text:  # a code, such as 1_100: Python alone calls that a number
+                raise ValueError
             value = float(text.replace(",", ".") if self.comma else text)
         except ValueError:
             raise _NotNumbersError(column, line, text) from None
