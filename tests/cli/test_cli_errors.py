@@ -136,6 +136,7 @@ BAD_SETTINGS = {
     "unknown scale": (("--scale", "robust"), ("'robust'", "known are")),
     "negative radius": (("--radius", "-1"), ("radius must be",)),
     "no number": (("--radius", "small"), ("radius must be a number", "'small'")),
+    "confidence of a kink": (("--radius", "confidence", "--loss", "hinge"), ("'hinge' has none",)),
     "radius of nobody": (("--radius", "x=1"), ("no entry for client 'a'",)),
     "tol": (("--tol", "0"), ("tol must be",)),
     "guard": (("--guard", "1"), ("--guard must be a whole number >= 2, got 1",)),

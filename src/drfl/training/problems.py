@@ -408,6 +408,11 @@ def check_solver(
 ) -> None:
     """Refuse, before anything is written, a problem that the solver does not know."""
     require_known(solver, problem)
+    if settings["radius"] == "confidence" and problem.loss.curvature_bound == 0.0:
+        raise ValueError(
+            "radius = 'confidence' needs a loss with a second derivative, and "
+            f"{problem.loss.name!r} has none: take logistic, smooth_hinge or huber, or a number"
+        )
     found_later = settings["select"] or settings["radius"] == "confidence"
     if problem.network is None and not found_later:
         names, n = tuple(agreement.rows), problem.coefficients(len(agreement.features))
