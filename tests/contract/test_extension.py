@@ -485,6 +485,20 @@ def test_a_guard_and_its_audit_with_what_was_added(registered, tmp_path, monkeyp
         assert code in (0, 4), (step, said.err)  # a guard may leave a gap
 
 
+@pytest.mark.parametrize("as_a_class", [False, True], ids=["by its module", "as a class"])
+def test_a_solver_is_registered_by_its_module_or_as_a_class(
+    registered, as_a_class, monkeypatch, capsys
+):
+    if as_a_class:
+        monkeypatch.setitem(SOLVERS, "kelley", registered["Kelley"])
+    result = drfl.solve(
+        drfl.Problem("hinge", drfl.Ball(0.05)), clients_of(LABELS), solver="kelley", tol=1e-2
+    )
+    assert result.lower_bound <= result.objective
+    assert run(["list", "solvers"]) == 0
+    assert "kelley" in capsys.readouterr().out
+
+
 def test_the_program_lists_what_was_added(registered, capsys):
     assert run(["list"]) == 0
     said = capsys.readouterr().out

@@ -30,7 +30,7 @@ __all__ = [
     "solver_class",
 ]
 
-SOLVERS: dict[str, str] = {
+SOLVERS: dict[str, str | type[Solver]] = {
     "bundle": "drfl.solvers.bundle:Bundle",
     "first_order": "drfl.solvers.first_order:FirstOrder",
     "ad_lpmm": "drfl.solvers.admm:AdLpmm",
@@ -38,12 +38,15 @@ SOLVERS: dict[str, str] = {
     "local": "drfl.solvers.local:Local",
     "private": "drfl.solvers.private:Private",
 }
-"""Name to "module:class", so that `import drfl` need not import every method."""
+"""Name to class, or to "module:class", so that `import drfl` need not import every method."""
 
 
 def solver_class(name: str) -> type[Solver]:
     """The class of a registered solver."""
-    module, _, attribute = lookup("solver", name, SOLVERS).partition(":")
+    found = lookup("solver", name, SOLVERS)
+    if not isinstance(found, str):
+        return found
+    module, _, attribute = found.partition(":")
     kind: type[Solver] = getattr(import_module(module), attribute)
     return kind
 
