@@ -36,6 +36,7 @@ from drfl.arrays import Array
 from drfl.curves import Curves
 from drfl.losses import Loss
 from drfl.losses.joint import CrammerSinger, JointLoss
+from drfl.norms import L1
 from drfl.rows import Rows
 from drfl.rows.operator import block_rows
 from drfl.uncertainty import Ball
@@ -234,7 +235,7 @@ class CurveSearch:
 
     @property
     def _one_by_one(self) -> bool:
-        return self.ball.norm.name == "l1"
+        return isinstance(self.ball.norm, L1)
 
     # ---------------------------------------------------------------- the knapsack
     def _spend(self) -> tuple[float, Segments]:
