@@ -8,7 +8,10 @@ from scipy.sparse import coo_array
 from drfl.curves import Curves
 from drfl.gauges import DualNorm, Pairs, ShapedCurves
 from drfl.norms import GroupedLInf, make_norm
+from kit.pages import ROOT, blocks, run_python
 
+PAGE, WRITTEN = ROOT / "docs" / "adding-a-gauge.md", {"__name__": "adding_a_gauge"}
+run_python(PAGE, blocks(PAGE, "python")[0], WRITTEN, ROOT)
 CURVES = Curves([[0.0, 1.0], [], [0.5]], [["increasing"], [], ["convex"]])
 GROUPED = GroupedLInf((3, 1, 2))
 NORMS = {
@@ -21,6 +24,7 @@ GAUGES = (
     {f"one score, {name}": DualNorm(norm, 6) for name, norm in NORMS.items()}
     | {f"three classes, {name}": Pairs(norm, 3, 6) for name, norm in NORMS.items()}
     | {f"shaped, {name}": ShapedCurves(NORMS[name], CURVES) for name in ("l1", "grouped")}
+    | {f"of a page, {name}": WRITTEN["Nonnegative"](NORMS[name], 6) for name in ("l1", "linf")}
 )
 EVERY = pytest.mark.parametrize("gauge", GAUGES.values(), ids=GAUGES)
 SEEDS = range(5)
