@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 from drfl import checks
 from drfl._registry import listed, lookup
 from drfl.arrays import Array
+from drfl.defaults import FEW_ROWS
 from drfl.norms import Entries
 
 SHAPES = ("increasing", "decreasing", "convex", "concave", "flat ends")
 OPPOSITE = (("increasing", "decreasing"), ("convex", "concave"))
 BENT = ("convex", "concave")
 MOST_KNOTS = 50
-FEW_ROWS = 5  # that a client may have in a piece, unless it has none
 PIECE_ROWS = 20  # that a piece needs in all
 
 Shapes = tuple[str, ...]

@@ -23,6 +23,8 @@ ANCHOR = 0.2
 """The factor of the radius that a selection keeps unless another is clearly better."""
 CROWDED = 0.25
 """With more columns per row than this the default radius is too small."""
+FEW_ROWS = 5
+"""Of what fewer rows hold nothing is told: no value, no count, no metric."""
 
 
 @dataclass(frozen=True)

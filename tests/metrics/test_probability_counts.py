@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
+from drfl.defaults import FEW_ROWS
 from drfl.metrics.counts import (
     LEVELS,
-    SMALLEST,
     Told,
     added,
     coarsened,
@@ -60,13 +60,13 @@ def test_no_small_cell_is_shown_and_what_is_shown_is_true(counts):
     exact = Told(bins, np.ones(19, dtype=bool), np.ones(7))
     shown = coarsened(exact)
     cells = shown.bins[:, :2]
-    assert ((cells == 0.0) | (cells >= SMALLEST)).all()
+    assert ((cells == 0.0) | (cells >= FEW_ROWS)).all()
     if shown.bins.any():
         assert np.allclose(shown.bins.sum(axis=0), bins.sum(axis=0))
     for k in np.flatnonzero(shown.known):  # what is on either side of a threshold that is told
         assert np.allclose(shown.bins[: k + 1].sum(axis=0), bins[: k + 1].sum(axis=0))
         left, right = shown.bins[: k + 1, :2].sum(axis=0), shown.bins[k + 1 :, :2].sum(axis=0)
-        assert all(c == 0 or c >= SMALLEST for c in (*left, *right))
+        assert all(c == 0 or c >= FEW_ROWS for c in (*left, *right))
 
 
 def test_of_few_rows_of_a_class_nothing_is_told():

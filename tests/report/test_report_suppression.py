@@ -6,8 +6,9 @@ import pytest
 from report_kit import run_records
 from test_report_page import Page, page_of
 
+from drfl.defaults import FEW_ROWS
 from drfl.report.evidence import Evidence
-from drfl.report.suppression import SMALLEST, Groups
+from drfl.report.suppression import Groups
 
 
 def groups(counts, rows=None, center="uniform"):
@@ -96,7 +97,7 @@ def test_a_reason_that_names_a_small_client_is_not_told():
     assert "'north' scores 0.82" in Page(page_of(records)).words
 
 
-@pytest.mark.parametrize("few", range(SMALLEST))
+@pytest.mark.parametrize("few", range(FEW_ROWS))
 def test_no_count_below_five_follows_from_the_others(few):
     found = groups({"a": [20, few, 30]})
     told = [n for n in found.counts("a") if n is not None]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drfl.aligned import aligned
 from drfl.cli.main import say, show, show_json
 
 if TYPE_CHECKING:
@@ -178,13 +179,16 @@ def judging(
 def table(found: list[dict[str, Any]]) -> list[str]:
     """Metrics for a reader; the first entry says whose they are."""
     whose = next(iter(found[0]))
-    width = max(len(whose), *(len(entry[whose]) for entry in found))
     names = [name for name in found[0] if name not in (whose, "rows", "noise")]
-    sizes = "rows" in found[0]
-    heads = "".join(f"  {name.replace('_', ' '):>17}" for name in names)
-    lines = [f"{whose:{width}}{'  ' + 'rows'.rjust(8) if sizes else ''}  {'noise':>6}{heads}"]
-    for entry in found:
-        cells = "".join(f"  {entry[name]:>17.4g}" for name in names)
-        rows = f"  {entry['rows']:>8}" if sizes else ""
-        lines.append(f"{entry[whose]:{width}}{rows}  {entry['noise']:>6g}{cells}")
-    return lines
+    sizes = ["rows"] if "rows" in found[0] else []
+    heads = [whose, *sizes, "noise", *(name.replace("_", " ") for name in names)]
+    rows = [
+        [
+            entry[whose],
+            *(str(entry[size]) for size in sizes),
+            f"{entry['noise']:g}",
+            *(f"{entry[name]:.4g}" for name in names),
+        ]
+        for entry in found
+    ]
+    return aligned([heads, *rows], [0, *(8 for _ in sizes), 6, *(17 for _ in names)])

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from drfl._registry import listed
+from drfl.aligned import aligned
 from drfl.cli.evaluate import reading_options, sources, warn_of_unseen
 from drfl.cli.main import show, show_json
 
@@ -78,23 +79,26 @@ def _require_known(model: Any, names: Iterable[str]) -> None:
 def table(model: Any, k: int, found: Iterable[dict[str, Any]]) -> list[str]:
     """What `explained_facts` tells of the k-th problem of a model, for people."""
     found, classes = list(found), model.target.classes
-    width = max(len("client"), *(len(entry["client"]) for entry in found))
     moved = "target moved" if classes is None else "labels changed"
-    lines = [f"class {classes[k]} against the rest"] if model.n_problems > 1 else []
-    lines.append(
-        f"{'client':{width}}  {'weight':>7}  {'loss':>9}  {'worst loss':>10}  "
-        f"{moved:>14}  {'features moved':>14}  {'per radius':>10}"
-    )
+    rows = [["client", "weight", "loss", "worst loss", moved, "features moved", "per radius"]]
     for entry in found:
-        weight = "-" if entry["weight"] is None else f"{entry['weight']:.4f}"
         told = entry["target_moved"] if classes is None else entry["labels_changed"]
-        label = f"{told:.4g}" if classes is None else f"{told:.2%}"
-        lines.append(
-            f"{entry['client']:{width}}  {weight:>7}  {entry['loss']:>9.5g}  "
-            f"{entry['worst_loss']:>10.5g}  {label:>14}  {entry['features_moved']:>14.4g}  "
-            f"{entry['price']:>10.4g}"
+        rows.append(
+            [
+                entry["client"],
+                "-" if entry["weight"] is None else f"{entry['weight']:.4f}",
+                f"{entry['loss']:.5g}",
+                f"{entry['worst_loss']:.5g}",
+                f"{told:.4g}" if classes is None else f"{told:.2%}",
+                f"{entry['features_moved']:.4g}",
+                f"{entry['price']:.4g}",
+            ]
         )
-    return [*lines, *(f"{e['client']}: {sentence}" for e in found for sentence in _sentences(e))]
+    return [
+        *([f"class {classes[k]} against the rest"] if model.n_problems > 1 else []),
+        *aligned(rows, [0, 7, 9, 10, 14, 14, 10]),
+        *(f"{entry['client']}: {sentence}" for entry in found for sentence in _sentences(entry)),
+    ]
 
 
 def _sentences(found: dict[str, Any]) -> Iterator[str]:

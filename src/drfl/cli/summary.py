@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from drfl.aligned import aligned
 from drfl.cli.main import require_new, say, show, show_json
 
 if TYPE_CHECKING:  # help must not wait for SciPy
@@ -128,19 +129,15 @@ def _positive(model: Model, k: int) -> Any:
 
 
 def _clients(model: Model, result: dict[str, Any]) -> list[str]:
-    width = max(len("client"), *(len(client.name) for client in model.clients))
     told = result["clients"]
     names = list(next(iter(told.values()), ()))
-    heads = "".join(f"  {name.replace('_', ' '):>17}" for name in names)
-    lines = [f"{'client':{width}}  {'rows':>8}  {'weight':>7}  {'worst loss':>10}{heads}"]
+    rows = [["client", "rows", "weight", "worst loss", *(n.replace("_", " ") for n in names)]]
     for client in model.clients:
         own = told.get(client.name)
-        cells = "".join(f"  {'-' if own is None else _number(own[n]):>17}" for n in names)
-        lines.append(
-            f"{client.name:{width}}  {client.rows:>8}  {client.weights[0]:>7.4f}  "
-            f"{client.losses[0]:>10.5g}{cells}"
-        )
-    return lines
+        known = [client.name, str(client.rows), f"{client.weights[0]:.4f}"]
+        judged = ["-" if own is None else _number(own[name]) for name in names]
+        rows.append([*known, f"{client.losses[0]:.5g}", *judged])
+    return aligned(rows, [0, 8, 7, 10, *(17 for _ in names)])
 
 
 def _network(model: Model) -> list[str]:
@@ -197,23 +194,17 @@ def _class_heads(model: Model, width: int) -> list[str]:
 
 def comparison(records: Sequence[dict[str, Any]]) -> list[str]:
     """The table of methods, each judged on the clients' own rows."""
+    from drfl.metrics import worst
+
     name = next(iter(next(iter(records[0]["clients"].values()))))
-    worst = max if name in ("mse", "mae") else min
-    lines = [
-        f"{'method':12}  {'mean ' + name:>14}  {'worst client':>14}  {'proved gap':>10}  "
-        f"{'rounds':>6}  {'kB':>8}"
-    ]
+    rows = [["method", f"mean {name}", "worst client", "proved gap", "rounds", "kB"]]
     for record in records:
         values = [float(scores[name]) for scores in record["clients"].values()]
-        gap = "none" if record["method"] not in _PROVED else f"{float(record['gap']):.1e}"
-        lines.append(
-            f"{record['method']:12}  {np.mean(values):>14.4g}  {worst(values):>14.4g}  {gap:>10}  "
-            f"{record['rounds']:>6}  {record['kilobytes']:>8.1f}"
-        )
-    return lines
-
-
-_PROVED = ("drfl", "lines", "erm", "afl", "drfa", "wafl")
+        gap = "none" if float(record["gap"]) >= 1.0 else f"{float(record['gap']):.1e}"
+        scores = [f"{np.mean(values):.4g}", f"{worst(name, values):.4g}"]
+        costs = [str(record["rounds"]), f"{record['kilobytes']:.1f}"]
+        rows.append([record["method"], *scores, gap, *costs])
+    return aligned(rows, [12, 14, 14, 10, 6, 8])
 
 
 def _number(value: float | str) -> str:

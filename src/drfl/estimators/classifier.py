@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,7 +37,31 @@ def _is_probabilistic(model: Any) -> bool:
         return False
 
 
-class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
+class ClassScores(ClassifierMixin):  # type: ignore[misc]
+    """Classes from scores, of what is fitted here and of what comes out of a file."""
+
+    classes_: NDArray[Any]
+    _scores: Callable[..., Array]  # of rows X and perhaps their clients, (N, K)
+
+    def decision_function(self, X: Any, clients: Any = None) -> Array:
+        """Scores of rows: (N,) for two classes, positive for the second; else (N, K).
+
+        ``clients`` as for `predict`.
+        """
+        scores = self._scores(X, clients)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any, clients: Any = None) -> NDArray[Any]:
+        """Predict the classes of rows (N,).
+
+        ``clients`` are the names of the rows' clients, or one for all; they are needed where every
+        client has an intercept, or a calibration, of its own.
+        """
+        best = decided(self._scores(X, clients))  # an unfitted model is told so here
+        return np.asarray(self.classes_[best])
+
+
+class RobustClassifier(ClassScores, RobustModel):
     """What classifiers share. Abstract: parameters are added below."""
 
     _task: ClassVar[Task] = "classification"
@@ -58,23 +82,6 @@ class RobustClassifier(ClassifierMixin, RobustModel):  # type: ignore[misc]
 
     def _set_model(self, results: list[Result]) -> None:
         self.coef_, self.intercept_ = stacked(results)
-
-    def decision_function(self, X: Any, clients: Any = None) -> Array:
-        """Scores of rows: (N,) for two classes, positive for the second; else (N, K).
-
-        ``clients`` as for `predict`.
-        """
-        scores = self._scores(X, clients)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def predict(self, X: Any, clients: Any = None) -> NDArray[Any]:
-        """Predict the classes of rows (N,).
-
-        ``clients`` are the names of the rows' clients, or one for all; they are needed where every
-        client has an intercept of its own.
-        """
-        best = decided(self._scores(X, clients))  # an unfitted model is told so here
-        return np.asarray(self.classes_[best])
 
     @available_if(_is_probabilistic)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any, clients: Any = None) -> Array:

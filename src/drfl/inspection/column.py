@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from drfl.arrays import Array
+from drfl.defaults import FEW_ROWS
 
 CODES = 3  # so many codes beside each other, such as -9, -8 and -7, are looked for
-FEW = 5  # of what fewer rows hold nothing is told
 DISTINCT = 10  # a column with fewer different values is a scale, where any number can be usual
 CODED = frozenset(float(digit * (10**k - 1) // 9) for digit in (7, 8, 9) for k in range(1, 6))
 """9, 99, 999 and the like: what people write for a missing value, often with a minus sign."""
@@ -82,7 +82,7 @@ def _spikes(x: Array) -> list[list[float]]:
     values, counts = np.unique(x, return_counts=True)
     for m in range(1, min(CODES, len(values) - DISTINCT) + 1):
         rest = x[x >= values[m]]
-        if counts[m - 1] < FEW or len(rest) < FEW:
+        if counts[m - 1] < FEW_ROWS or len(rest) < FEW_ROWS:
             return []
         if values[m] - values[m - 1] > rest.std():
             return [[float(values[k]), int(counts[k])] for k in range(m)]
@@ -98,7 +98,7 @@ def _usual_codes(x: Array) -> list[list[float]]:
     found: list[list[float]] = []
     while codes := _usual_run(x):
         counts = [int((x == code).sum()) for code in codes]
-        found += [[c, n if n >= FEW else 0] for c, n in zip(codes, counts, strict=True)]
+        found += [[c, n if n >= FEW_ROWS else 0] for c, n in zip(codes, counts, strict=True)]
         x = x[~np.isin(x, codes)]
     return found
 
@@ -116,7 +116,7 @@ def _usual_run(x: Array) -> list[float]:
         for m in range(min(run, len(values) - 1), 0, -1):
             rest = x[np.isin(x, ordered[m:])]
             # Of two values the larger one may be anything.
-            if len(rest) < FEW or (len(values) == m + 1 and ordered[m - 1] > ordered[m]):
+            if len(rest) < FEW_ROWS or (len(values) == m + 1 and ordered[m - 1] > ordered[m]):
                 continue
             spread = np.ptp(rest) if scale else rest.std()
             if abs(ordered[m] - ordered[m - 1]) > spread:
@@ -159,9 +159,9 @@ def tells(x: Array, y: Array, *, text: bool) -> bool:
     if len(levels) < DISTINCT or (text and len(levels) <= len(classes) * 2):
         # Every level is of one class, and none of them is a chance.
         pairs = np.unique(np.column_stack([x, y]), axis=0)
-        return len(pairs) == len(levels) and int(counts.min()) >= FEW
+        return len(pairs) == len(levels) and int(counts.min()) >= FEW_ROWS
     if len(classes) == 2 and not text:
         one, other = x[y == classes[0]], x[y == classes[1]]
         apart = one.max() < other.min() or other.max() < one.min()
-        return bool(apart) and int(counts.min()) >= FEW
+        return bool(apart) and int(counts.min()) >= FEW_ROWS
     return not text and abs(float(np.corrcoef(x, y)[0, 1])) > 1.0 - 1e-9

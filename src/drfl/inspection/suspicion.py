@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.defaults import FEW_ROWS
 from drfl.inspection.column import (
     CODED,
     DENSE,
     DISTINCT,
     ENOUGH,
     FAR,
-    FEW,
     FULL,
     column_of,
     is_id,
@@ -88,10 +88,10 @@ def _often(X: Array, value: Array) -> NDArray[np.bool_]:
     n, total = X.shape[1], 0
     for part in _long_rows(X):
         total += int(np.count_nonzero(part == np.tile(value, part.shape[1] // n)))
-    if total < n + FEW - 1:  # no column can have so many
+    if total < n + FEW_ROWS - 1:  # no column can have so many
         return np.zeros(n, np.bool_)
     counts: Array = np.count_nonzero(value == X, axis=0)
-    return np.asarray(counts >= FEW)
+    return np.asarray(counts >= FEW_ROWS)
 
 
 def _spread(X: Array) -> Array:

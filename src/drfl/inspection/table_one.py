@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl._registry import listed
-from drfl.inspection.column import FEW
+from drfl.aligned import aligned
+from drfl.defaults import FEW_ROWS
 from drfl.tables.moments import Moments
 
 SHOWN = 20  # columns that are printed
@@ -75,11 +76,8 @@ class TableOne:
         known = {(cell.column, cell.client): str(cell) for cell in self.cells}
         rows = [["", *clients]]
         rows += [[name, *(known.get((name, c), "-") for c in clients)] for name in shown]
-        widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
         lines = ["Table 1: mean (standard deviation) of numbers, shares of categories"]
-        for row in rows:
-            cells = [f"{text:{width}}" for text, width in zip(row, widths, strict=True)]
-            lines.append(("  " + "  ".join(cells)).rstrip())
+        lines += [f"  {line}".rstrip() for line in aligned(rows, texts=range(len(rows[0])))]
         more = len(columns) - len(shown)
         return [*lines, f"  and {more} more columns"] if more else lines
 
@@ -236,7 +234,7 @@ def hinted(told: Mapping[str, Mapping[str, Any]], words: Words) -> Iterator[str]
         of, at = (f" of {client!r}", f" at {client!r}") if client else ("", "")
         for name, codes in hints["codes"].items():
             for code, count in codes:
-                rows = f"{count} rows" if count else f"fewer than {FEW} rows"
+                rows = f"{count} rows" if count else f"fewer than {FEW_ROWS} rows"
                 yield (
                     f"column {name!r} is {code:g} in {rows}{of}, apart from all other values: if "
                     f"that means missing, {words.gap}"

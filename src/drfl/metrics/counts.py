@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from drfl.arrays import Array
+from drfl.defaults import FEW_ROWS
 from drfl.metrics.probabilities import (
     Decisions,
     area,
@@ -34,7 +35,6 @@ from drfl.metrics.probabilities import (
 )
 
 LEVELS = np.round(np.linspace(0.05, 0.95, 19), 2)
-SMALLEST = 5
 ALL_CLIENTS = "all clients"
 NUMBERS = (
     "auc",
@@ -116,13 +116,13 @@ def coarsened(found: Told) -> Told:
             known[k] = True
     for low, high in pairwise(taken):
         bins[high - 1] = sums[high] - sums[low]
-    whole = bool((sums[last, :2] >= SMALLEST).all())
+    whole = bool((sums[last, :2] >= FEW_ROWS).all())
     numbers = found.numbers if whole else np.full(len(NUMBERS), np.nan)
     return Told(bins, known, numbers, found.thresholds)
 
 
 def _large(counts: Array) -> bool:
-    return all(c == 0.0 or c >= SMALLEST for c in counts[:2].tolist())
+    return all(c == 0.0 or c >= FEW_ROWS for c in counts[:2].tolist())
 
 
 def added(parts: Sequence[Told]) -> Told:

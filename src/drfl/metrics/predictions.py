@@ -13,6 +13,12 @@ METRICS: dict[str, tuple[str, ...]] = {
     "regression": ("mse", "mae"),
 }
 """What is told of a model, by task."""
+LOWER_IS_BETTER = METRICS["regression"]
+
+
+def worst(name: str, values: list[float]) -> float:
+    """The worst of some values of a metric."""
+    return max(values) if name in LOWER_IS_BETTER else min(values)
 
 
 def class_metrics(scores: Array, y: Array) -> dict[str, float]:

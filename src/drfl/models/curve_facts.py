@@ -11,9 +11,9 @@ from drfl.arrays import Array
 from drfl.curves import Curves
 from drfl.inference import Estimate
 from drfl.inference.classes import centred
+from drfl.metrics.probabilities import HALF
 from drfl.models.document import Model
 
-HALF = 1.959963984540054  # standard errors on either side of a 95 % band
 PLACES = 41  # at which a band is drawn
 
 Estimated = tuple[Array, Array]  # unpenalised slopes (n',), and their covariance (n', n')

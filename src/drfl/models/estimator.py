@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.estimators.base import RobustModel, by_client
+from drfl.estimators.classifier import ClassScores
 from drfl.models.calibration import Labelled, calibrated_model, from_prevalence
 from drfl.models.document import Calibration, ClientPart, Model, ProofRecord
 from drfl.models.file_rows import features_of
@@ -80,28 +81,12 @@ class LoadedModel(BaseEstimator):  # type: ignore[misc]
         return True
 
 
-class LoadedClassifier(ClassifierMixin, LoadedModel):  # type: ignore[misc]
+class LoadedClassifier(ClassScores, LoadedModel):
     """A fitted classifier from a file; see `LoadedModel`. ``classes_`` are the classes."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self.classes_ = np.array(model.target.classes)
-
-    def decision_function(self, X: Any, clients: Any = None) -> Array:
-        """Scores of rows: (N,) for two classes, positive for the second; else (N, K).
-
-        ``clients`` are the names of the rows' clients, or one for all, as for `predict`.
-        """
-        scores = self._scores(X, clients)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def predict(self, X: Any, clients: Any = None) -> NDArray[Any]:
-        """Predict the classes of rows (N,).
-
-        ``clients`` are the names of the rows' clients, or one for all: where clients have
-        intercepts or calibrations of their own.
-        """
-        return np.asarray(self.classes_[self.model.positions(self._scores(X, clients))])
 
     def predict_proba(self, X: Any, clients: Any = None) -> Array:
         """Probabilities of the classes (N, K), for the logistic loss or a calibrated model."""
@@ -186,7 +171,7 @@ def calibrated(
         if len(names) > 1:
             raise ValueError("a prevalence is that of one client: give its rows alone")
         return loaded(from_prevalence(model, names[0], rows, prevalence))
-    codes = _coded(model, np.asarray(y))
+    codes = coded(model, np.asarray(y))
     parts = {
         str(name): Labelled(rows[whose == name], codes[whose == name])
         for name in np.unique(whose).tolist()
@@ -194,7 +179,7 @@ def calibrated(
     return loaded(calibrated_model(model, parts, kind=kind))
 
 
-def _coded(model: Model, y: NDArray[Any]) -> Array:
+def coded(model: Model, y: NDArray[Any]) -> Array:
     """Positions of classes, or scaled targets."""
     classes = model.target.classes
     if classes is None:
@@ -202,7 +187,10 @@ def _coded(model: Model, y: NDArray[Any]) -> Array:
     known = {label: float(k) for k, label in enumerate(classes)}
     unknown = [label for label in y.tolist() if label not in known]
     if unknown:
-        raise ValueError(f"y has the class {unknown[0]!r}, but the model knows {listed(known)}")
+        raise ValueError(
+            f"y has the class {unknown[0]!r}, which the model does not know: it knows "
+            f"{listed(known)}"
+        )
     return np.array([known[label] for label in y.tolist()])
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
+from drfl.defaults import FEW_ROWS
 from drfl.metrics.counts import named_decisions
 from drfl.metrics.probabilities import (
     area,
@@ -21,7 +22,6 @@ from drfl.metrics.probabilities import (
     recalibration,
 )
 
-SMALLEST = 5  # of groups and bins with fewer rows nothing is told
 SHARES = ("sensitivity", "specificity", "positive_value", "negative_value")
 EDGES = np.linspace(0.0, 1.0, 11)
 
@@ -56,15 +56,20 @@ def judged(
         "calibration_intercept": both.intercept,
         "calibration_slope": both.slope,
         "calibration_slope_error": both.slope_error,
-        "calibration": [
-            {"rows": n, "predicted": p, "observed": y}
-            for n, p, y in bins(z, positive, EDGES)
-            if n >= SMALLEST
-        ],
+        "calibration": calibration(z, positive),
         "decisions": [_decided(z, positive, t) for t in thresholds],
         "thresholds": list(thresholds),
     }
     return facts
+
+
+def calibration(z: Array, positive: NDArray[np.bool_]) -> list[dict[str, float]]:
+    """How often rows are positive by the tenth in which their probability is; few are not told."""
+    return [
+        {"rows": n, "predicted": p, "observed": y}
+        for n, p, y in bins(z, positive, EDGES)
+        if n >= FEW_ROWS
+    ]
 
 
 def _pairs(positive: NDArray[np.bool_]) -> float:
@@ -131,7 +136,7 @@ def read_by(text: str) -> tuple[str, list[float]]:
 
 def told(groups: Mapping[str, NDArray[np.bool_]]) -> tuple[dict[str, NDArray[np.bool_]], list[str]]:
     """The groups that are large enough, and the names of the others."""
-    small = [name for name, at in groups.items() if int(at.sum()) < SMALLEST]
+    small = [name for name, at in groups.items() if int(at.sum()) < FEW_ROWS]
     return {name: at for name, at in groups.items() if name not in small}, small
 
 
@@ -143,7 +148,7 @@ def told_outside(groups: Mapping[str, NDArray[np.bool_]]) -> dict[str, NDArray[n
     sizes = {name: int(at.sum()) for name, at in groups.items()}
     kept, hidden = dict(groups), 0
     for name in sorted(groups, key=lambda group: sizes[group]):
-        if sizes[name] >= SMALLEST and (hidden == 0 or hidden >= SMALLEST):
+        if sizes[name] >= FEW_ROWS and (hidden == 0 or hidden >= FEW_ROWS):
             break
         hidden += sizes[name]
         del kept[name]

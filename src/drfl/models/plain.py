@@ -21,7 +21,7 @@ from drfl.models.document import (
     ProofRecord,
 )
 from drfl.one_vs_rest import positives
-from drfl.problem import Problem, from_json, to_json
+from drfl.problem import Json, Problem, from_json, to_json
 from drfl.solvers.base import Status, StatusKind
 from drfl.tables import OTHER, Category, Column, Number
 from drfl.tables.encoding import MISSING, SCALES, Encoding, Target
@@ -119,8 +119,6 @@ def distinct(name: str, values: Sequence[str]) -> None:
     if len(set(values)) < len(values):
         raise ModelError(f"{name!r} has an entry twice")
 
-
-Json = dict[str, Any]
 
 FORMAT, SCHEMA = "drfl-model", 1
 FORM = ("target", "columns", "scale", "missing")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drfl._registry import listed, nearest
+from drfl.aligned import aligned
 from drfl.inspection.table_one import TableOne
 from drfl.protocols.data_request import NAMING, DataReply, DataRequest
 from drfl.protocols.others import empty_others, question
@@ -59,16 +60,11 @@ class Agreement(Encoding):
         )
 
     def _client_lines(self) -> list[str]:
-        width = max(len("client"), *(len(name) for name in self.rows))
         classes = [str(label) for label in self.target.classes or () if self.class_counts]
-        widths = [max(6, len(label)) for label in classes]
-        heads = "".join(f"  {c:>{w}}" for c, w in zip(classes, widths, strict=True))
-        lines = [f"  {'client':{width}}  {'rows':>8}{heads}"]
-        for name, rows in self.rows.items():
-            counts = self.class_counts.get(name, [])
-            cells = "".join(f"  {n:>{w}}" for n, w in zip(counts, widths, strict=True))
-            lines.append(f"  {name:{width}}  {rows:>8}{cells}")
-        return lines
+        rows = [["client", "rows", *classes]]
+        for name, count in self.rows.items():
+            rows.append([name, str(count), *map(str, self.class_counts.get(name, []))])
+        return [f"  {line}" for line in aligned(rows, [0, 8, *(6 for _ in classes)])]
 
     def _column_lines(self) -> list[str]:
         texts = [column for column in self.columns if not isinstance(column, Number)]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from drfl._registry import listed
 from drfl.arrays import Array
 from drfl.client import RefusedError
+from drfl.defaults import FEW_ROWS
 from drfl.inspection.column import NOTHING
 from drfl.inspection.suspicion import hints
 from drfl.privacy import merge_categories
@@ -36,8 +37,6 @@ from drfl.tables.table import folded
 
 FARTHEST, WIDEST = 10.0, 1e3
 """With a guard, how far the agreed units may be from a client's own, and how much larger."""
-
-RARE = 5  # a value that fewer rows of a client hold is not named to anybody
 
 
 class ClientFile:
@@ -344,8 +343,8 @@ class ClientFile:
     def _rare(self, name: str) -> set[str]:
         counts = self._counts(name)
         if self.k == 0:
-            return {value for value, count in counts.items() if count < RARE}
-        merged = merge_categories(self._cells(name, list(counts)), max(self.k, RARE), OTHER)
+            return {value for value, count in counts.items() if count < FEW_ROWS}
+        merged = merge_categories(self._cells(name, list(counts)), max(self.k, FEW_ROWS), OTHER)
         return {value for value, goes in merged.items() if goes == OTHER}
 
     def _cells(self, name: str, values: list[str]) -> dict[str, list[int]]:

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.curves import FEW_ROWS, Curves, enough_rows
+from drfl.curves import Curves, enough_rows
+from drfl.defaults import FEW_ROWS
 from drfl.models.plain import encoding_from_plain, encoding_to_plain
 from drfl.privacy.ramps import heavy_pieces
 from drfl.protocols.agreement import Agreement

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.client import Client, RefusedError
+from drfl.defaults import FEW_ROWS
 from drfl.metrics import METRICS, class_metrics, number_metrics
 from drfl.metrics.counts import (
     ALL_CLIENTS,
@@ -33,7 +34,7 @@ from drfl.one_vs_rest import against_the_rest
 from drfl.privacy import SpentError, meaning_of, release_metric
 from drfl.protocols.data_request import array_text, text_array
 from drfl.protocols.federation import Federation
-from drfl.tables.encoding import FEW, Category, units_of, unseen_sentences
+from drfl.tables.encoding import Category, units_of, unseen_sentences
 from drfl.wire import Field, Message, Schema, WireError, reply_kind, validate
 
 EVALUATE = "evaluate"
@@ -145,12 +146,12 @@ def _unseen(model: Model, rows: FileRows) -> NDArray[np.int64]:
     """How many rows hold a category that was not trained; 1 stands for every count below 5."""
     counts = rows.unseen(model)
     told = [counts.get(name, 0) for name in _categories(model)]
-    return np.array([1 if 0 < count < FEW else count for count in told], dtype=np.int64)
+    return np.array([1 if 0 < count < FEW_ROWS else count for count in told], dtype=np.int64)
 
 
 def _unseen_sentences(model: Model, told: NDArray[Any]) -> list[str]:
     counts = dict(zip(_categories(model), told.tolist(), strict=True))
-    found = {name: count if count >= FEW else 0 for name, count in counts.items() if count > 0}
+    found = {name: count if count >= FEW_ROWS else 0 for name, count in counts.items() if count > 0}
     return unseen_sentences(found, model.columns)
 
 
@@ -202,7 +203,7 @@ def _against_the_rest(
     Nothing where any class has 1 to 4 rows there: of several classes the others would give it away.
     """
     counts = np.unique(y[at], return_counts=True)[1]
-    some = at & bool((counts >= FEW).all())
+    some = at & bool((counts >= FEW_ROWS).all())
     return coarsened(told(z[some], y[some] == k, thresholds))
 
 
@@ -218,25 +219,32 @@ def scored(model: Model, rows: FileRows, level: float, repeats: int, seed: int) 
     assert y is not None
     if model.target.classes is None:
         y = model.target.shift + model.target.scale * y
+    return under_noise(
+        model, rows.X, level, repeats, seed, lambda X: measured(model, model.scores(X, X), y)
+    )
+
+
+def under_noise(
+    model: Model,
+    X: Any,
+    level: float,
+    repeats: int,
+    seed: int,
+    judge: Callable[[Any], dict[str, float]],
+) -> dict[str, float]:
+    """What is found of rows with noise in their columns of numbers: means over some draws.
+
+    ``level`` is its deviation in units of the scaled columns; without noise there is one draw.
+    """
     if level == 0.0:
-        return measured(model, model.scores(rows.X, rows.X), y)
-    rng = np.random.default_rng(seed)
-    draws = [measured(model, _noisy_scores(model, rows.X, level, rng), y) for _ in range(repeats)]
-    return {name: float(np.mean([draw[name] for draw in draws])) for name in draws[0]}
-
-
-def _noisy_scores(model: Model, X: Any, level: float, rng: np.random.Generator) -> Array:
-    noisy_rows = noisy(model, X, level, rng)
-    return model.scores(noisy_rows, noisy_rows)
-
-
-def noisy(model: Model, X: Any, level: float, rng: np.random.Generator) -> Any:
-    """Rows with noise in their columns of numbers, in the units of the file."""
+        return judge(X)
     if not isinstance(X, np.ndarray):
         raise ValueError("noise on every entry makes sparse rows dense: leave --noise out")
     _, scale = model.scaling(X)
-    flags = [measured for _, _, measured in units_of(model.columns)]
-    return X + level * scale * np.array(flags) * rng.normal(size=X.shape)
+    step = level * scale * np.array([measured for _, _, measured in units_of(model.columns)])
+    rng = np.random.default_rng(seed)
+    draws = [judge(X + step * rng.normal(size=X.shape)) for _ in range(repeats)]
+    return {name: float(np.mean([draw[name] for draw in draws])) for name in draws[0]}
 
 
 def evaluate(

@@ -5,33 +5,30 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from importlib.metadata import version
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-import scipy
-import sklearn
 from sklearn.preprocessing import StandardScaler
 
+from drfl.defaults import FEW_ROWS
 from drfl.estimators.base import RobustModel
 from drfl.estimators.client_table import ALL, ClientTable
 from drfl.estimators.data_warnings import inspect
 from drfl.estimators.parameters import seed_of
 from drfl.metrics import class_metrics, number_metrics
 from drfl.models import Model
-from drfl.models.estimator import LoadedModel, input_names, model_of
+from drfl.models.estimator import LoadedModel, coded, input_names, model_of
 from drfl.models.file_rows import features_of
-from drfl.problem import to_json
+from drfl.problem import Json, to_json
 from drfl.problem.plain import ball_to_dict, loss_to_dict, mixture_to_dict
-from drfl.report.evidence import Json
 from drfl.report.measure import ClientSample, Plan, measured
 from drfl.report.measure.refits import drawn_curves
 from drfl.report.measure.sample import metrics
 from drfl.report.page import units_of
-from drfl.run import Record, Result
+from drfl.run import Result
 from drfl.selection import Selection
-from drfl.training.run_folder import message_facts
+from drfl.training.run_folder import costs, message_facts, round_facts, versions
 
 
 def is_network(fitted: Any) -> bool:
@@ -95,16 +92,13 @@ def _scores(fitted: Any, table: ClientTable) -> tuple[dict[str, Any], dict[str, 
 
 
 def _network_result(fitted: Any, names: list[str], scores: dict[str, Any]) -> Json:
-    result = fitted.result_
-    sent = sum(result.bytes_up.values()) + sum(result.bytes_down.values())
     model = {
-        **_proved(result),
+        **_proved(fitted.result_),
         "weights": dict(zip(names, fitted.client_weights_.tolist(), strict=True)),
         "losses": dict(zip(names, fitted.client_losses_.tolist(), strict=True)),
     }
-    costs = {"gap": result.gap, "rounds": result.rounds, "kilobytes": sent / 1000}
-    method = type(fitted).__name__
-    return {"kind": "result", "method": method, **costs, "models": [model], "clients": scores}
+    told = {"method": type(fitted).__name__, **costs([fitted.result_])}
+    return {"kind": "result", **told, "models": [model], "clients": scores}
 
 
 def _proved(found: Any) -> Json:
@@ -112,10 +106,6 @@ def _proved(found: Any) -> Json:
     status = {"kind": str(found.status.kind), "message": found.status.message}
     numbers = {name: getattr(found, name) for name in ("objective", "lower_bound", "gap")}
     return {**numbers, "status": status}
-
-
-RARE = 5
-"""What fewer rows of a client hold is not named."""
 
 
 def records_of(estimator: Any, X: Any, y: Any, clients: Any, plan: Plan) -> list[Json]:
@@ -166,17 +156,7 @@ def _data(model: Model, fitted: Any, X: Any, y: Any, clients: Any) -> dict[str, 
     named = isinstance(fitted, LoadedModel) or isinstance(X, Mapping)
     X = features_of(X, model) if named else X.to_numpy() if hasattr(X, "to_numpy") else X
     X = np.asarray(X, dtype=np.float64) if isinstance(X, list) else X
-    given = np.asarray(y)
-    classes = model.target.classes
-    if classes is not None:
-        codes = {label: float(k) for k, label in enumerate(classes)}
-        strange = sorted({str(v) for v in given.tolist() if v not in codes})
-        if strange:
-            raise ValueError(f"y has the class {strange[0]!r}, which the model does not know")
-        target = np.array([codes[label] for label in given.tolist()])
-    else:
-        target = (given.astype(np.float64) - model.target.shift) / model.target.scale
-    table = ClientTable.of(X, target, clients, None)
+    table = ClientTable.of(X, coded(model, np.asarray(y)), clients, None)
     if sorted(table.labels) != sorted(names):
         hint = ": name the client of each row" if table.labels == [ALL] else ""
         raise ValueError(f"the rows are not of the clients of the fit, {', '.join(names)}{hint}")
@@ -184,10 +164,10 @@ def _data(model: Model, fitted: Any, X: Any, y: Any, clients: Any) -> dict[str, 
     data = {}
     for k, label in enumerate(table.labels):
         rows = np.flatnonzero(table.member == k)
-        codes_here = target[rows]
-        weight = None if factors is None else factors[codes_here.astype(np.intp)]
+        codes = table.y[rows]
+        weight = None if factors is None else factors[codes.astype(np.intp)]
         ones = weight is None or bool((weight == 1.0).all())
-        data[label] = ClientSample(table.X[rows], codes_here, None if ones else weight)
+        data[label] = ClientSample(table.X[rows], codes, None if ones else weight)
     return {name: data[name] for name in names}
 
 
@@ -196,17 +176,9 @@ def _start(fitted: Any) -> Json:
     known = given is None or isinstance(given, Integral)
     # What was drawn from a RandomState has left no trace in it; a loaded model has no seed.
     seed = {"seed": seed_of(given) if known else "not known: a RandomState was given"}
-    versions = {
-        "kind": "start",
-        "drfl": version("drfl"),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "scikit-learn": sklearn.__version__,
-        "piqp": version("piqp"),
-        "platform": f"{platform.system()} {platform.machine()}",
-    }
-    return versions | ({} if isinstance(fitted, LoadedModel) else seed)
+    made_on = f"{platform.system()} {platform.machine()}"
+    start = {"kind": "start", **versions(), "platform": made_on}
+    return start | ({} if isinstance(fitted, LoadedModel) else seed)
 
 
 def _settings(fitted: Any, selection: Selection | None) -> Json:
@@ -237,9 +209,9 @@ def _table_one(X: Any, y: Any, clients: Any) -> Json:
     found = inspect(X, y, clients)
     told = []
     for cell in found.cells:
-        named = {k: v for k, v in (cell.shares or {}).items() if v * cell.rows > RARE - 0.5}
+        named = {k: v for k, v in (cell.shares or {}).items() if v * cell.rows > FEW_ROWS - 0.5}
         shares = None if cell.shares is None else named
-        told += [asdict(replace(cell, shares=shares))] if cell.rows >= RARE else []
+        told += [asdict(replace(cell, shares=shares))] if cell.rows >= FEW_ROWS else []
     return {"table": told, "warnings": list(found.warnings)}
 
 
@@ -268,7 +240,7 @@ def _results(fitted: Any) -> list[Result]:
 
 def _rounds(fitted: Any) -> list[Json]:
     return [
-        {"kind": "round", "model": k, **_facts(record)}
+        {"kind": "round", "model": k, **round_facts(record)}
         for k, result in enumerate(_results(fitted))
         for record in result.history
     ]
@@ -277,12 +249,6 @@ def _rounds(fitted: Any) -> list[Json]:
 def _messages(fitted: Any) -> list[Json]:
     sent = message_facts(_results(fitted))
     return [to_json({"kind": "messages", **entry}) for entry in sent]
-
-
-def _facts(record: Record) -> Json:
-    facts = asdict(record)
-    facts.pop("info")
-    return facts
 
 
 def _own_intercepts(model: Model, k: int) -> Json:
@@ -309,12 +275,11 @@ def _result(
     scores = {n: metrics(model, model.coef, model.at(n).intercept, s) for n, s in data.items()}
     kind = type(fitted).__name__
     method = "drfl" if isinstance(fitted, LoadedModel) or kind.startswith("DRFL") else kind
-    costs = {
+    known = {  # of a model out of a file
         "gap": max(proof.gap for proof in model.certificates),
         "rounds": sum(proof.rounds for proof in model.certificates),
     }
-    sent = [total for r in _results(fitted) for total in (r.bytes_up, r.bytes_down)]
-    costs |= {"kilobytes": sum(sum(t.values()) for t in sent) / 1000} if sent else {}
+    known |= costs(_results(fitted)) if _results(fitted) else {}
     names = {"features": model.coefficients, "models": models, "clients": scores}
     names |= {"curves": curves} if curves else {}
-    return {"kind": "result", "method": method, **costs, **names}
+    return {"kind": "result", "method": method, **known, **names}

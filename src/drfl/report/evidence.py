@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-Json = dict[str, Any]
+from drfl.problem import Json
 
 LONGEST_NAME = 48
 LONGEST_TEXT = 400

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 ABSENT = "–"
-LOWER_IS_BETTER = ("mse", "mae")
 _SHARES = ("accuracy", "balanced_accuracy", "sensitivity", "specificity")
 _TITLES = {
     "accuracy": "accuracy",
@@ -69,8 +68,3 @@ def metric(name: str, value: float | None) -> str:
 def title(name: str) -> str:
     """The metric in words."""
     return _TITLES.get(name, name.replace("_", " "))
-
-
-def worst(name: str, values: list[float]) -> float:
-    """The worst of some values of a metric."""
-    return max(values) if name in LOWER_IS_BETTER else min(values)

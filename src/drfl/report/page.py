@@ -17,6 +17,7 @@ from typing import Any
 
 from drfl.files import write_text
 from drfl.models import Model, ModelError, read_model
+from drfl.problem import Json
 from drfl.report.blocks import (
     Chart,
     FactsBlock,
@@ -27,7 +28,7 @@ from drfl.report.blocks import (
     Text,
     numbers_of,
 )
-from drfl.report.evidence import Evidence, Json, read_records, sentence
+from drfl.report.evidence import Evidence, read_records, sentence
 from drfl.report.measure import ClientSample, Plan, measured
 from drfl.report.questions import QUESTIONS
 from drfl.report.suppression import Groups

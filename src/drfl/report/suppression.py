@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from drfl.defaults import FEW_ROWS
+from drfl.problem import Json
 from drfl.report.blocks import MOST_MARKS as MANY
-from drfl.report.evidence import Evidence, Json, names, numbers, objects_of, vector, whole
+from drfl.report.evidence import Evidence, names, numbers, objects_of, vector, whole
 
 T = TypeVar("T", str, int)
 
-SMALLEST = 5
-FEW = f"< {SMALLEST}"
+FEW = f"< {FEW_ROWS}"
 
 
 class Groups:
@@ -78,7 +79,7 @@ class Groups:
     def is_small(self, client: str) -> bool:
         """Whether a client has too few rows; a client of unknown size counts as such."""
         rows = self._rows.get(client)
-        return rows is None or rows < SMALLEST
+        return rows is None or rows < FEW_ROWS
 
     def tells_parts(self, client: str) -> bool:
         """Whether a client's part of a published total may be told."""
@@ -108,7 +109,7 @@ class Groups:
         if self.is_small(client) or len(found) != len(self.classes):
             return [None] * len(self.classes)
         sizes = {k: int(n) for k, n in enumerate(found)}
-        hidden = _with_company([k for k, n in sizes.items() if n < SMALLEST], sizes)
+        hidden = _with_company([k for k, n in sizes.items() if n < FEW_ROWS], sizes)
         return [None if k in hidden else int(n) for k, n in enumerate(found)]
 
     def scores(self, client: str, value: object) -> dict[str, float]:
@@ -124,7 +125,7 @@ def _with_company(few: Iterable[T], sizes: Mapping[T, int]) -> set[T]:
     hidden = set(few)
     rest = sorted(set(sizes) - hidden, key=lambda group: (sizes[group], str(group)))
     for group in rest:
-        if not hidden or (len(hidden) > 1 and sum(sizes[g] for g in hidden) >= SMALLEST):
+        if not hidden or (len(hidden) > 1 and sum(sizes[g] for g in hidden) >= FEW_ROWS):
             break
         hidden.add(group)
     return hidden
@@ -138,8 +139,8 @@ def without_small(counts: list[float]) -> list[float | None]:
     >>> without_small([40.0, 2.0, 0.0, 9.0])
     [40.0, None, 0.0, None]
     """
-    hidden = [k for k, n in enumerate(counts) if 0 < n < SMALLEST]
-    others = sorted((n, k) for k, n in enumerate(counts) if n >= SMALLEST)
-    if hidden and others and sum(counts[k] for k in hidden) < SMALLEST:
+    hidden = [k for k, n in enumerate(counts) if 0 < n < FEW_ROWS]
+    others = sorted((n, k) for k, n in enumerate(counts) if n >= FEW_ROWS)
+    if hidden and others and sum(counts[k] for k in hidden) < FEW_ROWS:
         hidden.append(others[0][1])
     return [None if k in hidden else n for k, n in enumerate(counts)]

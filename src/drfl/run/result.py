@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from drfl.aligned import aligned
 from drfl.arrays import Array
 from drfl.engines import Answers
 from drfl.problem import from_json, to_json
@@ -58,6 +59,11 @@ class Record:
     seconds_server: float
     failures: dict[str, str] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Record:
+        """What `drfl.problem.to_json` made of a record."""
+        return cls(**_read(data))
 
 
 class Linear(Protocol):
@@ -160,7 +166,7 @@ class Result:
         data = json.loads(text)
         if not (isinstance(data, dict) and set(data) == {f.name for f in fields(cls)}):
             raise ValueError("this is not a result: its fields are not those of a drfl.Result")
-        history = tuple(Record(**_read(record)) for record in data["history"])
+        history = tuple(Record.from_json(record) for record in data["history"])
         sent = tuple(_read_sent(entry) for entry in data["sent"])
         read = _read(data) | {"status": Status(**data["status"]), "history": history, "sent": sent}
         if isinstance(read["intercept"], list):
@@ -185,13 +191,14 @@ class Result:
 
     def _client_lines(self) -> list[str]:
         shown = sorted(self.weights, key=lambda name: -self.weights[name])[:SHOWN_CLIENTS]
-        width = max([len("client"), *(len(name) for name in shown)])
-        lines = [f"{'client':{width}}  {'weight':>8}  {'loss':>10}  {'multiplier':>10}"]
-        lines += [
-            f"{name:{width}}  {self.weights[name]:8.4f}  {self.client_losses[name]:10.6g}  "
-            f"{self.client_multipliers[name]:10.4g}{self._absence(name)}"
-            for name in shown
-        ]
+        rows = [["client", "weight", "loss", "multiplier"]]
+        for name in shown:
+            weight, loss = self.weights[name], self.client_losses[name]
+            multiplier = self.client_multipliers[name]
+            rows.append([name, f"{weight:.4f}", f"{loss:.6g}", f"{multiplier:.4g}"])
+        remarks = ["", *map(self._absence, shown)]
+        table = zip(aligned(rows, [0, 8, 10, 10]), remarks, strict=True)
+        lines = [line + remark for line, remark in table]
         more = len(self.weights) - len(shown)
         return [*lines, f"and {more} more"] if more else lines
 

@@ -26,6 +26,7 @@ from scipy import stats
 from drfl import checks
 from drfl.arrays import Array
 from drfl.client import Party
+from drfl.defaults import FEW_ROWS
 from drfl.engines import Engine, make_engine
 from drfl.estimators.base import RobustModel
 from drfl.estimators.fitting import NoModelError, find_model
@@ -33,7 +34,6 @@ from drfl.estimators.parameters import seed_of
 from drfl.estimators.shared import solvable
 from drfl.metrics.counts import (
     ALL_CLIENTS,
-    SMALLEST,
     Told,
     added,
     coarsened,
@@ -342,7 +342,7 @@ class _Work:
         found = {}
         for name, parts in tables.items():
             every = [added(list(column)) for column in zip(*parts, strict=True)]
-            small = [told for told in every if 0.0 < told.bins[:, 1].sum() < SMALLEST]
+            small = [told for told in every if 0.0 < told.bins[:, 1].sum() < FEW_ROWS]
             for k, told in enumerate(every):
                 known = name if len(every) == 1 else self._class_name(name, k)
                 hidden = len(every) > 1 and small

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from drfl._registry import listed
 from drfl.arrays import Array
+from drfl.defaults import FEW_ROWS
 from drfl.tables.moments import moments_of
 from drfl.tables.reading import SHOWN, TableError, listed_lines, shown
 from drfl.tables.table import GAP, Growing, Table, folded
@@ -293,9 +294,6 @@ def holds_other(
     return bool((_places(table, column, rare)[used] == len(column.levels) - 1).any())
 
 
-FEW = 5  # of fewer rows no site tells how many they are
-
-
 def unseen(table: Table, columns: Sequence[Column]) -> dict[str, int]:
     """How many rows hold a value that a column of categories takes for `OTHER`, by column."""
     found: dict[str, int] = {}
@@ -313,7 +311,7 @@ def unseen_sentences(counts: Mapping[str, int], columns: Sequence[Column]) -> li
     """What is to be said of such rows; a count of 0 is one that is too small to be told."""
     mean = {c.name: not c.other for c in columns if isinstance(c, Category)}
     return [
-        f"{count or f'fewer than {FEW}'} row{'s hold' if count != 1 else ' holds'} a value of "
+        f"{count or f'fewer than {FEW_ROWS}'} row{'s hold' if count != 1 else ' holds'} a value of "
         f"{name!r} that was not trained: it is {OTHER!r}"
         + (", here the mean over the values that were trained" if mean[name] else "")
         for name, count in counts.items()

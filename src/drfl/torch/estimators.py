@@ -24,6 +24,7 @@ from drfl.estimators.data_warnings import (
 )
 from drfl.native import METHODS
 from drfl.native.settings import Native, configured
+from drfl.one_vs_rest import probabilities
 from drfl.problem import Problem
 from drfl.run import solve
 from drfl.torch.client import Interval
@@ -208,9 +209,7 @@ class TorchClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities of the classes (N, K)."""
-        z = self._output(X)
-        e = np.exp(z - z.max(axis=1, keepdims=True))
-        return np.asarray(e / e.sum(axis=1, keepdims=True))
+        return probabilities(self._output(X), joint=True)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict the classes of rows (N,)."""

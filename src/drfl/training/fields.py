@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +24,18 @@ class Setting:
     default: Any
     read: Read
     help: str
+
+
+def read_values(
+    what: str,
+    known: Mapping[str, Setting],
+    given: Mapping[str, Any],
+    called: Callable[[str], str] = str,
+) -> dict[str, Any]:
+    """The given settings as they are read; ``called`` is how the user calls one of them."""
+    for name in given:
+        lookup(what, name, known)
+    return {name: known[name].read(called(name), value) for name, value in given.items()}
 
 
 def text(name: str, value: Any) -> str:

@@ -134,7 +134,7 @@ def _no_folds(training: Training) -> str:
     """Why no client will hold out rows; empty if all would."""
     if training.problem.network is not None:
         return "a network would be trained again for every fold"
-    if training.settings["solver"] == "private":
+    if training.settings.private:
         return "every answer would cost a part of the privacy budget"
     if any(training.agreement.guards.values()):
         return (

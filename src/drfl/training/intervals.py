@@ -86,7 +86,7 @@ def _require_possible(training: Training) -> None:
         raise InferenceError("no standard errors: a network has no coefficients of columns")
     require_curved(training.problem.loss)
     guarded = [name for name, k in agreement.guards.items() if k]
-    if guarded or settings["solver"] == "private":
+    if guarded or settings.private:
         who = f"of {guarded[0]!r} " if guarded else ""
         raise InferenceError(
             f"no standard errors: the guard {who}lets out no matrices H and J, from which rows "

@@ -133,7 +133,7 @@ def guards_line(found: Mapping[str, int], settings: Settings, folder: RunFolder)
     """
     if settings["guard"] == "dp":
         return replace(privacy_of(settings), ledger=folder.ledgers).line
-    if settings["solver"] == "private":
+    if settings.private:
         return "guard: differential privacy as every client sets it; ledgers at the clients"
     if settings["guard"] is not None:
         return guard_line(Guard(k=settings["guard"], ledger=folder.ledgers))

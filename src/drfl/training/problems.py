@@ -68,11 +68,11 @@ def check_before_reading(settings: Settings) -> None:
     _check_selection(settings)
     if settings["knots"] != FIELDS["knots"].default and not settings["additive"]:
         raise ValueError("knots is for curves: name their columns in --additive, or leave it out")
-    if settings["additive"] and (settings["guard"] == "dp" or settings["solver"] == "private"):
+    if settings["additive"] and (settings["guard"] == "dp" or settings.private):
         raise ValueError(NO_CURVES)
     if settings["additive"] and settings["solver"] != "bundle":
         raise ValueError(f"the solver {settings['solver']!r} knows no curves: take solver='bundle'")
-    if settings["guard"] == "dp" or settings["solver"] == "private":
+    if settings["guard"] == "dp" or settings.private:
         check_privacy(settings)
     else:
         _refuse_privacy(settings)
@@ -300,7 +300,7 @@ def _radii(settings: Settings, names: Sequence[str], auto: float) -> list[float]
 
 def _check_confidence(settings: Settings) -> None:
     """Refuse what a radius of confidence does not go with."""
-    if settings["guard"] is not None or settings["solver"] == "private":
+    if settings["guard"] is not None or settings.private:
         raise ValueError(
             "radius = 'confidence' asks clients for matrices that a guard does not let out: give a "
             "number, or leave out the guard"
@@ -314,7 +314,7 @@ def _check_confidence(settings: Settings) -> None:
 def _loss(settings: Settings, task: str) -> Loss:
     name = settings["loss"]
     if name == "auto":
-        private = task == "classification" and settings["solver"] == "private"
+        private = task == "classification" and settings.private
         name = "logistic" if private else defaults.LOSSES[task]
     kind = lookup("loss", name, LOSSES)
     if kind.task != task:
@@ -331,8 +331,9 @@ def _loss(settings: Settings, task: str) -> Loss:
 def _mixture(settings: Settings, clients: int) -> Mixture:
     radius, center = settings["mixture_radius"], settings["mixture_center"]
     if radius == "auto":
-        private = settings["solver"] == "private"
-        radius = 0.0 if private else defaults.purpose_of(settings["purpose"]).mixture_radius
+        radius = (
+            0.0 if settings.private else defaults.purpose_of(settings["purpose"]).mixture_radius
+        )
     if not isinstance(center, str) and len(center) != clients:
         raise ValueError(
             f"--mixture-center has {len(center)} weights, but there are {clients} clients"
@@ -472,7 +473,7 @@ def _refuse_privacy(settings: Settings) -> None:
             )
 
 
-COMPARED = ("erm", "afl", "drfa")
+COMPARED = [name for name, problem in NAMED_PROBLEMS.items() if not problem.fixed["shared_ball"]]
 """Methods that ask guarded clients nothing but what their ledgers allow."""
 
 

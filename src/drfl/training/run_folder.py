@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +229,12 @@ def preflight_facts(agreement: Agreement) -> dict[str, Any]:
 
 
 AGREED = ("features", "scale", "missing", "rows", "dropped", "class_counts", "warnings")
+
+
+def versions(*more: str) -> dict[str, str]:
+    """What a run was made with, for the records: Python, and packages by name."""
+    packages = ("drfl", "numpy", "scipy", "scikit-learn", "piqp", *more)
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
 def round_facts(record: Record) -> dict[str, Any]:

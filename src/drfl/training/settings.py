@@ -174,6 +174,11 @@ class Settings:
     def __getitem__(self, name: str) -> Any:
         return self.values.get(name, FIELDS[name].default)
 
+    @property
+    def private(self) -> bool:
+        """Whether clients tell noisy means only, for differential privacy."""
+        return bool(self["solver"] == "private")
+
     def files(self) -> dict[str, Path]:
         """The files that are here."""
         return {name: path for name, path in self.clients.items() if path is not None}
@@ -235,11 +240,12 @@ def from_values(
     values: Mapping[str, Any], clients: Mapping[str, Path | None], flags: Collection[str] = ()
 ) -> Settings:
     """Settings from values as they are in TOML; those of flags are called so if they are wrong."""
-    for name in values:
-        lookup("setting", name, FIELDS)
-    called = {name: flag_of(name) if name in flags else name for name in values}
-    read = {name: FIELDS[name].read(called[name], value) for name, value in values.items()}
-    return _complete(Settings(dict(clients), read))
+
+    def called(name: str) -> str:
+        return flag_of(name) if name in flags else name
+
+    found = read.read_values("setting", FIELDS, values, called)
+    return _complete(Settings(dict(clients), found))
 
 
 FLAGS = {"purpose": "for"}  # flags that are not called as their settings
@@ -289,7 +295,7 @@ def _renamed(entry: str, clients: Iterable[str]) -> list[tuple[str, str, str]]:
 def _complete(settings: Settings) -> Settings:
     if settings["guard"] == "dp" and "solver" not in settings.values:
         settings = settings.with_values(solver="private")
-    if settings["solver"] == "private" and "missing" not in settings.values:
+    if settings.private and "missing" not in settings.values:
         # A gap becomes the middle of its range: whether there is one must not be told.
         settings = settings.with_values(missing="mean")
     if settings["module"] is not None and "solver" not in settings.values:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib.metadata import version
@@ -51,6 +50,7 @@ from drfl.training.run_folder import (
     preflight_facts,
     result_facts,
     round_facts,
+    versions,
 )
 from drfl.training.settings import Settings
 
@@ -147,8 +147,8 @@ def train(
         with warnings_as_sentences(listener):
             validated(training)
     outcome = Trained(model, results, training.records)
-    noisy = settings["solver"] == "private"  # such answers may stay, and make a resumed run free
-    if outcome.proved and not settings["keep_cuts"] and not noisy:
+    # Noisy answers may stay, and make a resumed run free.
+    if outcome.proved and not settings["keep_cuts"] and not settings.private:
         folder.forget_cuts()  # they tell of rows, and nothing is left to resume
     return outcome
 
@@ -185,7 +185,7 @@ class Training:
 
             wanted_groups(self.settings, agreement)  # what is wrong with them is said now
         line = guards_line(agreement.guards, self.settings, self.folder)
-        if self._private:
+        if self.settings.private:
             self.listener.say(line, NOT_EXACT)
         elif any(agreement.guards.values()):
             self._check_guards()
@@ -193,7 +193,8 @@ class Training:
         else:
             network = self.problem.network is not None
             self.listener.warn(WITHOUT_GUARD + (NETWORK_UNGUARDED if network else PREVENTED))
-        self.record("start", **self._versions(), seed=self.settings["seed"], guard=line)
+        made_with = versions() if self.settings["module"] is None else versions("torch")
+        self.record("start", **made_with, seed=self.settings["seed"], guard=line)
         self.record("settings", **self.settings.all())
         self.record("preflight", **preflight_facts(agreement))
         if self.pieces:
@@ -255,7 +256,9 @@ class Training:
         rows, wanted = self.agreement.rows, self.settings["leave_out"]
         if wanted is None:
             elsewhere = all(path is None for path in self.settings.clients.values())
-            wanted = elsewhere and not self._private and not any(self.agreement.guards.values())
+            wanted = (
+                elsewhere and not self.settings.private and not any(self.agreement.guards.values())
+            )
             wanted = wanted and self.problem.network is None  # another training for each client
         for name in rows if wanted and len(rows) >= FEWEST else ():
             others = [other for other in rows if other != name]
@@ -331,13 +334,9 @@ class Training:
         model = make_model(self.agreement, results, problem)
         # A model is worth having also if a client was lost on the way. Under differential privacy
         # clients tell nothing of how it does on their rows.
-        found = {} if self._private else evaluate(self.federation, model, partial=True)
+        found = {} if self.settings.private else evaluate(self.federation, model, partial=True)
         scored = {client: entry[0] for client, entry in found.items()}
         return {"method": name, **costs(results), "clients": scored}
-
-    @property
-    def _private(self) -> bool:
-        return bool(self.settings["solver"] == "private")
 
     def finish(self, results: Sequence[Result]) -> Model:
         """Write the model, and the records with the history of all rounds."""
@@ -407,13 +406,6 @@ class Training:
     def record(self, kind: str, **data: Any) -> None:
         """Add an object to the records."""
         self.listener.record(self.records.add(kind, **data))
-
-    def _versions(self) -> dict[str, str]:
-        return {
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("drfl", "numpy", "scipy", "scikit-learn", "piqp")},
-            **({} if self.settings["module"] is None else {"torch": version("torch")}),
-        }
 
 
 def _solver(settings: Settings) -> Solver:

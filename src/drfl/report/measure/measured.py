@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from drfl.client import Client
 from drfl.models import Model
 from drfl.models.adversary import attack_of, changed_rows
+from drfl.problem import Json
 from drfl.report.measure.refits import METHODS, bootstrap, comparisons, left_out, noises, radii
 from drfl.report.measure.sample import ClientSample, class_tables, clients_of
 from drfl.rows import Rows
 from drfl.worst_case import make_oracle
 from drfl.worst_case.oracle import Distribution
-
-Json = dict[str, Any]
 
 
 def adversary(model: Model, data: Mapping[str, ClientSample], shown: int) -> Iterator[Json]:

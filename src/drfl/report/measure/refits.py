@@ -15,13 +15,11 @@ from drfl.models import Model
 from drfl.models.adversary import mean_loss
 from drfl.models.curve_facts import curve_facts, slope_estimates
 from drfl.named_problems import NAMED_PROBLEMS, restated
-from drfl.problem import Problem
+from drfl.problem import Json, Problem
+from drfl.protocols.evaluation import under_noise
 from drfl.report.measure.sample import ClientSample, Refit, clients_of, metrics, refit
-from drfl.tables.encoding import units_of
 from drfl.training.left_out import FEWEST, KIND, without
 from drfl.uncertainty import Ball, Mixture
-
-Json = dict[str, Any]
 
 METHODS = ("local", "pooled", *NAMED_PROBLEMS)
 FACTORS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -177,17 +175,10 @@ def _noisy(
     draws: int,
     seed: int,
 ) -> dict[str, float]:
-    if level == 0.0:
-        return metrics(model, coef, intercept, sample)
-    rng = np.random.default_rng(seed)
-    _, scale = model.scaling(sample.X)
-    flags = [measured for _, _, measured in units_of(model.columns)]
-    step = level * scale * np.array(flags)
-    found = []
-    for _ in range(draws):
-        X = sample.X + step * rng.normal(size=sample.X.shape)
-        found.append(metrics(model, coef, intercept, ClientSample(X, sample.y)))
-    return {name: float(np.mean([entry[name] for entry in found])) for name in found[0]}
+    def judge(X: Any) -> dict[str, float]:
+        return metrics(model, coef, intercept, ClientSample(X, sample.y))
+
+    return under_noise(model, sample.X, level, draws, seed, judge)
 
 
 def _alone(model: Model, name: str, sample: ClientSample) -> Refit:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.client import Client
 from drfl.metrics import class_metrics, number_metrics
-from drfl.metrics.probabilities import bins
 from drfl.models import Model
+from drfl.models.judgement import calibration
 from drfl.problem import Problem
 from drfl.run import solve
 from drfl.run.result import Result, intercepts_at, stacked
@@ -102,11 +102,6 @@ def refit(model: Model, problem: Problem, data: Mapping[str, ClientSample]) -> R
     return Refit(*stacked(results), results)
 
 
-EDGES = np.linspace(0.0, 1.0, 11)
-FEWEST = 5
-"""Of bins with fewer rows nothing is told."""
-
-
 def class_tables(model: Model, data: Mapping[str, ClientSample]) -> Iterator[dict[str, Any]]:
     """Records "confusion" and "class_curve" of a model of more than two classes, all rows together.
 
@@ -128,8 +123,7 @@ def class_tables(model: Model, data: Mapping[str, ClientSample]) -> Iterator[dic
         return
     p = np.clip(model.probabilities(z), 1e-12, 1.0 - 1e-12)
     for k in range(len(classes)):
-        found = bins(np.log(p[:, k] / (1.0 - p[:, k])), y == k, EDGES)
-        told = [{"rows": n, "predicted": a, "observed": b} for n, a, b in found if n >= FEWEST]
+        told = calibration(np.log(p[:, k] / (1.0 - p[:, k])), y == k)
         yield {"kind": "class_curve", "class": k, "bins": told}
 
 

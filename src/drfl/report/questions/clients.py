@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from drfl.defaults import FEW_ROWS
+from drfl.metrics import LOWER_IS_BETTER, worst
 from drfl.report.blocks import Block, Lines, Mark, Marks, Section, Series, TableBlock, Text
 from drfl.report.evidence import (
     Evidence,
@@ -13,9 +15,9 @@ from drfl.report.evidence import (
     vector,
     whole,
 )
-from drfl.report.figures import ABSENT, LOWER_IS_BETTER, count, metric, plain, share, title, worst
+from drfl.report.figures import ABSENT, count, metric, plain, share, title
 from drfl.report.questions.proof import model_name
-from drfl.report.suppression import FEW, SMALLEST, Groups, without_small
+from drfl.report.suppression import FEW, Groups, without_small
 from drfl.training.left_out import unexplained
 
 QUESTION = "Whom does it serve?"
@@ -77,7 +79,7 @@ def client_scores(value: object, groups: Groups) -> dict[str, dict[str, float]]:
 
 def _suppressed(groups: Groups) -> str:
     told = (
-        f"Nothing is told of clients that have fewer than {SMALLEST} rows or whose number of rows "
+        f"Nothing is told of clients that have fewer than {FEW_ROWS} rows or whose number of rows "
         f"is not known here: {_listed(groups.small)}."
     )
     if groups.company:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from drfl.metrics.probabilities import HALF
+from drfl.problem import Json
 from drfl.report.blocks import Block, Mark, Marks, Section, TableBlock, Text
 from drfl.report.evidence import (
     Evidence,
-    Json,
     name,
     names,
     number,
@@ -23,8 +24,6 @@ from drfl.report.figures import count, plain, share
 from drfl.report.questions.proof import model_name
 from drfl.report.suppression import Groups
 
-HALF = 1.959963984540054
-"""Standard errors on either side of a 95 % interval."""
 MEANING = (
     "Robust training shrinks coefficients, so that intervals around them would be wrong. These "
     "belong to the unpenalised estimate that the robust model was corrected to; the dot is the "

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from drfl.problem import Json
 from drfl.report.blocks import MOST_POINTS, Block, Lines, Section, Series, TableBlock, Text
-from drfl.report.evidence import Evidence, Json, number, numbers, thinned, whole
+from drfl.report.evidence import Evidence, number, numbers, thinned, whole
 from drfl.report.figures import count, plain, size
 from drfl.report.questions.proof import model_name
 from drfl.report.suppression import Groups

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from drfl.defaults import FEW_ROWS
+from drfl.problem import Json
 from drfl.report.blocks import Block, Lines, Section, Series, Text
-from drfl.report.evidence import Evidence, Json, objects, objects_of, sentence, vector, whole
+from drfl.report.evidence import Evidence, objects, objects_of, sentence, vector, whole
 from drfl.report.questions.proof import model_name
-from drfl.report.suppression import SMALLEST, Groups
+from drfl.report.suppression import Groups
 
 QUESTION = "What are its curves?"
 MOST = 40
@@ -79,7 +81,7 @@ def _band(
 def _bars(curve: Json, x: list[float], groups: Groups) -> list[tuple[float, float, float]]:
     """Rows between the knots; none where some would be those of few people."""
     rows, knots = vector(curve.get("rows")), vector(curve.get("knots"))
-    if groups.small or len(rows) != len(knots) + 1 or min(rows) < SMALLEST:
+    if groups.small or len(rows) != len(knots) + 1 or min(rows) < FEW_ROWS:
         return []
     places = pairwise([x[0], *knots, x[-1]])
     return [(a, b, count) for (a, b), count in zip(places, rows, strict=True)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from drfl.problem import Json
 from drfl.report.blocks import Block, FactsBlock, Section, TableBlock, Text
-from drfl.report.evidence import Evidence, Json, name, number, objects_of, sentence
+from drfl.report.evidence import Evidence, name, number, objects_of, sentence
 from drfl.report.figures import count, plain
 from drfl.report.suppression import Groups
 

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
+from drfl.metrics import worst
 from drfl.models.adversary import found_sentence
+from drfl.problem import Json
 from drfl.report.blocks import Block, Lines, Mark, Marks, Section, Series, TableBlock, Text
-from drfl.report.evidence import (
-    Evidence,
-    Json,
-    clipped,
-    name,
-    number,
-    numbers,
-    objects_of,
-    sentence,
-)
-from drfl.report.figures import plain, share, title, worst
+from drfl.report.evidence import Evidence, clipped, name, number, numbers, objects_of, sentence
+from drfl.report.figures import plain, share, title
 from drfl.report.questions.proof import model_name
 from drfl.report.suppression import Groups
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from drfl.problem import Json
 from drfl.report.blocks import Block, Lines, Section, Series, TableBlock
-from drfl.report.evidence import Evidence, Json, clipped, name, number, numbers, objects, objects_of
+from drfl.report.evidence import Evidence, clipped, name, number, numbers, objects, objects_of
 from drfl.report.evidence import sentence as said
 from drfl.report.figures import ABSENT, count, plain
 from drfl.report.suppression import Groups

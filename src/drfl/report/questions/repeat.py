@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
+from drfl.problem import Json
 from drfl.report.blocks import Section, TableBlock
-from drfl.report.evidence import Evidence, Json, clipped, number, objects_of
+from drfl.report.evidence import Evidence, clipped, number, objects_of
 from drfl.report.evidence import name as short
 from drfl.report.figures import plain
 from drfl.report.suppression import Groups

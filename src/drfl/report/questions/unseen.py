@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from drfl.problem import Json
 from drfl.report.blocks import Block, Lines, Mark, Marks, Section, Series, TableBlock, Text
-from drfl.report.evidence import Evidence, Json, name, number, objects, objects_of, sentence, vector
+from drfl.report.evidence import Evidence, name, number, objects, objects_of, sentence, vector
 from drfl.report.figures import ABSENT, count, metric, plain, title
 from drfl.report.suppression import Groups
 
