@@ -23,11 +23,11 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 from drfl.sites.carrier import WORKING, CallError, Question
-from drfl.sites.flower import asked as asking
+from drfl.sites.flower import asked
 from drfl.sites.flower.asked import LOST, AddressedQuestion, read_asked, who_is_there
 from drfl.sites.flower.client import CLOSED, RUN, app, ask, bytes_of, records
 from drfl.sites.flower.door import Door, Doorway
-from drfl.sites.flower.server import FlowerCarrier, Post, Roll, Voice
+from drfl.sites.flower.server import FlowerCarrier, FlowerLog, Post, Roll
 from drfl.sites.gate import HELLO
 from drfl.sites.site_log import Refusals
 from drfl.wire import Failure, decode, encode
@@ -115,15 +115,15 @@ class Flower:
             site.communicate()
 
 
-def rolled(grid, sites, voice=None):
-    found = Roll(grid, Post(grid), Wanted(sites), voice or Voice())
+def rolled(grid, sites, listener=None):
+    found = Roll(grid, Post(grid), Wanted(sites), listener or FlowerLog())
     found.refresh()
     return settled(found)
 
 
 def settled(roll):
     """Everybody has said who they are."""
-    while roll.asking:
+    while roll.unknown:
         time.sleep(0.01)
     return roll
 
@@ -148,7 +148,7 @@ def there(tmp_path_factory):
 
 
 # ---------------------------------------------------------------------------- who is who
-class Heard(Voice):
+class Heard(FlowerLog):
     def __init__(self):
         self.lines = []
 
@@ -338,9 +338,9 @@ def test_a_job_whose_beginning_was_elsewhere_is_lost(door, gates):
         question(attempt=-1),
         question(site="no name"),
         question(site=""),
-        RUN.pack(7) + asking.HEAD.pack(0, 1, 0, float("nan"), b"north"),
-        RUN.pack(7) + asking.HEAD.pack(0, 1, -5, 1.0, b"north"),
-        RUN.pack(7) + asking.HEAD.pack(0, 1, 0, 1.0, b"n\xc3\xb6rd"),
+        RUN.pack(7) + asked.HEAD.pack(0, 1, 0, float("nan"), b"north"),
+        RUN.pack(7) + asked.HEAD.pack(0, 1, -5, 1.0, b"north"),
+        RUN.pack(7) + asked.HEAD.pack(0, 1, 0, 1.0, b"n\xc3\xb6rd"),
     ],
 )
 def test_nonsense_is_a_bad_request(door, gates, data):

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from drfl.sites import progress, watch
+from drfl.sites import progress
+from drfl.sites.flare import watch
 from drfl.sites.flare.session import LostError
 from drfl.sites.setup.project import Project
 from drfl.sites.setup.provision import ProjectFolder, findings, table
@@ -79,34 +80,34 @@ class Server:
 @pytest.fixture
 def tried(layout, tmp_path, monkeypatch):
     """Run against a server of which the jobs end in these ways."""
-    monkeypatch.setattr(progress, "PAUSE", 0.0)
+    monkeypatch.setattr(watch, "PAUSE", 0.0)
 
     def go(*ends, connected=("north", "south"), **settings):
         values = {**layout.project.values, "rejoin": 0.01, "attempts": 3, **settings}
         project = Project(tmp_path, values, layout.project.settings)
-        server, voice = Server(tmp_path, *ends, connected=connected), Heard()
+        server, listener = Server(tmp_path, *ends, connected=connected), Heard()
         monkeypatch.setattr(watch, "connect", server.connect)
-        found = watch.Watch(ProjectFolder(project), "train", voice)
-        return server, voice, found
+        found = watch.Watch(ProjectFolder(project), "train", listener)
+        return server, listener, found
 
     return go
 
 
 def test_what_the_driver_says_is_said_here(tried):
-    server, voice, found = tried(GOOD)
+    server, listener, found = tried(GOOD)
     assert found.go().outcome == GOOD
-    assert voice.told[0] == ("say", "hello")
-    name, record, _ = voice.told[1]
+    assert listener.told[0] == ("say", "hello")
+    name, record, _ = listener.told[1]
     assert (name, record.round, record.gap) == ("progress", 1, float("inf"))
     assert [order["attempt"] for order in server.orders] == [0]
 
 
 def test_a_job_that_dies_is_submitted_again_as_the_same_run(tried):
-    server, voice, found = tried(None, GOOD)
+    server, listener, found = tried(None, GOOD)
     assert found.go().outcome == GOOD
     assert [order["attempt"] for order in server.orders] == [0, 1]
     assert {order["run"] for order in server.orders} == {found.run}
-    assert "attempt 2, from the checkpoint" in voice.warnings_told()[0]
+    assert "attempt 2, from the checkpoint" in listener.warnings_told()[0]
 
 
 def test_it_gives_up(tried):
@@ -117,16 +118,16 @@ def test_it_gives_up(tried):
 
 
 def test_an_old_job_is_ended_after_the_server_was_lost(tried):
-    server, voice, found = tried(LostError("the server was restarted"), GOOD)
+    server, listener, found = tried(LostError("the server was restarted"), GOOD)
     assert found.go().outcome == GOOD
     assert server.aborted == ["job-1"]
-    assert "waiting" in voice.warnings_told()[0]
+    assert "waiting" in listener.warnings_told()[0]
 
 
 def test_a_site_that_comes_back_is_worth_another_attempt(tried):
-    server, voice, found = tried(PARTIAL, GOOD)
+    server, listener, found = tried(PARTIAL, GOOD)
     assert found.go().outcome == GOOD
-    assert "'south' came back: attempt 2" in voice.warnings_told()[0]
+    assert "'south' came back: attempt 2" in listener.warnings_told()[0]
     assert len(server.orders) == 2
 
 
@@ -146,9 +147,11 @@ def test_too_few_sites(tried):
 
 
 def test_a_site_that_is_lost_is_named():
-    voice = Heard()
-    progress.tell(voice, {"missing": {"south": "silent"}})
-    assert voice.warnings_told() == ["site 'south' is missing from now on: it gave no sign of life"]
+    listener = Heard()
+    progress.tell(listener, {"missing": {"south": "silent"}})
+    assert listener.warnings_told() == [
+        "site 'south' is missing from now on: it gave no sign of life"
+    ]
 
 
 def test_what_stands_in_the_way_is_named(layout):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from drfl import checks
 from drfl._registry import listed, lookup
 from drfl.client import Policy
+from drfl.files import write_text
 from drfl.privacy.dp import DifferentialPrivacy
 from drfl.training import fields as read
 from drfl.training.fields import Read, Setting
@@ -163,9 +164,7 @@ def read_site_settings(path: Path) -> SiteSettings:
 
 def site_settings(data: Mapping[str, Any], path: Path, name: str, state: Path) -> SiteSettings:
     """Check what a file says; a path in it is relative to the folder of the file."""
-    for key in data:
-        lookup("setting of a site", key, SITE)
-    values = {key: SITE[key].read(key, value) for key, value in data.items()}
+    values = read.read_values("setting of a site", SITE, data)
     if "data" not in values:
         raise ValueError(f"{path} names no data: give --data FILE")
     values["data"] = path.resolve().parent / values["data"]
@@ -185,7 +184,7 @@ def site_settings(data: Mapping[str, Any], path: Path, name: str, state: Path) -
 def own_settings(kit: Kit, data: Path | None) -> tuple[SiteSettings, Path]:
     """The site's settings, and the file that the processes of jobs read them from."""
     if not kit.settings.exists():
-        kit.settings.write_text(_template(), encoding="utf-8")
+        write_text(kit.settings, _template())
     given = read_toml(kit.settings, "it was there a moment ago")
     if data is not None:
         given["data"] = str(data.resolve())
@@ -195,7 +194,7 @@ def own_settings(kit: Kit, data: Path | None) -> tuple[SiteSettings, Path]:
     path = kit.state.resolve() / "site.toml"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lines = [f"{name} = {toml_value(value)}" for name, value in given.items()]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_text(path, "\n".join(lines) + "\n")
     return settings, path
 
 

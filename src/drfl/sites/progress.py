@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import asdict
 from threading import Event, Lock
 from typing import Any
 
-from drfl.problem import from_json, to_json
+from drfl.problem import to_json
 from drfl.run import Record
-from drfl.sites.flare.session import FlareSession, LostError
 from drfl.sites.order import SCHEMA
 from drfl.training.progress import Listener
 
@@ -76,35 +74,6 @@ class ProgressLog:
             self._events.append(plain)
 
 
-PAUSE = 0.25  # seconds between two questions about the progress
-
-ENDING, SILENT = 30.0, 90.0
-"""Seconds for the server to end a job whose work is done, and to say anything of one that runs."""
-
-
-def follow(session: FlareSession, job: str, listener: Listener) -> dict[str, Any]:
-    """Tell what happens until the job has ended; the server's facts about it."""
-    since, born, heard, done = 0, session.born(), time.monotonic(), False
-    while True:
-        facts = session.status(job)
-        status = str(facts.get("status", ""))
-        if status.startswith("FINISHED"):
-            return facts
-        if session.born() != born:
-            raise LostError("the server was restarted")
-        reply = session.progress(job, since) if status == "RUNNING" and not done else None
-        if reply is not None:
-            since, heard = reply["next"], time.monotonic()
-            done = reply["phase"] in ("done", "failed")
-            for event in reply["events"]:
-                tell(listener, event)
-        if time.monotonic() > heard + (ENDING if done else SILENT):
-            session.abort(job)
-            heard = time.monotonic()
-        # The server notes every question that nobody is there yet to answer.
-        time.sleep(PAUSE if since else 4 * PAUSE)
-
-
 def tell(listener: Listener, event: dict[str, Any]) -> None:
     """Say here what the driver has said there."""
     if "say" in event:
@@ -114,7 +83,7 @@ def tell(listener: Listener, event: dict[str, Any]) -> None:
     elif "record" in event:
         listener.record(event["record"])
     elif "progress" in event:
-        listener.progress(_record(event["progress"]), event.get("prefix", ""))
+        listener.progress(Record.from_json(event["progress"]), event.get("prefix", ""))
     elif "clear" in event:
         listener.clear()
     elif "missing" in event:
@@ -124,8 +93,3 @@ def tell(listener: Listener, event: dict[str, Any]) -> None:
 
 MISSING = {"absent": "it was not connected when the job began", "silent": "it gave no sign of life"}
 """What the driver's words mean."""
-
-
-def _record(fields: dict[str, Any]) -> Record:
-    text = ("worst_client", "failures")
-    return Record(**{key: v if key in text else from_json(v) for key, v in fields.items()})

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drfl.files import write_text
 from drfl.problem import to_json
 from drfl.sites.config import SiteSettings
 from drfl.sites.os_processes import Tail
@@ -211,7 +212,7 @@ def attend(
             answer = question.with_name(question.name.removesuffix(".asked.json") + ".answer")
             if not answer.exists():
                 shown = json.loads(question.read_text(encoding="utf-8"))
-                answer.write_text("yes" if ask(shown) else "no", encoding="utf-8")
+                write_text(answer, "yes" if ask(shown) else "no")
         sleep(0.3)
 
 

@@ -119,7 +119,7 @@ def inspect(options: argparse.Namespace) -> int:
 
 def _looked(options: argparse.Namespace, kind: str) -> tuple[Any, Console, dict[str, Any]]:
     """The project, who is told, and what came of a job that only looks."""
-    from drfl.sites.watch import Watch
+    from drfl.sites.flare.watch import Watch
 
     layout, console = find_layout(options), Console(quiet=options.quiet, as_json=options.json)
     watch = Watch(layout, kind, console)
@@ -133,8 +133,8 @@ def run(options: argparse.Namespace) -> int:
     from drfl.cli.summary import summary
     from drfl.models import read_model
     from drfl.report.evidence import read_records
+    from drfl.sites.flare.watch import Watch
     from drfl.sites.progress import MISSING
-    from drfl.sites.watch import Watch
     from drfl.training.run_folder import RunFolder
 
     layout = find_layout(options)

@@ -110,7 +110,7 @@ def _answers(kind: str, options: argparse.Namespace, asked: dict[str, Any]) -> t
     from drfl.models import read_model
     from drfl.models.plain import to_plain
     from drfl.problem import from_json
-    from drfl.sites.watch import Watch
+    from drfl.sites.flare.watch import Watch
 
     console = Console(quiet=options.quiet, as_json=options.json)
     model = to_plain(read_model(options.model))

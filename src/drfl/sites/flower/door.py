@@ -17,7 +17,8 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from multiprocessing.connection import Listener as PortListener
 from pathlib import Path
 from threading import Lock, Thread
 from time import monotonic
@@ -31,7 +32,7 @@ from drfl.sites.gate import Gate, open_gate
 from drfl.sites.os_processes import Lock as Instance
 from drfl.sites.setup.kit import DESCRIPTION, SCHEMA, Kit
 from drfl.sites.setup.project import NAME
-from drfl.training.progress import Listener as Voice
+from drfl.training.progress import Listener
 from drfl.wire import Failure, encode
 
 HOLD = 10.0  # seconds after which a sign is given that the answer is still being computed
@@ -110,7 +111,7 @@ class Doorway:
 
     def __init__(self, door: Door, file: Path) -> None:
         self.door, self.key = door, secrets.token_bytes(32)
-        self._listener = Listener(("localhost", 0))
+        self._listener = PortListener(("localhost", 0))
         told = {"port": self._listener.address[1], "key": self.key.hex()}
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE)
         with open(descriptor, "w", encoding="utf-8") as opened:
@@ -168,7 +169,12 @@ def site_folder(folder: Path) -> Kit:
 
 
 def attend(
-    folder: Path, data: Path | None, voice: Voice, ask: site_log.Ask, *, without_guard: bool = False
+    folder: Path,
+    data: Path | None,
+    listener: Listener,
+    ask: site_log.Ask,
+    *,
+    without_guard: bool = False,
 ) -> None:
     """Open the door of a site until somebody ends it; see `drfl.sites.flare.serving.join`."""
     kit = site_folder(folder)
@@ -179,13 +185,13 @@ def attend(
     door = Door(kit.name, lambda: open_gate(path), site_log.Refusals(settings.refused))
     doorway = Doorway(door, (kit.folder / DOOR).resolve())
     try:
-        voice.say(
+        listener.say(
             f"the door of {kit.name} is open; its SuperNode finds it by",
             f"  --node-config 'drfl=\"{(kit.folder / DOOR).resolve()}\"'",
             *settings.describe(),
             f"what leaves is written to {settings.ledger}; Ctrl-C ends it",
         )
-        site_log.attend(lambda: True, settings, voice, ask)
+        site_log.attend(lambda: True, settings, listener, ask)
     finally:
         doorway.close()
         lock.release()

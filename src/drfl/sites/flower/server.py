@@ -25,6 +25,7 @@ from drfl.sites.order import KINDS, make_order
 from drfl.sites.os_processes import wait_until
 from drfl.sites.progress import ENDS, tell
 from drfl.sites.setup.project import NAME, Project
+from drfl.training.progress import Listener
 
 LOOK = 0.2  # seconds between two looks for replies, all of them at once
 
@@ -78,24 +79,24 @@ class Job:
         self.run = f"{int(resumed or number):032x}"
         self.project = read_app_project(str(config["project"]), self.results / "project.toml")
         os.environ[STATE] = str(folder / "checkpoints")
-        self.voice, self.post = Voice(), Post(grid)
-        self.roll = Roll(grid, self.post, self.project, self.voice)
+        self.listener, self.post = FlowerLog(), Post(grid)
+        self.roll = Roll(grid, self.post, self.project, self.listener)
 
     def done(self) -> None:
         """Do it, again from the checkpoint if a site that fell silent is back."""
-        self.voice.say(f"run {self.number}: what comes of it is written to {self.results}")
+        self.listener.say(f"run {self.number}: what comes of it is written to {self.results}")
         for attempt in range(self.project["attempts"]):
             outcome = self._attempt(attempt, self._assembled())
             if not outcome["resubmit"] or not self._back(list(outcome["missing"])):
                 break
             if attempt + 1 < self.project["attempts"]:
-                self.voice.warn(f"attempt {attempt + 2}, from the checkpoint")
+                self.listener.warn(f"attempt {attempt + 2}, from the checkpoint")
         self._tell(outcome)
 
     def _assembled(self) -> list[str]:
         """The sites that are there, after a while: all of them, or enough."""
         if wait_until(lambda: not self.roll.missing(), self.project["rejoin"], 1.0):
-            wait_until(lambda: not self.roll.asking, INTRODUCTION)
+            wait_until(lambda: not self.roll.unknown, INTRODUCTION)
         missing = self.roll.missing()
         here, quorum = len(self.project.sites) - len(missing), self.project["quorum"]
         if here < quorum:
@@ -117,7 +118,7 @@ class Job:
             carrier=carrier,
             results=self.results,
             publish=lambda name, since: Thread(
-                target=_follow, args=(since, self.voice), daemon=True
+                target=_follow, args=(since, self.listener), daemon=True
             ).start(),
         )
         text = (self.results / "RUN" / "outcome.json").read_text(encoding="utf-8")
@@ -128,18 +129,20 @@ class Job:
         """Whether another attempt could do better."""
         for site in missing:
             self.roll.forget(site)
-        self.voice.warn(f"waiting {self.project['rejoin']:g} s for {listed(missing)} to come back")
+        self.listener.warn(
+            f"waiting {self.project['rejoin']:g} s for {listed(missing)} to come back"
+        )
         return wait_until(
             lambda: not set(missing) & set(self.roll.missing()), self.project["rejoin"], 1.0
         )
 
     def _tell(self, outcome: dict[str, Any]) -> None:
-        self.voice.say(*outcome.get("agreement", []))
+        self.listener.say(*outcome.get("agreement", []))
         for site, found in outcome.get("sites", {}).items():
-            self.voice.say(f"{site}: {found['sentence'] or 'ready'}")
+            self.listener.say(f"{site}: {found['sentence'] or 'ready'}")
         if outcome["exit"] == FAILED:
             raise RuntimeError(f"{outcome.get('sentence') or 'it failed'}; {self._resumable}")
-        self.voice.say(
+        self.listener.say(
             f"{outcome['status']}: {outcome['sentence']}"
             if outcome["sentence"]
             else outcome["status"],
@@ -152,18 +155,18 @@ class Job:
         return f"continue with `flwr run . --run-config 'resume=\"{number}\"'`"
 
 
-def _follow(since: Callable[[dict[str, Any]], dict[str, Any]], voice: Voice) -> None:
+def _follow(since: Callable[[dict[str, Any]], dict[str, Any]], listener: Listener) -> None:
     """Say what the driver tells, until it has told all."""
     first, phase = 0, ""
     while phase not in ENDS:
         told = since({"since": first})
         first, phase = told["next"], told["phase"]
         for event in told["events"]:
-            tell(voice, event)
+            tell(listener, event)
         sleep(LOOK)
 
 
-class Voice:
+class FlowerLog:
     """Says what happens in Flower's log of the run; a `drfl.training.progress.Listener`."""
 
     live = True
@@ -242,12 +245,12 @@ class Roll:
 
     With node authentication on, the coordinator gave every SuperNode a name when registering its
     key, and only that name counts; without it, each says who it is, and two that say the same are
-    refused. ``asking`` are the SuperNodes that have not said yet who they are.
+    refused. ``unknown`` are the SuperNodes that have not said yet who they are.
     """
 
-    def __init__(self, grid: Grid, post: Post, project: Project, voice: Voice) -> None:
-        self.grid, self.post, self.project, self.voice = grid, post, project, voice
-        self.asking = set[int]()
+    def __init__(self, grid: Grid, post: Post, project: Project, listener: Listener) -> None:
+        self.grid, self.post, self.project, self.listener = grid, post, project, listener
+        self.unknown = set[int]()
         self._lock, self._names, self._said = Lock(), dict[int, str](), set[str]()
 
     def node(self, site: str) -> int:
@@ -284,8 +287,8 @@ class Roll:
             return
         with self._lock:
             self._names = {node: name for node, name in self._names.items() if node in here}
-            new = here.keys() - self._names.keys() - self.asking
-            self.asking |= new
+            new = here.keys() - self._names.keys() - self.unknown
+            self.unknown |= new
         for node in new:
             Thread(target=self._ask, args=(node, here[node]), daemon=True).start()
 
@@ -298,7 +301,7 @@ class Roll:
         if name is None:
             sleep(PAUSE)
         with self._lock:
-            self.asking.discard(node)
+            self.unknown.discard(node)
             if name is not None:
                 self._names[node] = name
 
@@ -326,7 +329,7 @@ class Roll:
             if sentence in self._said:
                 return
             self._said.add(sentence)
-        self.voice.warn(sentence)
+        self.listener.warn(sentence)
 
 
 class FlowerCarrier(PollingCarrier):

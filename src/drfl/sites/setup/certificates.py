@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from drfl.files import PRIVATE, write_bytes
 from drfl.sites.setup.project import NAME
 
 ORG = "drfl"
@@ -38,9 +38,8 @@ class Authority:
         private = new_key()
         last = datetime.now(UTC) + timedelta(days=AUTHORITY_DAYS)
         made = _certificate(_name(name), _name(name), private, private.public_key(), last, None)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_private(self.key, key_text(private))
-        self.certificate.write_bytes(made)
+        write_bytes(self.key, key_text(private), mode=PRIVATE)
+        write_bytes(self.certificate, made)
 
     def sign(self, name: str, public: Any, *, role: str | None = None, host: str = "") -> bytes:
         """Return a certificate for somebody's public key, as PEM."""
@@ -56,10 +55,9 @@ class Authority:
     def issue(self, folder: Path, base: str, name: str, **how: Any) -> None:
         """Make a key and its certificate for somebody at hand: ``base.key``, ``base.crt``."""
         private = new_key()
-        folder.mkdir(parents=True, exist_ok=True)
-        write_private(folder / f"{base}.key", key_text(private))
-        (folder / f"{base}.crt").write_bytes(self.sign(name, private.public_key(), **how))
-        (folder / "rootCA.pem").write_bytes(self.certificate.read_bytes())
+        write_bytes(folder / f"{base}.key", key_text(private), mode=PRIVATE)
+        write_bytes(folder / f"{base}.crt", self.sign(name, private.public_key(), **how))
+        write_bytes(folder / "rootCA.pem", self.certificate.read_bytes())
 
 
 def _name(name: str, organisation: str | None = None, role: str | None = None) -> Any:
@@ -140,13 +138,6 @@ def key_text(private: Any) -> bytes:
     return text
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that its owner alone can read."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
-    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-        file.write(content)
-
-
 def load_certificate(content: bytes) -> Any:
     """Read PEM; ValueError if it is none."""
     from cryptography import x509
@@ -195,9 +186,9 @@ def make_request(name: str, folder: Path) -> tuple[Path, str]:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(private, SHA256())
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private(place, key_text(private))
+    write_bytes(place, key_text(private), mode=PRIVATE)
     path = folder / f"{name}.request"
-    path.write_bytes(request.public_bytes(Encoding.PEM))
+    write_bytes(path, request.public_bytes(Encoding.PEM))
     return path, fingerprint(private.public_key())
 
 

@@ -6,6 +6,7 @@ is written by the drfl that is installed at the site.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import zipfile
@@ -15,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from drfl import checks
-from drfl.files import write_text
+from drfl.files import PRIVATE, write_bytes, write_text
 from drfl.sites.flare.startup_files import write_site
-from drfl.sites.setup.certificates import common_name, load_certificate, write_private
+from drfl.sites.setup.certificates import common_name, load_certificate
 from drfl.sites.setup.project import HOST, NAME
 
 
@@ -84,11 +85,10 @@ class Kit:
             )
         private = contents.get(KEY) or key.read_bytes()
         check_pair(contents[CERTIFICATE], private, self.name, path)
-        self.startup.mkdir(parents=True, exist_ok=True)
         if not key.exists():
-            write_private(key, private)
+            write_bytes(key, private, mode=PRIVATE)
         for name in (ROOT, CERTIFICATE):
-            (self.startup / name).write_bytes(contents[name])
+            write_bytes(self.startup / name, contents[name])
         write_text(self.folder / DESCRIPTION, contents[DESCRIPTION].decode())
 
     def check(self) -> None:
@@ -111,12 +111,12 @@ def pack(path: Path, project: Mapping[str, Any], name: str, files: Mapping[str, 
     """Write the ZIP file of a site's kit: two certificates, and the key if it was made here."""
     described = {name: project[name] for name in ("project", "host", "port")}
     text = json.dumps({"schema": SCHEMA, "name": name, **described}, indent=1)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_private(path, b"")
-    with zipfile.ZipFile(path, "w") as archive:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr(DESCRIPTION, text + "\n")
         for file, content in files.items():
             archive.writestr(file, content)
+    write_bytes(path, packed.getvalue(), mode=PRIVATE)
 
 
 def contents_of(path: Path) -> dict[str, bytes]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drfl._registry import lookup
 from drfl.sites.config import at_least, seconds
 from drfl.training import fields as read
 from drfl.training.fields import Setting
@@ -65,10 +64,8 @@ def read_project(path: Path) -> Project:
     training = data.pop("training", None)
     if not isinstance(training, dict):
         raise ValueError(f"{path} has no table [training]: give it the settings of `drfl train`")
-    for name in data:
-        lookup("setting of a project", name, PROJECT)
-    values = {name: f.read(name, data[name]) for name, f in PROJECT.items() if name in data}
-    values = {name: values.get(name, f.default) for name, f in PROJECT.items()}
+    given = read.read_values("setting of a project", PROJECT, data)
+    values = {name: given.get(name, setting.default) for name, setting in PROJECT.items()}
     sites = values["sites"]
     values["quorum"] = values["quorum"] or len(sites)
     _check(path, values)

@@ -8,6 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from drfl.aligned import aligned
+from drfl.files import write_bytes
 from drfl.sites.flare.job import write_job
 from drfl.sites.flare.startup_files import COORDINATOR, ROLE, write_coordinator, write_server
 from drfl.sites.order import SCHEMA, make_order
@@ -82,8 +84,7 @@ class ProjectFolder:
 
     def hand_over(self, name: str, certificate: bytes, more: dict[str, bytes]) -> Path:
         """Write the kit of a site, and keep its certificate to see when it ends."""
-        self.issued(name).parent.mkdir(parents=True, exist_ok=True)
-        self.issued(name).write_bytes(certificate)
+        write_bytes(self.issued(name), certificate)
         root = self.authority.certificate.read_bytes()
         files = {ROOT: root, CERTIFICATE: certificate, **more}
         pack(self.kit(name), self.project.values, name, files)
@@ -173,17 +174,12 @@ def _differences(theirs: str, schema: Any) -> list[str]:
 
 def table(found: Sequence[Finding]) -> list[str]:
     """The findings for a reader."""
-    width = max(len("site"), *(len(finding.name) for finding in found))
-    lines = [f"{'site':{width}}  answers  {'drfl':>8}  {'rows':>7}  {'guard':5}  certificate"]
+    rows = [["site", "answers", "drfl", "rows", "guard", "certificate"]]
     for finding in found:
-        rows = "-" if finding.rows is None else str(finding.rows)
-        days = "unknown" if finding.days is None else f"{finding.days:.0f} days"
+        answers, theirs = "yes" if finding.there else "no", finding.version or "-"
+        count = "-" if finding.rows is None else str(finding.rows)
         guard = {None: "-", 0: "NONE", -1: "dp"}.get(finding.guard, f"k = {finding.guard}")
-        answers = "yes" if finding.there else "no"
-        lines.append(
-            f"{finding.name:{width}}  {answers:7}  {finding.version or '-':>8}  {rows:>7}  "
-            f"{guard:5}  {days}"
-        )
-    for finding in found:
-        lines += [f"{finding.name}: {trouble}" for trouble in finding.troubles]
-    return lines
+        days = "unknown" if finding.days is None else f"{finding.days:.0f} days"
+        rows.append([finding.name, answers, theirs, count, guard, days])
+    troubles = [f"{finding.name}: {text}" for finding in found for text in finding.troubles]
+    return [*aligned(rows, [0, 0, 8, 7, 5], texts=(0, 1, 4, 5)), *troubles]

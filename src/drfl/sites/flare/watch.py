@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from drfl.sites.flare.job import write_job
 from drfl.sites.flare.session import FlareSession, LostError, connect
 from drfl.sites.order import make_order
 from drfl.sites.os_processes import wait_until
-from drfl.sites.progress import follow
+from drfl.sites.progress import ENDS, tell
 from drfl.sites.setup.provision import ProjectFolder
 from drfl.training.progress import Listener
 
@@ -169,3 +170,32 @@ def _reason(facts: dict[str, Any]) -> str:
         if not str(detail).endswith("OK")
     ]
     return "; ".join([str(facts.get("status", "unknown")), *refused])
+
+
+PAUSE = 0.25  # seconds between two questions about the progress
+
+ENDING, SILENT = 30.0, 90.0
+"""Seconds for the server to end a job whose work is done, and to say anything of one that runs."""
+
+
+def follow(session: FlareSession, job: str, listener: Listener) -> dict[str, Any]:
+    """Tell what happens until the job has ended; the server's facts about it."""
+    since, born, heard, done = 0, session.born(), time.monotonic(), False
+    while True:
+        facts = session.status(job)
+        status = str(facts.get("status", ""))
+        if status.startswith("FINISHED"):
+            return facts
+        if session.born() != born:
+            raise LostError("the server was restarted")
+        reply = session.progress(job, since) if status == "RUNNING" and not done else None
+        if reply is not None:
+            since, heard = reply["next"], time.monotonic()
+            done = reply["phase"] in ENDS
+            for event in reply["events"]:
+                tell(listener, event)
+        if time.monotonic() > heard + (ENDING if done else SILENT):
+            session.abort(job)
+            heard = time.monotonic()
+        # The server notes every question that nobody is there yet to answer.
+        time.sleep(PAUSE if since else 4 * PAUSE)
