@@ -11,8 +11,6 @@ from drfl.privacy.dp import DifferentialPrivacy, Spending
 from drfl.protocols.data_request import DataRequest, array_text
 from drfl.protocols.station import Station
 from drfl.tables import TableError
-from drfl.training.problems import check_before_reading
-from drfl.training.settings import read_settings
 from drfl.wire import Failure, Message
 from kit.program import drfl, records_of, write_csv
 
@@ -126,22 +124,3 @@ def test_nothing_without_noise_is_answered(tmp_path):
             station(path).handle(Message(kind, 0, {}))
     wrong = Message("preflight", 0, {"request": request(ranges={"x": (0, 1)}).to_bytes()})
     assert Failure.of(station(path).answer(wrong)) in (Failure.REFUSED, Failure.ERROR)
-
-
-@pytest.mark.parametrize(
-    ("flags", "sentence"),
-    [
-        ({"privacy_epsilon": None}, "needs --privacy-epsilon"),
-        ({"privacy_epsilon": "-1"}, "epsilon of differential privacy must be"),
-        ({"privacy_delta": "2"}, "delta of differential privacy must be"),
-        ({"solver": "bundle"}, "does not know the solver 'bundle'"),
-        ({"ranges": None}, "needs public --ranges"),
-        ({"select": "mean"}, "no noise for --select"),
-        ({"guard": None, "solver": "private", "ranges": None}, "needs public --ranges"),
-    ],
-)
-def test_bad_settings_are_one_sentence_before_any_file_is_read(flags, sentence):
-    good = {"target": "ill", "guard": "dp", "privacy_epsilon": "1", "ranges": "age=20:90"}
-    with pytest.raises(ValueError, match=sentence) as caught:
-        check_before_reading(read_settings(None, good | flags, ["a.csv"]))
-    assert "\n" not in str(caught.value)

@@ -13,8 +13,6 @@ from drfl.privacy import Guard, audit
 from drfl.privacy.journal import Journal
 from drfl.protocols.data_request import DataRequest
 from drfl.protocols.station import Station
-from drfl.training.problems import check_guard
-from drfl.training.settings import read_settings
 from kit.program import command, drfl, environment, records_of, write_csv
 
 N = 400
@@ -174,21 +172,6 @@ def test_resuming_a_finished_run_asks_nothing(copied):
     assert len(before) == 4
     drfl("train", "--resume", "RUN", "--quiet", cwd=copied)
     assert [path.read_bytes() for path in kept] == before
-
-
-UNKNOWN = [
-    ({"guard": "1"}, "--guard must be a whole number >= 2, got 1"),
-    ({"solver": "admm"}, "a guard does not know the solver 'admm': take bundle, or no guard"),
-    ({"support": "age=0:200"}, "a guard does not know a support: leave out"),
-    ({"compare": "fedavg"}, "a guard does not let 'fedavg' be compared, it knows erm, afl, drfa"),
-]
-
-
-@pytest.mark.parametrize(("flags", "sentence"), UNKNOWN)
-def test_settings_that_a_guard_does_not_know_are_refused(flags, sentence):
-    settings = read_settings(None, {"target": "ill", "guard": "5", **flags}, ["a.csv"])
-    with pytest.raises(ValueError, match=f"^{sentence}"):
-        check_guard(settings)
 
 
 EVERYWHERE = "a.csv, b.csv, c.csv: "
