@@ -162,11 +162,36 @@ def _mean(values: Array, weights: Array) -> float:
 def facts_of(found: Told) -> dict[str, Any]:
     """For records and tables: numbers, what they rest on, and the majority beside them."""
     other, positive = (round(c) for c in found.bins[:, :2].sum(axis=0))
-    rows = other + positive
-    if rows == 0:
+    if other + positive == 0:
         return {"rows": 0}
+    calibration = [
+        {"rows": round(a + b), "predicted": p / (a + b), "observed": b / (a + b)}
+        for a, b, p in found.bins.tolist()
+        if a + b > 0.0
+    ]
+    decisions = [_decided(found, k) for k in np.flatnonzero(found.known).tolist()]
+    return worth(
+        other + positive,
+        positive,
+        found.numbers.tolist(),
+        calibration=calibration,
+        decisions=decisions,
+        thresholds=found.thresholds,
+    )
+
+
+def worth(
+    rows: int,
+    positive: int,
+    numbers: Sequence[float],
+    *,
+    calibration: Sequence[Mapping[str, float]],
+    decisions: Sequence[Decisions],
+    thresholds: Sequence[float],
+) -> dict[str, Any]:
+    """What probabilities are worth, for records and tables: `NUMBERS`, and what they rest on."""
     share = positive / rows
-    auc, variance, score, accuracy, shift, intercept, slope = found.numbers.tolist()
+    auc, variance, score, accuracy, shift, intercept, slope = numbers
     low, high = auc_interval(auc, variance)
     return {
         "rows": rows,
@@ -181,13 +206,9 @@ def facts_of(found: Told) -> dict[str, Any]:
         "calibration_in_the_large": shift,
         "calibration_intercept": intercept,
         "calibration_slope": slope,
-        "calibration": [
-            {"rows": round(a + b), "predicted": p / (a + b), "observed": b / (a + b)}
-            for a, b, p in found.bins.tolist()
-            if a + b > 0.0
-        ],
-        "decisions": [_decided(found, k) for k in np.flatnonzero(found.known).tolist()],
-        "thresholds": list(found.thresholds),
+        "calibration": list(calibration),
+        "decisions": [at.facts() for at in decisions],
+        "thresholds": list(thresholds),
     }
 
 
@@ -196,14 +217,8 @@ def named_decisions(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [d for d in facts.get("decisions", ()) if d["threshold"] in facts["thresholds"]]
 
 
-def _decided(found: Told, k: int) -> dict[str, Any]:
-    """What happens at the k-th threshold: a point of the ROC and of the decision curve."""
+def _decided(found: Told, k: int) -> Decisions:
+    """What happens at the k-th threshold."""
     below, above = found.bins[: k + 1, :2].sum(axis=0), found.bins[k + 1 :, :2].sum(axis=0)
     counts = (round(c) for c in (above[1], above[0], below[0], below[1]))
-    at = Decisions(float(found.edges[k]), *counts)
-    names = ("sensitivity", "specificity", "positive_value", "negative_value", "net_benefit")
-    return {
-        "threshold": at.threshold,
-        "called_positive": at.true_positive + at.false_positive,
-        **{name: getattr(at, name) for name in (*names, "benefit_of_all")},
-    }
+    return Decisions(float(found.edges[k]), *counts)

@@ -118,6 +118,9 @@ def auc_interval(auc: float, variance: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
+SHARES = ("sensitivity", "specificity", "positive_value", "negative_value")
+
+
 @dataclass(frozen=True)
 class Decisions:
     """What happens if rows with a probability above a threshold are called positive."""
@@ -167,6 +170,15 @@ class Decisions:
         odds = self.threshold / (1.0 - self.threshold)
         positive = self.true_positive + self.false_negative
         return (positive - odds * (self.rows - positive)) / self.rows
+
+    def facts(self) -> dict[str, float]:
+        """For records and tables: a point of the ROC and of the decision curve."""
+        told = (*SHARES, "net_benefit", "benefit_of_all")
+        return {
+            "threshold": self.threshold,
+            "called_positive": self.true_positive + self.false_positive,
+            **{name: getattr(self, name) for name in told},
+        }
 
 
 def decisions(z: Array, positive: NDArray[np.bool_], threshold: float) -> Decisions:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.defaults import FEW_ROWS
-from drfl.metrics.counts import named_decisions
+from drfl.metrics.counts import named_decisions, worth
 from drfl.metrics.probabilities import (
+    SHARES,
     area,
-    auc_interval,
     bins,
     brier,
     combined_auc,
@@ -22,7 +22,6 @@ from drfl.metrics.probabilities import (
     recalibration,
 )
 
-SHARES = ("sensitivity", "specificity", "positive_value", "negative_value")
 EDGES = np.linspace(0.0, 1.0, 11)
 
 
@@ -36,31 +35,22 @@ def judged(
     different clients need not be comparable. Decisions are counted at thresholds of the
     probability.
     """
-    share = float(positive.mean())
-    facts: dict[str, Any] = {"rows": len(z), "positive": int(positive.sum())}
     parts = [(z[member == s], positive[member == s]) for s in np.unique(member)]
     areas, variances = (np.array(v) for v in zip(*(area(*part) for part in parts), strict=True))
     sizes = np.array([_pairs(part[1]) for part in parts])
     middle, variance = combined_auc(areas, variances, sizes)
-    low, high = auc_interval(middle, variance)
     both, shift = recalibration(z, positive), recalibration(z, positive, slope=False)
-    facts |= {
-        "auc": middle,
-        "auc_low": low,
-        "auc_high": high,
-        "brier": brier(z, positive),
-        "brier_of_share": share * (1.0 - share),
-        "accuracy": float(((z > 0.0) == positive).mean()),
-        "majority": max(share, 1.0 - share),
-        "calibration_in_the_large": shift.intercept,
-        "calibration_intercept": both.intercept,
-        "calibration_slope": both.slope,
-        "calibration_slope_error": both.slope_error,
-        "calibration": calibration(z, positive),
-        "decisions": [_decided(z, positive, t) for t in thresholds],
-        "thresholds": list(thresholds),
-    }
-    return facts
+    right = float(((z > 0.0) == positive).mean())
+    calibrated = shift.intercept, both.intercept, both.slope
+    facts = worth(
+        len(z),
+        int(positive.sum()),
+        [middle, variance, brier(z, positive), right, *calibrated],
+        calibration=calibration(z, positive),
+        decisions=[decisions(z, positive, t) for t in thresholds],
+        thresholds=thresholds,
+    )
+    return facts | {"calibration_slope_error": both.slope_error}
 
 
 def calibration(z: Array, positive: NDArray[np.bool_]) -> list[dict[str, float]]:
@@ -75,14 +65,6 @@ def calibration(z: Array, positive: NDArray[np.bool_]) -> list[dict[str, float]]
 def _pairs(positive: NDArray[np.bool_]) -> float:
     m, k = int(positive.sum()), int((~positive).sum())
     return m * k / (m + k)
-
-
-def _decided(z: Array, positive: NDArray[np.bool_], threshold: float) -> dict[str, Any]:
-    at = decisions(z, positive, threshold)
-    benefits = {"net_benefit": at.net_benefit, "benefit_of_all": at.benefit_of_all}
-    called = at.true_positive + at.false_positive
-    found = {"threshold": threshold, "called_positive": called}
-    return found | {name: getattr(at, name) for name in SHARES} | benefits
 
 
 def grouped(column: str, texts: Iterable[str], cuts: Sequence[float]) -> NDArray[np.str_]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from drfl.metrics.probabilities import SHARES
 from drfl.problem import Json
 from drfl.report.blocks import Block, Lines, Mark, Marks, Section, Series, TableBlock, Text
 from drfl.report.evidence import Evidence, name, number, objects, objects_of, sentence, vector
@@ -219,7 +220,6 @@ def _benefit(label: str, facts: Json, key: str) -> Series:
 
 def _decisions(caption: str, shown: dict[str, Json]) -> list[TableBlock]:
     """What happens at thresholds that the user named; cells of 1 to 4 rows are not shown."""
-    keys = ("sensitivity", "specificity", "positive_value", "negative_value")
     head = ["rows of", "threshold", "called positive", "sensitivity", "specificity"]
     head += ["positive predictive value", "negative predictive value"]
     head += ["net benefit", "of calling all"]
@@ -233,7 +233,7 @@ def _decisions(caption: str, shown: dict[str, Json]) -> list[TableBlock]:
                     client,
                     plain(threshold, 3),
                     count(number(at.get("called_positive"))),
-                    *(_cell(at, key) for key in (*keys, "net_benefit", "benefit_of_all")),
+                    *(_cell(at, key) for key in (*SHARES, "net_benefit", "benefit_of_all")),
                 ]
             )
     return [TableBlock(caption, head, rows)] if rows else []
