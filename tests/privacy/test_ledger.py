@@ -15,8 +15,8 @@ from drfl.privacy import (
     guard_line,
     merge_categories,
     release_metric,
-    release_moments,
     release_scalar,
+    release_sums,
 )
 from drfl.privacy.release.rounding import Rounding
 from drfl.solvers import StatusKind
@@ -93,9 +93,12 @@ def test_scalars_are_rounded_counted_and_repeated():
     assert scalar(ledger, b"1", 0.9, 2, up=False) == low
     with pytest.raises(SpentError):
         release_metric(ledger, "accuracy", b"3", lambda: np.ones(N), 2)
-    mean, square = release_moments(ledger, client.rows)
-    assert mean == pytest.approx(data()[0].mean(0))
-    assert square == pytest.approx((data()[0] ** 2).mean(0))
+    sums = {"moments": np.array(client.rows.moments())}
+    told = release_sums(ledger, "moments", b"", sums, 1)["moments"]
+    assert told == pytest.approx(np.array([data()[0].mean(0), (data()[0] ** 2).mean(0)]))
+    assert release_sums(ledger, "moments", b"", {"moments": 0.0 * told}, 1)["moments"] is told
+    with pytest.raises(SpentError, match="has answered its 1 preflights"):
+        release_sums(ledger, "moments", b"another", sums, 1)
     assert "scalars: 2 (0 metrics)" in audit_ledger(ledger)
     assert "sums over all rows: 1" in audit_ledger(ledger)
 

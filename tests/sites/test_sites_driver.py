@@ -98,7 +98,7 @@ def test_events_are_told_once_and_in_plain_types():
 def test_the_end_is_told_when_everything_else_has_been():
     log = ProgressLog()
     for k in range(AT_ONCE + 1):
-        log.note(str(k))
+        log.say(str(k))
     log.end("done", 0.0)
     assert log.since({})["phase"] == "working"
     last = log.since({"since": AT_ONCE})

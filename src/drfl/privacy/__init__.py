@@ -10,7 +10,6 @@ from drfl.privacy.refusals import merge_categories, require_answerable
 from drfl.privacy.scalars import (
     count_refused,
     release_metric,
-    release_moments,
     release_scalar,
     release_sums,
     require_sums_left,
@@ -34,7 +33,6 @@ __all__ = [
     "meaning_of",
     "merge_categories",
     "release_metric",
-    "release_moments",
     "release_scalar",
     "release_sums",
     "require_answerable",

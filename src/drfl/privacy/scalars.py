@@ -15,7 +15,6 @@ from drfl.privacy.guard import Guard
 from drfl.privacy.journal import Journal, SpentError
 from drfl.privacy.ledger import REFUSED, Ledger
 from drfl.privacy.release.rounding import Rounding, dither, grid_above
-from drfl.rows import Rows
 from drfl.wire import Message
 
 SCALAR, METRIC, SUMS = "scalar", "metric", "sums"
@@ -100,18 +99,18 @@ def release_sums(
     name: str,
     question: bytes,
     sums: Mapping[str, NDArray[Any]],
-    most: int | None = None,
+    most: int,
 ) -> dict[str, NDArray[Any]]:
     """Sums over all rows with equal weights, which cost no rank; written down before they leave.
 
     Sums over some of the rows need `Ledger.declare` first. The same question has the stored
-    arrays, whatever they would be now. With ``most``, only so many questions are answered.
+    arrays, whatever they would be now; only so many questions are answered.
     """
     key = _key(name, question)
     with ledger.journal.locked():
         ledger.refresh()
         entry = ledger.stored(key)
-        if entry is None and most is not None and ledger.count(SUMS) >= most:
+        if entry is None and ledger.count(SUMS) >= most:
             ledger.refuse(key)
             raise SpentError(f"the ledger has answered its {most} preflights")
         entry = entry or ledger.write(SUMS, key, sums)
@@ -157,17 +156,6 @@ def _beside(ledger: Path) -> Path:
 def _peek(path: Path) -> list[Message]:
     journal = Journal(path)
     return journal.peek() if journal.exists else []
-
-
-def release_moments(ledger: Ledger, rows: Rows) -> tuple[Array, Array]:
-    """Mean and mean square of every column, for scaling.
-
-    Least and largest entries are single rows' and are never told: take public ranges instead.
-    """
-    moments = np.array(rows.moments())
-    told = release_sums(ledger, "moments", moments.tobytes(), {"moments": moments})
-    mean, square = told["moments"]
-    return mean, square
 
 
 def _key(name: str, question: bytes) -> bytes:

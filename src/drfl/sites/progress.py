@@ -57,9 +57,6 @@ class ProgressLog:
     def progress(self, record: Record, prefix: str = "") -> None:
         self._add(progress=asdict(record), prefix=prefix)
 
-    def note(self, line: str) -> None:
-        self._add(note=line)
-
     def clear(self) -> None:
         self._add(clear=True)
 
