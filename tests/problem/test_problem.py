@@ -320,3 +320,14 @@ def test_a_copy_of_a_problem_keeps_what_it_does_not_change(copy_of):
     assert (made.shared_ball, made.intercept) == (True, "none")
     assert made.loss == SHARED.loss
     assert (made.norm.name, made.balls[0].label_cost) == ("l2", 3.0)
+
+
+def test_some_of_the_clients_keep_balls_and_proportions_under_other_names():
+    balls = {"a": Ball(0.1), "b": Ball(0.2), "c": Ball(0.3)}
+    problem = Problem("hinge", balls, Mixture([0.5, 0.25, 0.25], 0.4))
+    some = problem.among({"a": 10, "b": 20, "c": 30}, {"c/1": "c", "a/1": "a"})
+    assert some.ball == {"c/1": Ball(0.3), "a/1": Ball(0.1)}
+    assert some.mixture.weights.tolist() == pytest.approx([1 / 3, 2 / 3])
+    assert some.mixture.radius == 0.4
+    shared = Problem("hinge", Ball(0.1), Mixture("proportional"))
+    assert shared.among({"a": 10, "b": 20}, {"b": "b"}) == shared

@@ -248,6 +248,23 @@ class Problem:
         """The class of support that all balls share."""
         return type(self.balls[0].support)
 
+    def among(self, totals: Mapping[str, float], kept: Mapping[str, str]) -> Problem:
+        """The problem of some of the clients; their weights keep their proportions.
+
+        Parameters
+        ----------
+        totals : mapping of str to float
+            The total weight of the rows of every client, in their order.
+        kept : mapping of str to str
+            From what the clients that are left are called then to what they are called now.
+        """
+        places = {name: s for s, name in enumerate(totals)}
+        some = [places[name] for name in kept.values()]
+        ball = self.ball
+        if not isinstance(ball, Ball):
+            ball = {name: ball[before] for name, before in kept.items()}
+        return replace(self, ball=ball, mixture=self.mixture.among(some, list(totals.values())))
+
     def to_dict(self) -> Json:
         """Write the problem down as what JSON can hold; infinity is the string "inf"."""
         if isinstance(self.ball, Ball):

@@ -159,7 +159,6 @@ def for_clients(
     problem: Problem, clients: SelectionClients, kept: Sequence[int], names: Sequence[str]
 ) -> Problem:
     """The problem of some of the clients, under other names; weights keep their proportions."""
-    mixture, ball = problem.mixture.among(kept, clients.totals), problem.ball
-    if not isinstance(ball, Ball):
-        ball = {name: ball[clients.labels[s]] for s, name in zip(kept, names, strict=True)}
-    return replace(problem, ball=ball, mixture=mixture)
+    labels = clients.labels
+    totals = dict(zip(labels, clients.totals.tolist(), strict=True))
+    return problem.among(totals, {n: labels[s] for n, s in zip(names, kept, strict=True)})

@@ -8,10 +8,8 @@ weight.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from drfl.problem import Problem
-from drfl.uncertainty import Ball
 
 KIND = "left_out"
 LITTLE = 0.1  # a relative change that says nothing, whatever the weight
@@ -20,11 +18,7 @@ FEWEST = 3  # clients: of two the other one alone would be left
 
 def without(problem: Problem, rows: Mapping[str, int], name: str) -> Problem:
     """The problem of all clients but one; ``rows`` says how many each has, in their order."""
-    kept = [s for s, other in enumerate(rows) if other != name]
-    mixture, ball = problem.mixture.among(kept, list(rows.values())), problem.ball
-    if not isinstance(ball, Ball):
-        ball = {other: each for other, each in ball.items() if other != name}
-    return replace(problem, ball=ball, mixture=mixture)
+    return problem.among(rows, {other: other for other in rows if other != name})
 
 
 def unexplained(client: str, weight: float, before: float, after: float) -> str | None:
