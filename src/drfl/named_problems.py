@@ -16,7 +16,6 @@ from typing import Any
 
 from drfl._registry import lookup
 from drfl.problem import Problem
-from drfl.uncertainty import Ball
 
 TRUST_ROWS: Mapping[str, Any] = {
     "radius": 0.0,
@@ -89,7 +88,7 @@ def restated(problem: Problem, name: str, rows: Sequence[float]) -> Problem:
         problem = replace(problem, curves=problem.curves.free())  # rules need a radius
     if not fixed["shared_ball"]:
         return replace(with_radius(problem, fixed["radius"]), mixture=mixture, shared_ball=False)
-    balls = [problem.ball] if isinstance(problem.ball, Ball) else list(problem.ball.values())
+    balls = problem.balls
     weights = rows if len(balls) == len(rows) else [1] * len(balls)
     total = sum(ball.radius * weight for ball, weight in zip(balls, weights, strict=True))
     ball = replace(balls[0], radius=total / sum(weights))
@@ -98,7 +97,4 @@ def restated(problem: Problem, name: str, rows: Sequence[float]) -> Problem:
 
 def with_radius(problem: Problem, radius: float) -> Problem:
     """The same problem with one radius for all clients."""
-    if isinstance(problem.ball, Ball):
-        return replace(problem, ball=replace(problem.ball, radius=radius))
-    balls = {name: replace(ball, radius=radius) for name, ball in problem.ball.items()}
-    return replace(problem, ball=balls)
+    return problem.with_balls(lambda ball: replace(ball, radius=radius))

@@ -7,7 +7,7 @@ r"""The problem: a loss, a ball for every client, a mixture. A specification wit
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -247,6 +247,12 @@ class Problem:
     def support_kind(self) -> type[Support]:
         """The class of support that all balls share."""
         return type(self.balls[0].support)
+
+    def with_balls(self, change: Callable[[Ball], Ball]) -> Problem:
+        """The same problem with other balls, one or one per client as before."""
+        if isinstance(self.ball, Ball):
+            return replace(self, ball=change(self.ball))
+        return replace(self, ball={name: change(ball) for name, ball in self.ball.items()})
 
     def among(self, totals: Mapping[str, float], kept: Mapping[str, str]) -> Problem:
         """The problem of some of the clients; their weights keep their proportions.

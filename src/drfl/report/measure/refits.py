@@ -19,7 +19,7 @@ from drfl.problem import Json, Problem
 from drfl.protocols.evaluation import under_noise
 from drfl.report.measure.sample import ClientSample, Refit, clients_of, metrics, refit
 from drfl.training.left_out import FEWEST, KIND, without
-from drfl.uncertainty import Ball, Mixture
+from drfl.uncertainty import Mixture
 
 METHODS = ("local", "pooled", *NAMED_PROBLEMS)
 FACTORS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -100,11 +100,7 @@ def with_radii(problem: Problem, factor: float) -> Problem:
     """The same problem with all radii multiplied."""
     if problem.curves is not None and factor == 0.0:
         problem = replace(problem, curves=problem.curves.free())  # rules need a radius
-    if isinstance(problem.ball, Ball):
-        return replace(problem, ball=replace(problem.ball, radius=factor * problem.ball.radius))
-    balls = problem.ball.items()
-    scaled = {name: replace(ball, radius=factor * ball.radius) for name, ball in balls}
-    return replace(problem, ball=scaled)
+    return problem.with_balls(lambda ball: replace(ball, radius=factor * ball.radius))
 
 
 def drawn_curves(model: Model, data: Mapping[str, ClientSample]) -> tuple[list[Json], str]:
@@ -183,7 +179,7 @@ def _noisy(
 
 def _alone(model: Model, name: str, sample: ClientSample) -> Refit:
     """ERM on the rows of one client."""
-    ball = _any_ball(model.problem)
+    ball = model.problem.balls[0]
     # Alone, a client's own intercept is the only one.
     b = "none" if model.problem.intercept == "none" else "shared"
     one = replace(model.problem, ball=ball, mixture=Mixture(), shared_ball=False, intercept=b)
@@ -198,8 +194,3 @@ def _together(data: Mapping[str, ClientSample]) -> ClientSample:
     return ClientSample(
         X, np.concatenate([sample.y for sample in samples]), np.concatenate(weights)
     )
-
-
-def _any_ball(problem: Problem) -> Ball:
-    balls = problem.ball
-    return balls if isinstance(balls, Ball) else next(iter(balls.values()))

@@ -32,9 +32,8 @@ def possible(problem: Problem) -> bool:
 
     It knows no curves either; several classes at once take another one, which does.
     """
-    balls = [problem.ball] if not isinstance(problem.ball, Mapping) else problem.ball.values()
     plain = (problem.curves is None or problem.classes is not None) and not problem.shared_ball
-    return plain and all(isinstance(ball.support, WholeSpace) for ball in balls)
+    return plain and issubclass(problem.support_kind, WholeSpace)
 
 
 def fit(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
