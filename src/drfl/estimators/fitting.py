@@ -6,7 +6,6 @@ import logging
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -15,7 +14,7 @@ from drfl.client import Party
 from drfl.estimators.choices import Choices
 from drfl.problem import Problem
 from drfl.run import Record, Result, solve
-from drfl.solvers import SOLVERS, Solver, StatusKind, solver_class
+from drfl.solvers import SOLVERS, Solver, StatusKind, configured, settings_of, solver_class
 from drfl.supports import WholeSpace
 
 logger = logging.getLogger("drfl")
@@ -49,11 +48,9 @@ def solver_name(choices: Choices, *, named: bool, joint: bool = False) -> str:
 def make_solver(name: str, choices: Choices) -> Solver:
     """The solver of a name, with the curvature and the seed if it knows such settings."""
     kind = solver_class(name)
-    known = {field.name for field in fields(kind)} if is_dataclass(kind) else set[str]()
-    if "curvature" not in known and "auto" not in (choices.curvature, choices.solver):
+    if "curvature" not in settings_of(kind) and "auto" not in (choices.curvature, choices.solver):
         raise ValueError(f"the solver {name!r} uses no curvature: leave curvature='auto'")
-    wishes = {"curvature": choices.curvature, "seed": choices.seed}
-    return kind(**{key: wishes[key] for key in wishes if key in known})
+    return configured(kind, curvature=choices.curvature, seed=choices.seed)
 
 
 class NoModelError(RuntimeError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from drfl import checks
@@ -95,12 +95,6 @@ class Native(Solver):
                 f"{self.name} minimises the mean at the center of the mixture: take a mixture of "
                 "radius 0, or one of afl, drfa, scaff_pd and bundle"
             )
-
-
-def configured(method: type[Native], **wanted: Any) -> Native:
-    """A method with those of the settings that it has."""
-    known = {field.name for field in fields(method)}
-    return method(**{name: value for name, value in wanted.items() if name in known})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,8 @@
 """The solvers by name; a solver's module is imported when it is asked for."""
 
+from dataclasses import fields, is_dataclass
 from importlib import import_module
+from typing import Any, TypeVar
 
 from drfl._registry import lookup
 from drfl.solvers.base import (
@@ -23,12 +25,16 @@ __all__ = [
     "Standing",
     "Status",
     "StatusKind",
+    "configured",
     "crossed",
     "gap_scale",
     "make_solver",
     "relative_gap",
+    "settings_of",
     "solver_class",
 ]
+
+S = TypeVar("S", bound=Solver)
 
 SOLVERS: dict[str, str | type[Solver]] = {
     "bundle": "drfl.solvers.bundle:Bundle",
@@ -49,6 +55,17 @@ def solver_class(name: str) -> type[Solver]:
     module, _, attribute = found.partition(":")
     kind: type[Solver] = getattr(import_module(module), attribute)
     return kind
+
+
+def settings_of(kind: type[Solver]) -> set[str]:
+    """What can be chosen of a solver."""
+    return {field.name for field in fields(kind)} if is_dataclass(kind) else set()
+
+
+def configured(kind: type[S], **wanted: Any) -> S:
+    """A solver with those of the settings that it has."""
+    known = settings_of(kind)
+    return kind(**{name: value for name, value in wanted.items() if name in known})
 
 
 def make_solver(solver: str | Solver) -> Solver:

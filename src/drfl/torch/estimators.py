@@ -23,10 +23,11 @@ from drfl.estimators.data_warnings import (
     warn_of_small_clients,
 )
 from drfl.native import METHODS
-from drfl.native.settings import Native, configured
+from drfl.native.settings import Native
 from drfl.one_vs_rest import probabilities
 from drfl.problem import Problem
 from drfl.run import solve
+from drfl.solvers import configured
 from drfl.torch.client import Interval
 from drfl.torch.model import Copy, ModuleLoss
 from drfl.uncertainty import Ball, Mixture

@@ -21,7 +21,7 @@ from drfl.problem import Problem
 from drfl.problem.multiclass import AT_ONCE, MULTICLASS, together
 from drfl.protocols.agreement import Agreement
 from drfl.run.loop import require_known, unknown
-from drfl.solvers import Assignment, Solver, make_solver
+from drfl.solvers import Assignment, Solver, configured, make_solver
 from drfl.supports import Box
 from drfl.tables import Number
 from drfl.training.settings import FIELDS, RULES, Settings
@@ -117,8 +117,6 @@ def check_network(settings: Settings) -> None:
 
 def configured_method(settings: Settings, method: type[Native]) -> Native:
     """A method for networks, with its settings."""
-    from drfl.native.settings import configured
-
     names = ("local_steps", "step_size", "batch_size", "participation", "seed")
     # The mean of two networks is not between them.
     return configured(method, averaged=False, **{name: settings[name] for name in names})

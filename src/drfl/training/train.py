@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -26,7 +26,7 @@ from drfl.protocols.explanation import explain
 from drfl.protocols.federation import Federation
 from drfl.run import solve
 from drfl.run.result import Record, Result, intercepts_at, stacked
-from drfl.solvers import Solver, StatusKind, solver_class
+from drfl.solvers import Solver, StatusKind, configured, settings_of, solver_class
 from drfl.training.left_out import FEWEST, unexplained, without
 from drfl.training.left_out import KIND as LEFT_OUT
 from drfl.training.local_files import guards_line
@@ -311,7 +311,7 @@ class Training:
     def _told(self, solver: Solver) -> Solver:
         """With what the preflight says of the clients' columns, if the solver makes use of it."""
         settings: Any = solver.under_guards() if any(self.agreement.guards.values()) else solver
-        if "column_sizes" not in _settings_of(type(solver)):
+        if "column_sizes" not in settings_of(type(solver)):
             return solver
         told: Solver = replace(settings, column_sizes=self.agreement.column_sizes)
         return told
@@ -414,15 +414,7 @@ def _solver(settings: Settings) -> Solver:
         from drfl.native import METHODS
 
         return configured_method(settings, METHODS[settings["solver"]])
-    kind: Any = solver_class(settings["solver"])
-    seeded = "seed" in _settings_of(kind)
-    solver: Solver = kind(seed=settings["seed"]) if seeded else kind()
-    return solver
-
-
-def _settings_of(kind: Any) -> set[str]:
-    """What can be chosen of a solver."""
-    return {field.name for field in fields(kind)} if is_dataclass(kind) else set()
+    return configured(solver_class(settings["solver"]), seed=settings["seed"])
 
 
 def make_model(agreement: Agreement, results: Sequence[Result], problem: Problem) -> Model:
