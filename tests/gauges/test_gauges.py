@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 from scipy.sparse import coo_array
 
+import drfl
 from drfl.curves import Curves
 from drfl.gauges import DualNorm, Pairs, ShapedCurves
 from drfl.norms import GroupedLInf, make_norm
+from drfl.solvers import SOLVERS, Assignment, make_solver, solver_class
 from kit.pages import ROOT, blocks, run_python
 
 PAGE, WRITTEN = ROOT / "docs" / "adding-a-gauge.md", {"__name__": "adding_a_gauge"}
@@ -118,3 +120,28 @@ def test_its_curvature_is_that_of_differences(name):
     )
     found = gauge.curvature(x, 2.0)
     assert found == pytest.approx((ahead - behind) / step, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in SOLVERS if not solver_class(name).gauges])
+def test_a_solver_that_takes_the_dual_norm_refuses_another_gauge(name):
+    """It would prove a bound for models that the gauge rules out, or crash."""
+
+    class Rising(drfl.Problem):
+        def gauge(self, n):
+            return WRITTEN["Nonnegative"](self.norm, n)
+
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    problem, y = Rising("logistic", drfl.Ball(0.05, "linf")), np.where(X[:, 0] > 0.0, 1.0, -1.0)
+    with pytest.raises(ValueError, match=f"'{name}' knows no gauge but the dual norm: take"):
+        drfl.solve(problem, [drfl.Client("a", X, y)], solver=name)
+
+
+def test_the_default_solver_leaves_no_other_gauge_to_the_first_order_method():
+    class Rising(drfl.Problem):
+        def gauge(self, n):
+            return WRITTEN["Nonnegative"](self.norm, n)
+
+    problem = Rising("logistic", drfl.Ball(0.05, "linf"))
+    task = Assignment(problem, ("a",), 3000, 1e-3, 10)
+    with pytest.raises(ValueError, match="knows no gauge but the dual norm"):
+        make_solver("bundle").start(task)

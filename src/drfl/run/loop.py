@@ -11,6 +11,7 @@ from drfl import checks
 from drfl.arrays import Array
 from drfl.client import Client, Party, intercept_message
 from drfl.engines import Engine, make_engine
+from drfl.gauges import DualNorm
 from drfl.problem import Problem
 from drfl.run.checkpoint import Checkpoint, CheckpointError, digest
 from drfl.run.result import Meter, Record, Result
@@ -208,6 +209,9 @@ def unknown(solver: Solver, problem: Problem) -> tuple[str, str] | None:
             "knows no several classes at once",
             "take solver='bundle', or one class against the rest",
         )
+    scored = problem.curves is None and problem.classes is None and problem.network is None
+    if scored and not solver.gauges and not isinstance(problem.gauge(1), DualNorm):
+        return "knows no gauge but the dual norm", "take solver='bundle'"
     return None
 
 

@@ -180,6 +180,8 @@ class Solver(ABC):
         Whether its clients find their own intercepts.
     joint : bool
         Whether it knows several classes at once.
+    gauges : bool
+        Whether it asks the problem for its gauge; others take the dual norm of one score.
     networks : bool
         Whether values and gradients are all that it asks of a loss.
     private : bool
@@ -193,6 +195,7 @@ class Solver(ABC):
     curves: ClassVar[bool] = False
     own_intercepts: ClassVar[bool] = False
     joint: ClassVar[bool] = False
+    gauges: ClassVar[bool] = False
     networks: ClassVar[bool] = False
     private: ClassVar[bool] = False
 

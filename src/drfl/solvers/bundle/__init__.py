@@ -29,6 +29,7 @@ class Bundle(BundleSettings, Solver):
     max_weight: ClassVar[bool] = True
     curves: ClassVar[bool] = True
     joint: ClassVar[bool] = True
+    gauges: ClassVar[bool] = True
     own_intercepts: ClassVar[bool] = True
     handlers: ClassVar[Mapping[str, Handler]] = {
         messages.KIND: Checked(answer, messages.REQUEST, messages.REPLY, guarded=True),

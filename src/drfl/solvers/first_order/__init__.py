@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from drfl import checks
 from drfl.client import Checked, Handler
+from drfl.gauges import DualNorm
 from drfl.losses import Loss
 from drfl.solvers.base import MOST_CURVED, Assignment, Session, Solver, require_few_columns
 from drfl.solvers.first_order import questions
@@ -79,6 +80,8 @@ def objection(task: Assignment) -> str | None:
     balls = [problem.ball_of(name) for name in task.names]
     if problem.classes is not None:
         return "knows one score: take one class against the rest"
+    if problem.curves is None and not isinstance(problem.gauge(task.n), DualNorm):
+        return "knows no gauge but the dual norm: take fewer columns"
     if problem.curves is not None:
         return "knows lines: take fewer curves"
     if problem.support_kind is not WholeSpace:
