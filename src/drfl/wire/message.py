@@ -98,8 +98,7 @@ class Message:
     def header(self) -> bytes:
         """Everything but the numbers: a line of text that starts the encoded message."""
         arrays = "".join(
-            f" {name}:{LETTERS[type_name(array.dtype)]}{','.join(map(str, array.shape))}"
-            for name, array in self.arrays.items()
+            [_announced(name, array.dtype, array.shape) for name, array in self.arrays.items()]
         )
         return f"drfl{VERSION} {self.kind} {self.round}{arrays}\n".encode("ascii")
 
@@ -204,6 +203,12 @@ def _checked(name: object, values: Any) -> NDArray[Any]:
 def type_name(dtype: np.dtype[Any]) -> str:
     """NumPy's name of a type, which it makes anew each time: thousands of clients send arrays."""
     return dtype.name
+
+
+@lru_cache(maxsize=256)
+def _announced(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+    """What a header says of an array: the same for thousands of clients."""
+    return f" {name}:{LETTERS[type_name(dtype)]}{','.join(map(str, shape))}"
 
 
 def _own(array: NDArray[Any]) -> NDArray[Any]:

@@ -51,8 +51,10 @@ class Layout:
         pool, cuts, build = self.pool, self.cuts, self.builder
         family = pool.piece_family[cuts.piece]
         grouped = np.bincount(pool.piece_family, minlength=len(pool.family_client)) > 1
-        live = np.unique(family[grouped[family]])
-        pieces = np.flatnonzero(np.isin(pool.piece_family, live))
+        told = np.zeros(len(grouped), np.bool_)
+        told[family] = True
+        is_live = grouped & told
+        live, pieces = np.flatnonzero(is_live), np.flatnonzero(is_live[pool.piece_family])
         u = np.full(len(pool.piece_share), -1)
         owner = pool.piece_client[pieces]
         u[pieces] = build.variables(len(pieces), lower=0.0, owner=owner)
@@ -119,7 +121,9 @@ class Layout:
         families = np.zeros(len(pool.family_client))
         families[self.live] = qp.multipliers[self.family_rows]
         family = pool.piece_family[self.cuts.piece]
-        direct = ~np.isin(family, self.live)
+        is_live = np.zeros(len(families), np.bool_)
+        is_live[self.live] = True
+        direct = ~is_live[family]
         np.add.at(families, family[direct], a[direct])
         trivial = qp.multipliers[self.trivial_rows]
         weights = np.bincount(pool.family_client, families, self.n_clients) + trivial

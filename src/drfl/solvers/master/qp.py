@@ -155,7 +155,9 @@ class Builder:
             G[start : start + len(rows), columns[0]] = values
             start += len(rows)
         bounded = np.flatnonzero(self.lower > -INFINITY)
-        order = np.concatenate([first, np.setdiff1d(np.arange(self.n_rows), first)])
+        others = np.ones(self.n_rows, np.bool_)
+        others[first] = False
+        order = np.concatenate([first, np.flatnonzero(others)])
         A = _compressed(
             [entry for entry in self._entries if not self._is_full(entry, len(P))],
             (self.n_rows, self.n_variables),

@@ -231,9 +231,7 @@ def unpack_factor(factor: NDArray[np.float16], scale: NDArray[np.float32]) -> Ar
     d = scale.shape[-1]
     R = as_lower(factor, d)
     R *= scale.astype(np.float64)[..., None]
-    if R.ndim == 2:
-        return R @ R.T
-    return np.array([unpacked @ unpacked.T for unpacked in R.reshape(-1, d, d)]).reshape(R.shape)
+    return np.asarray(R @ np.swapaxes(R, -1, -2))
 
 
 def _rms(oracle: Oracle, move: Array) -> float:
