@@ -13,8 +13,9 @@ from drfl.solvers.bundle.client_half.curvature import density, hessian, may_reac
 from drfl.solvers.bundle.client_half.evaluation import make_evaluator
 from drfl.solvers.bundle.dual_cuts import are_whole
 from drfl.solvers.certificate.curved import Reach
-from drfl.solvers.certificate.cuts import Cuts, Pool
+from drfl.solvers.certificate.cuts import Pool
 from kit.optimality import assert_bounded
+from kit.pools import family_cuts
 from kit.random_cases import random_case
 
 LOSSES = ("logistic", "smooth_hinge", "huber")
@@ -152,13 +153,9 @@ def test_rows_beyond_what_the_curvature_shows_are_not_told_of():
 def test_only_tangents_of_all_groups_are_bent(parts):
     """A forgotten group counts as 0, which may be above its tangent; one told twice, twice."""
     pool, groups = Pool(2, 1), 3
-    for s in range(2):
-        piece = pool.pieces(s, groups * parts, groups * parts)[:groups]
-        none, zero = np.zeros(groups, np.intp), np.zeros(groups)
-        slopes, lift = np.ones((groups, 1)), np.zeros((groups, 0))
-        serial = pool.serials(groups)
-        tangent = np.ones(groups, np.bool_)
-        pool.add([Cuts(piece, zero, slopes, zero, lift, none, none, tangent, none, serial)])
+    shape = 2, 1, groups * parts
+    told = np.broadcast_to(np.arange(groups * parts) < groups, shape)
+    pool.add([family_cuts([0, 1], np.zeros(shape), np.ones((*shape, 1)), kept=told)])
     parts, cuts = np.full(2, parts), pool.cuts
     assert are_whole(pool, cuts, parts)
     for k in range(len(cuts)):

@@ -17,7 +17,7 @@ from drfl.losses import Hinge, Logistic, make_loss
 from drfl.norms import Entries, EpigraphRows, make_norm
 from drfl.solvers.certificate import Certificate, ServerProblem, repair
 from drfl.solvers.certificate.anchors import Anchor, Anchors, _end_lines
-from drfl.solvers.certificate.cuts import Cuts, Pool, Solution
+from drfl.solvers.certificate.cuts import Pool, Solution
 from drfl.solvers.certificate.proof import (
     Aggregate,
     aggregate,
@@ -33,6 +33,7 @@ from drfl.solvers.certificate.proof import (
 from drfl.solvers.certificate.region import Region
 from drfl.solvers.certificate.repair import drawn_in, polish
 from drfl.solvers.master.master import Master
+from kit.pools import family_cuts
 
 S, n, K = 3, 3, 8
 FAMILIES = ((0, 1), (0, 2), (1, 1), (2, 1))  # client and groups
@@ -91,12 +92,11 @@ def _server(gauge="l1", kind="flips", p=1, floor=0.0, intercept=True, rho=(0.3, 
 def _pool(server, rng, per_piece=K):
     pool, made, d = Pool(S, server.dimension), [], server.dimension
     for s, groups in FAMILIES:
-        piece = np.repeat(pool.pieces(s, groups, groups), per_piece)
-        k, none = len(piece), np.zeros(len(piece), np.intp)
-        flips = -rng.random(k) * (rng.random(k) < 0.5) * (server.kind == "flips")
-        cut = rng.normal(size=k), rng.normal(size=(k, d)), flips
-        flags = none, none, np.ones(k, bool), none, pool.serials(k)
-        made.append(Cuts(piece, *cut, np.zeros((k, 0)), *flags))
+        shape = 1, groups, per_piece
+        flips = -rng.random(shape) * (rng.random(shape) < 0.5) * (server.kind == "flips")
+        numbers = rng.normal(size=shape), rng.normal(size=(*shape, d)), flips
+        c, g, slope = (array.swapaxes(1, 2) for array in numbers)
+        made.append(family_cuts([s], c, g, slope=slope))
     pool.add(made)
     return pool
 
@@ -262,10 +262,8 @@ def test_a_wrong_cut_is_found():
 
 def _one_cut(server, c, g, slope):
     """A single client with a single cut, and the multiplier 1."""
-    pool, none = Pool(1, server.dimension), np.zeros(1, np.intp)
-    piece, serial = pool.pieces(0, 1, 1), pool.serials(1)
-    numbers = np.array([c]), np.array([g]), np.array([slope]), np.zeros((1, 0))
-    pool.add([Cuts(piece, *numbers, none, none, np.ones(1, bool), none, serial)])
+    pool, slopes = Pool(1, server.dimension), np.array(slope).reshape(1, 1, 1)
+    pool.add([family_cuts([0], np.array([[[c]]]), np.array([[[g]]]), slope=slopes)])
     one = np.ones(1)
     return pool, Solution(np.zeros(server.dimension), math.nan, one, one, one, np.zeros((1, n)))
 

@@ -11,11 +11,12 @@ from drfl import Mixture
 from drfl.gauges import DualNorm
 from drfl.norms import make_norm
 from drfl.reference.programs import minimise, mixture_program
-from drfl.solvers.certificate.cuts import Cuts, Pool
+from drfl.solvers.certificate.cuts import Pool
 from drfl.solvers.certificate.server import ServerProblem
 from drfl.solvers.master import qp
 from drfl.solvers.master.master import Master
 from drfl.solvers.master.qp import Builder
+from kit.pools import family_cuts
 
 S, n, INF = 3, 4, math.inf
 NORMS = {"l1": "inf", "l2": 2, "linf": 1}
@@ -43,29 +44,22 @@ def _pool(terms, rng, points=6, groups=(1, 3), scale=1.0):
     pool, made = Pool(S, d, lifted), []
     for s in range(S):
         for G in groups:
-            share = rng.dirichlet(np.ones(G)) if G > 1 else None
-            piece = pool.pieces(s, G, G, share)
-            for k in range(points):
-                slope = -rng.random(G) if terms.kind in ("flips", "box") else np.zeros(G)
-                lift = np.zeros((G, lifted))
-                if lifted:
-                    lift = np.column_stack([rng.normal(size=(G, n)), 3.0 * rng.random(G)])
-                g = rng.normal(size=(G, d))
-                g[:, :n] *= scale
-                made.append(
-                    Cuts(
-                        piece,
-                        0.5 + rng.normal(size=G),
-                        g,
-                        slope,
-                        lift,
-                        np.full(G, k),
-                        np.arange(G),
-                        np.ones(G, bool),
-                        np.zeros(G, int),
-                        pool.serials(G),
-                    )
+            shape, lift = (1, points, G), None
+            if lifted:
+                lift = rng.normal(size=(*shape, lifted))
+                lift[..., n] = 3.0 * rng.random(shape)
+            g = rng.normal(size=(*shape, d))
+            g[..., :n] *= scale
+            made.append(
+                family_cuts(
+                    [s],
+                    0.5 + rng.normal(size=shape),
+                    g,
+                    masses=rng.dirichlet(np.ones(G))[None],
+                    slope=-rng.random(shape) if terms.kind in ("flips", "box") else None,
+                    lift=lift,
                 )
+            )
     pool.add(made)
     return pool
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from drfl.arrays import Array
 from drfl.solvers.base import Assignment, Status, relative_gap
-from drfl.solvers.bundle.messages import KIND, CutReply, CutRequest
+from drfl.solvers.bundle.messages import KIND, CutRequest
 from drfl.solvers.bundle.plausibility import (
     read_reply,
     require_consistent,
@@ -57,7 +57,7 @@ class Certifier:
         self.dimension = task.dimension
         self.lifted = lifted(task.problem, task.names, task.n)
         self.limits = [Limits.of(task.problem, name, task.n) for name in task.names]
-        self.introductions: dict[int, CutReply] = {}
+        self.introductions: dict[int, Stack] = {}
         self.upper, self.at_zero = math.inf, math.nan
         self.points: dict[int, Point] = {}
         self.opened: tuple[int, ...] = ()
@@ -108,7 +108,7 @@ class Certifier:
             lifted=bool(self.lifted),
         )
 
-    def read(self, s: int, arrays: Mapping[str, Array]) -> CutReply:
+    def read(self, s: int, arrays: Mapping[str, Array]) -> Stack:
         """A client's evaluation, validated; a value below its own earlier cuts is refused.
 
         The supporting cut of its step becomes one of its cuts, at a point without a number.
@@ -117,25 +117,23 @@ class Certifier:
         assert asked is not None
         support = own.pop("support", None)
         limits = replace(self.limits[s], split=False)
-        reply = read_reply(Message(reply_kind(KIND), 0, own), 0, asked, self.lifted, limits)
+        message, first = Message(reply_kind(KIND), 0, own), self.introductions.get(s)
+        reply = read_reply(message, s, 0, asked, self.lifted, limits, first)
         if self.begun:
-            stack = Stack.of(reply, s, asked, self.introductions[s], limits)
-            require_possible(stack, self.evaluated)
-            stack.require()
-        elif reply.about is None:
-            raise WireError("its introduction is missing")
+            require_possible(reply, self.evaluated)
+            reply.require()
         if support is not None:
-            if support.shape != reply.rows.shape[2:]:
+            if support.shape != reply.rows.shape[3:]:
                 raise WireError("its supporting cut is not of the form of its other cuts")
             # A mixture of cuts at several multipliers: only what it says of values is checked.
-            reply = replace(reply, rows=np.vstack([reply.rows, support[None, None]]))
+            rows = np.concatenate([reply.rows, support[None, None, None]], axis=1)
+            reply = replace(reply, arrays={**reply.arrays, "cuts": rows})
         if self.begun:
-            stack = Stack.of(reply, s, asked, self.introductions[s], limits)
-            require_consistent(stack, self.evaluated)
-            stack.require()
+            require_consistent(reply, self.evaluated)
+            reply.require()
         return reply
 
-    def take(self, replies: Mapping[int, CutReply]) -> None:
+    def take(self, replies: Mapping[int, Stack]) -> None:
         """Cuts and values of an evaluation; a point counts once every client has evaluated it."""
         if not self.begun:
             self.introductions.update(replies)
@@ -144,14 +142,14 @@ class Certifier:
             self._begin()
             replies = self.introductions
         for s, reply in replies.items():
-            for k, identity in enumerate(reply.identities):
-                point, given = self.points[identity], reply.multipliers[k]
-                point.values[s] = reply.values[k]
-                point.multipliers[s] = self._multiplier(s, point.x) if given is None else given
+            told = reply.arrays["value"][0]
+            for identity, given in zip(reply.asked.identities, told, strict=True):
+                point = self.points[identity]
+                point.values[s] = given[0]
+                point.multipliers[s] = self._multiplier(s, point.x) if len(given) < 2 else given[1]
             # The supporting cut follows those of the points.
-            self.pool.add(
-                [reply.cuts(self.pool, s, k, -1, self.evaluations) for k in range(len(reply.rows))]
-            )
+            numbers = np.full(reply.rows.shape[1], -1).tolist()
+            self.pool.add([reply.tangents(self.pool, numbers, self.evaluations)])
         for identity in self.opened:
             self._compare(identity)
 
@@ -168,13 +166,13 @@ class Certifier:
     def _begin(self) -> None:
         """Everyone has introduced itself: sizes and scales."""
         replies = [self.introductions[s] for s in range(len(self.names))]
-        about = np.array([reply.about for reply in replies])
+        about = np.concatenate([reply.arrays["about"] for reply in replies])
         server = server_problem(self.problem, self.names, self.dimension, about[:, 0])
         unit = math.sqrt(max(float(server.mixture.weights @ about[:, 1]), 0.0))
         self.server = server.in_units(unit)
         self.pool = Pool(len(self.names), self.dimension, self.lifted)
         self.evaluated = Points(self.server, self.pool)
-        facts = [reply.facts for reply in replies]
+        facts = [reply.arrays["facts"][0] if "facts" in reply.arrays else None for reply in replies]
         box = AnchorBox.of(self.problem.ball_of(self.names[0]), self.problem.loss, self.n)
         anchors = anchors_of(self.problem, self.names, box, self.server.mixture, facts)
         self.proof = LowerBound(self.server, anchors)

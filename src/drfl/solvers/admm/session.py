@@ -22,7 +22,7 @@ from drfl.solvers.admm.certify import Certifier
 from drfl.solvers.admm.client import HANDLERS, KIND, RECALL_KIND, REPLY
 from drfl.solvers.admm.multipliers import Multipliers, Penalties
 from drfl.solvers.base import Assignment, Session, Solver, Standing, Status, require_few_columns
-from drfl.solvers.bundle.messages import CutReply
+from drfl.solvers.bundle.stacks import Stack
 from drfl.wire import Message, WireError, reply_kind, validate
 
 PATIENCE = 10  # rounds to wait for a first answer
@@ -141,10 +141,10 @@ class AdmmSession(Session):
         if self.total > 0.0:
             self.average = self.average + self.round / self.total * (self.w - self.average)
 
-    def _read(self, replies: Mapping[str, Message]) -> tuple[dict[int, Array], dict[int, CutReply]]:
+    def _read(self, replies: Mapping[str, Message]) -> tuple[dict[int, Array], dict[int, Stack]]:
         """The usable answers; a bad one counts as missing, with its reason."""
         steps: dict[int, Array] = {}
-        cuts: dict[int, CutReply] = {}
+        cuts: dict[int, Stack] = {}
         self._rejected = {}
         for s in self._asked():
             name = self.names[s]
@@ -157,7 +157,7 @@ class AdmmSession(Session):
                 self._rejected[name] = str(error)
         return steps, cuts
 
-    def _read_one(self, s: int, reply: Message) -> tuple[Array | None, CutReply | None]:
+    def _read_one(self, s: int, reply: Message) -> tuple[Array | None, Stack | None]:
         validate(reply, reply_kind(KIND), self.round, REPLY, {"d": len(self.w)})
         arrays, step = dict(reply.arrays), None
         model, pi = arrays.pop("model", None), arrays.pop("pi", None)

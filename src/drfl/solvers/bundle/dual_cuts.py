@@ -16,17 +16,17 @@ bound, without another master.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from drfl.arrays import Array
 from drfl.solvers.bundle.messages import (
-    CutReply,
-    dual_cut,
+    dual_cuts,
     dual_requests,
-    split_dual_cut,
+    split_dual_cuts,
 )
+from drfl.solvers.bundle.stacks import Stack
 from drfl.solvers.bundle.state import MOST_ROOM, State
 from drfl.solvers.certificate.curved import Reach
 from drfl.solvers.certificate.cuts import Cuts, Ints, Pool, Solution
@@ -70,11 +70,11 @@ def proves_by_duals(state: State) -> bool:
     return state.step.newton and state.asked.dual_pays and state.server.dimension > SMALL
 
 
-def prove_by_duals(state: State, heard: Mapping[int, CutReply]) -> None:
+def prove_by_duals(state: State, heard: Sequence[Stack]) -> None:
     """What the newest dual cuts of all clients prove, with the weights that asked for them."""
     asked, pool, bounds, S = state.asked, state.pool, state.bounds, state.server.n_clients
     asked.dual_pays = False
-    complete = len(heard) == S and all(reply.dual is not None for reply in heard.values())
+    complete = sum(len(stack) for stack in heard if "dual" in stack.arrays) == S
     if not complete or not _by_gauge(state):
         return
     newest = np.flatnonzero(~pool.cuts.tangent & (pool.cuts.used == state.round))
@@ -106,9 +106,9 @@ def prove_by_curvature(state: State, near: Solution, left: Array) -> None:
     :math:`\sum_sq_s(g_s+c_sH_se)` is what the master has ``left`` to the norm, which pays for it.
     """
     points, pool, server = state.points, state.pool, state.server
-    told = {s: r for s, r in state.metric.reaches.items() if r.point == points.centre}
+    told = {s: r for s, r in sorted(state.metric.reaches.items()) if r.point == points.centre}
     here = pool.cuts.where(pool.cuts.tangent & (pool.cuts.point == points.centre))
-    parts = np.array([state.clients.introductions[s].parts for s in range(server.n_clients)])
+    parts = state.clients.parts
     whole = are_whole(pool, here, parts)
     if not (told and whole and _by_gauge(state)) or here.slope.any():
         return
@@ -120,7 +120,14 @@ def prove_by_curvature(state: State, near: Solution, left: Array) -> None:
     for s, c in found[1].items():
         cuts[s] = told[s].moved(cuts[s], points.here.x, found[0], c)
     first = len(pool.cuts)
-    pool.add([_dual_cut(state, s, cut) for s, cut in enumerate(cuts)])
+    mean, split = np.flatnonzero(parts == 1), np.flatnonzero(parts > 1)
+    nobody_flips = np.zeros((len(split), 1 + cuts.shape[1]))
+    pool.add(
+        [
+            dual_cuts(cuts[mean], mean, state.round, 0),
+            split_dual_cuts(cuts[split], nobody_flips, split, state.round),
+        ]
+    )
     prove_by_cuts(state, np.arange(first, len(pool.cuts)), q)
 
 
@@ -143,13 +150,6 @@ def _whole_cuts(pool: Pool, here: Cuts) -> Array:
     numbers = pool.piece_share[here.piece, None] * np.column_stack([here.c, here.g])
     np.add.at(cuts, pool.piece_client[here.piece], numbers)
     return cuts
-
-
-def _dual_cut(state: State, s: int, cut: Array) -> Cuts:
-    if state.clients.introductions[s].parts > 1:
-        none = np.zeros(1 + len(cut))  # nobody flips
-        return split_dual_cut(cut, none, state.pool, s, state.round)
-    return dual_cut(cut, state.pool, s, state.round, 0)
 
 
 def _moved_step(

@@ -27,7 +27,7 @@ from drfl.privacy.release.rounding import power_of_two
 from drfl.privacy.release.tilt import best_constant
 from drfl.solvers.base import Status, StatusKind
 from drfl.solvers.bundle.client_half.level_cuts import level
-from drfl.solvers.bundle.messages import CutRequest, dual_cut
+from drfl.solvers.bundle.messages import CutRequest, dual_cuts
 from drfl.solvers.bundle.planning import solve_for_bound
 from drfl.solvers.bundle.plausibility import require_constants
 from drfl.solvers.bundle.state import State, Trial
@@ -250,11 +250,9 @@ def _read_constants(state: State, replies: Mapping[str, Message]) -> Array:
 
 
 def _add_cuts(state: State, trial: Trial, constant: Array) -> None:
-    for s, c in enumerate(constant):
-        if c > 0.5 * NO_BOUND:
-            numbers = np.append(c, trial.g[s])
-            cut = dual_cut(numbers, state.pool, s, state.round, state.clients.lifted)
-            state.pool.add([cut])
+    told = np.flatnonzero(constant > 0.5 * NO_BOUND)
+    numbers = np.column_stack([constant[told], trial.g[told]])
+    state.pool.add([dual_cuts(numbers, told, state.round, state.clients.lifted)])
 
 
 def _last_word(state: State) -> Status:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.solvers.certificate.curved import Reach
-from drfl.solvers.certificate.cuts import Cuts, Pool, Solution
+from drfl.solvers.certificate.cuts import Cuts, FamilyCuts, Ints, Pool, Solution
 from drfl.wire import Field, Message, WireError
 
 KIND = "bundle"
@@ -267,6 +266,7 @@ def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, shift: Array) -> d
 DUAL_FAMILY, SPLIT_DUAL_FAMILY = -1, -4
 MOST_GROUPS = 255
 OF_FLIPS = -1  # in place of a group: a cut of what flips add
+NO_POINT = np.full(1, -1)  # where cuts that need not touch were told
 # On the path proofs are improved with matrices of columns times columns; of more columns that costs
 # more than all else that server and clients compute.
 FEW_COLUMNS = 500
@@ -282,139 +282,71 @@ def family_of(pieces: int, parts: int) -> int:
 
 
 def sides_family(pieces: int) -> int:
-    """The family of so many pieces, two for every group: see `CutReply.side_cuts`."""
+    """The family of so many pieces, two for every group: see `side_cuts`."""
     return -4 - pieces  # even, and below those of dual cuts
 
 
-@dataclass(frozen=True)
-class CutReply:
-    """A validated reply; a multiplier is None where the norm of w gives it."""
-
-    identities: tuple[int, ...]
-    values: Array
-    multipliers: Sequence[float | None]
-    rows: Array
-    share: Array | None
-    curvature: tuple[Array, ...]
-    dual: Array | None
-    local: Array | None
-    about: Array | None
-    facts: Array | None
-    classes: Array | None
-    guarded: bool
-    dimension: int
-    lifted: int
-    parts: int = 1  # 2: what flips add has cuts of its own
-    path: PathModel | None = None
-    sides: Array | None = None
-    mended: Array | None = None
-    reach: Reach | None = None
-
-    def masses(self, pool: Pool, client: int) -> Array:
-        """The mass of every cut's piece: that of its group."""
-        rows = self.rows.shape[1]
-        if self.share is not None:
-            return np.tile(self.share, self.parts)
-        family = family_of(rows, self.parts)
-        return np.asarray(pool.shares([client], family, rows, self.parts / rows)[0])
-
-    @property
-    def slopes(self) -> int:
-        """How many numbers of a cut, 0 or 1, are its slope in the multiplier."""
-        return int(self.rows.shape[2]) - self.dimension - self.lifted - 1
-
-    def cuts(self, pool: Pool, client: int, k: int, identity: int, round: int) -> Cuts:
-        """The cuts of the k-th point; their family goes by the number of pieces."""
-        rows = self.rows[k]
-        count, d = len(rows), self.dimension
-        family = family_of(count, self.parts)
-        piece = pool.pieces(client, family, count, self.masses(pool, client))
-        slopes, groups = self.slopes, count // self.parts
-        cuts = Cuts(
-            piece=piece,
-            c=rows[:, 0],
-            g=rows[:, -d:],
-            slope=rows[:, 1] if slopes else np.zeros(count),
-            lift=rows[:, 1 + slopes : 1 + slopes + self.lifted],
-            point=np.full(count, identity),
-            group=np.append(np.arange(groups), np.full(count - groups, OF_FLIPS)),
-            tangent=np.ones(count, np.bool_),
-            used=np.full(count, round),
-            serial=pool.serials(count),
-        )
-        # Where nobody flips the cut is 0, which is known: the QP is spared its many copies.
-        return cuts if self.parts == 1 else cuts.where((cuts.group >= 0) | rows.any(axis=1))
-
-    def dual_cut(self, pool: Pool, client: int, round: int) -> Cuts:
-        """The dual cut, in the units of the other cuts.
-
-        Split flips: it is one of the mean loss alone, and what flips add in all groups together
-        is the other piece of its family.
-        """
-        assert self.dual is not None
-        if self.parts == 1:
-            return dual_cut(self.dual, pool, client, round, self.lifted)
-        flips = (self.masses(pool, client)[:, None] * self.rows[0])[len(self.rows[0]) // 2 :]
-        return split_dual_cut(self.dual, flips.sum(axis=0), pool, client, round)
-
-    def side_cuts(self, pool: Pool, client: int, round: int) -> list[Cuts]:
-        """Cuts of the parts of the loss that fall and that rise with the score, by group."""
-        told = {AS_TOLD: self.sides, MENDED: self.mended}
-        return [
-            _side_cuts(sides, kind, pool, client, round)
-            for kind, sides in told.items()
-            if sides is not None
-        ]
+def dual_cut(numbers: Array, pool: Pool, client: int, round: int, lifted: int) -> FamilyCuts:
+    """A cut (c, g) of one client of the pool that need not touch."""
+    return dual_cuts(numbers[None], np.array([client]), round, lifted)
 
 
-def _side_cuts(sides: Array, kind: int, pool: Pool, client: int, round: int) -> Cuts:
-    m = len(sides)
-    piece, ones = pool.pieces(client, sides_family(m), m, np.ones(m)), np.ones(m, np.intp)
-    return Cuts(
-        piece,
-        sides[:, 0],
-        sides[:, 1:],
-        np.zeros(m),
-        np.zeros((m, 0)),
-        -ones,
-        kind * ones,
-        np.zeros(m, np.bool_),
-        round * ones,
-        pool.serials(m),
+def dual_cuts(numbers: Array, clients: Ints, round: int, lifted: int) -> FamilyCuts:
+    """Cuts (m, 1 + d) that need not touch: a family of its own, good for bounds only."""
+    m = len(clients)
+    return FamilyCuts(
+        clients,
+        DUAL_FAMILY,
+        np.ones((m, 1)),
+        numbers[:, None, None, 0],
+        numbers[:, None, None, 1:],
+        np.zeros((m, 1, 1)),
+        np.zeros((m, 1, 1, lifted)),
+        point=NO_POINT,
+        group=np.zeros(1, np.intp),
+        tangent=False,
+        round=round,
     )
 
 
-def dual_cut(numbers: Array, pool: Pool, client: int, round: int, lifted: int) -> Cuts:
-    """A cut (c, g) that need not touch: a family of its own, good for bounds only."""
-    piece = pool.pieces(client, DUAL_FAMILY, 1)
-    one, none = np.ones(1, np.intp), np.zeros(1)
-    return Cuts(
-        piece,
-        numbers[:1],
-        numbers[None, 1:],
-        none,
-        np.zeros((1, lifted)),
-        -one,
-        0 * one,
-        np.zeros(1, np.bool_),
-        round * one,
-        pool.serials(1),
+def split_dual_cuts(loss: Array, flips: Array, clients: Ints, round: int) -> FamilyCuts:
+    """Cuts (m, 1 + d) of the mean loss alone, and (m, 2 + d) with a slope of what flips add."""
+    m, d = len(clients), loss.shape[1] - 1
+    slope = np.stack([np.zeros(m), flips[:, 1]], axis=1)
+    kept = np.stack([np.ones(m, np.bool_), flips.any(axis=1)], axis=1)
+    return FamilyCuts(
+        clients,
+        SPLIT_DUAL_FAMILY,
+        np.ones((m, 2)),
+        np.stack([loss[:, 0], flips[:, 0]], axis=1)[:, None],
+        np.stack([loss[:, 1:], flips[:, -d:]], axis=1)[:, None],
+        slope[:, None],
+        np.zeros((m, 1, 2, 0)),
+        point=NO_POINT,
+        group=np.array([0, OF_FLIPS]),
+        tangent=False,
+        round=round,
+        kept=kept[:, None],
     )
 
 
-def split_dual_cut(loss: Array, flips: Array, pool: Pool, client: int, round: int) -> Cuts:
-    """A cut (c, g) of the mean loss alone, and one (c, slope, g) of what flips add."""
-    piece, two = pool.pieces(client, SPLIT_DUAL_FAMILY, 2, np.ones(2)), np.ones(2, np.intp)
-    cuts = Cuts(
-        piece,
-        np.array([loss[0], flips[0]]),
-        np.array([loss[1:], flips[2:]]),
-        np.array([0.0, flips[1]]),
-        np.zeros((2, 0)),
-        -two,
-        np.array([0, OF_FLIPS]),
-        np.zeros(2, np.bool_),
-        round * two,
-        pool.serials(2),
+def side_cuts(told: Mapping[int, Array], clients: Ints, round: int) -> FamilyCuts:
+    """Cuts (m, K, 1 + d) of the parts of the loss that fall and that rise with the score, by group.
+
+    ``told`` has them by kind, as told or mended; they are the K pieces of one family.
+    """
+    numbers, m = np.stack(list(told.values()), axis=1), len(clients)
+    K = numbers.shape[2]
+    return FamilyCuts(
+        clients,
+        sides_family(K),
+        np.ones((m, K)),
+        numbers[..., 0],
+        numbers[..., 1:],
+        np.zeros((m, len(told), K)),
+        np.zeros((m, len(told), K, 0)),
+        point=np.full(len(told), -1),
+        group=np.array(list(told))[:, None],
+        tangent=False,
+        round=round,
     )
-    return cuts.where(np.array([True, bool(flips.any())]))

@@ -201,14 +201,14 @@ def _is_crowded(state: State) -> bool:
 
 def _mean_optimum(state: State, newton: Proposal) -> Proposal | None:
     """The mean of the clients' own optima, if these are alike."""
-    first = state.clients.introductions
-    local = {s: r.local for s, r in first.items() if r.local is not None}
+    local = state.clients.told("local")
     if not local or not state.metric.known:
         return None
     weights = state.q[list(local)]
     if not weights.any():
         return None
-    mean = state.metric.common(np.array(list(local.values())), weights / weights.sum())
+    optima = np.array(list(local.values()), dtype=np.float64)
+    mean = state.metric.common(optima, weights / weights.sum())
     if mean is None:
         return None
     return Proposal(state.server.gauge.nearest(mean), newton.model, newton.prox)

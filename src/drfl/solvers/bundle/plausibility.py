@@ -6,7 +6,7 @@ above one of its values, here or at a point points before, proves that something
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,14 +16,7 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.solvers.bundle.client_half.curvature import unpack_factor, unpack_sketch
 from drfl.solvers.bundle.client_half.joint import of_pairs, packed_length, unpack_pairs
-from drfl.solvers.bundle.messages import (
-    KIND,
-    REPLY,
-    CutReply,
-    CutRequest,
-    PathModel,
-    PathRequest,
-)
+from drfl.solvers.bundle.messages import KIND, REPLY, CutRequest, PathModel, PathRequest
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.bundle.stacks import Mask, Stack, Stacked, stacked
 from drfl.solvers.certificate.anchors import AnchorBox
@@ -44,16 +37,19 @@ Arrays = Mapping[str, NDArray[Any]]
 
 def read_reply(
     message: Message,
+    client: int,
     round: int,
     asked: CutRequest,
     lifted: int,
     limits: Limits,
-) -> CutReply:
-    """Validate a reply and unpack it; ``lifted`` numbers of a cut belong to a clipped model."""
-    stack = read_form([message], [0], round, asked, lifted, [limits])
-    stack, curvature = read_numbers(stack, 0)
+    first: Stack | None = None,
+) -> Stack:
+    """Validate one client's reply and unpack it; ``first`` was its introduction, None: this is."""
+    about, guarded = (None, False) if first is None else (first.arrays["about"], first.guarded)
+    stack = read_form([message], [client], round, asked, lifted, [limits], about, guarded=guarded)
+    stack = read_numbers(stack, 0)
     stack.require()
-    return next(replies_of(stack, curvature))[1]
+    return stack
 
 
 def read_form(
@@ -63,9 +59,15 @@ def read_form(
     asked: CutRequest,
     lifted: int,
     limits: Sequence[Limits],
-    introductions: Sequence[CutReply] | None = None,
+    about: Array | None = None,
+    *,
+    guarded: bool = False,
 ) -> Stack:
-    """Replies with the same header to the same request, if that is the form they should have."""
+    """Replies with the same header to the same request, if that is the form they should have.
+
+    ``lifted`` numbers of a cut belong to a clipped model; ``about`` (m, 2) is what they said of
+    themselves before, and ``guarded`` whether guards answered then.
+    """
     sizes = {"P": len(asked.points), "d": asked.points.shape[1]}
     split, classes = limits[0].split, limits[0].classes
     if classes is not None:
@@ -90,18 +92,19 @@ def read_form(
         raise WireError(NO_ROWS)
     _require_form_of_curvature(arrays, d, classes)
     every = stacked(message.arrays for message in messages)
-    return Stack(np.array(clients), asked, every, limits, introductions, lifted, parts)
+    guarded = "guard" in arrays if about is None else guarded
+    return Stack(np.array(clients), asked, every, limits, about, guarded, lifted, parts)
 
 
-def read_numbers(stack: Stack, intercepts: int) -> tuple[Stack, Array | None]:
-    """Refuse numbers that cannot be; those that are left, and their curvature (m, h, d, d)."""
+def read_numbers(stack: Stack, intercepts: int) -> Stack:
+    """Refuse numbers that cannot be; those that are left, with their curvature."""
     for name, array in stack.arrays.items():
         top = np.abs(array).reshape(len(stack), -1).max(axis=1, initial=0.0).astype(np.float64)
         stack.refuse(~np.isfinite(top), f"array {name!r} has NaN or infinite entries")
         stack.refuse(top > LARGEST, f"array {name!r} has numbers beyond {LARGEST:g}")
     stack = stack.left()
     if not len(stack):
-        return stack, None
+        return stack
     arrays = stack.arrays
     stack.refuse((arrays["value"][:, :, 1:] < 0.0).any(axis=(1, 2)), NO_VALUES)
     if "share" in arrays:
@@ -116,43 +119,7 @@ def read_numbers(stack: Stack, intercepts: int) -> tuple[Stack, Array | None]:
         radii, factors = arrays["reach"][..., 0], arrays["reach"][..., 1]
         good = (radii >= 0.0) & (factors >= 0.0) & (factors <= 1.0)
         stack.refuse(~good.all(axis=1), "how far its curvature reaches cannot be")
-    return stack, _read_curvature(stack, intercepts)
-
-
-def replies_of(stack: Stack, curvature: Array | None) -> Iterator[tuple[int, CutReply]]:
-    """By client the replies that are not refused."""
-    arrays, asked = stack.arrays, stack.asked
-    local, told = _double(arrays.get("local")), arrays["value"].shape[2] > 1
-    names = "share", "dual", "about", "facts", "classes", "sides", "mended"
-    for i, s in enumerate(stack.clients.tolist()):
-        if s in stack.refused:
-            continue
-        given = {name: arrays[name][i] for name in names if name in arrays}
-        values = arrays["value"][i]
-        yield (
-            s,
-            CutReply(
-                identities=asked.identities,
-                values=values[:, 0],
-                multipliers=list(values[:, 1]) if told else [None] * len(values),
-                rows=arrays["cuts"][i],
-                share=given.get("share"),
-                curvature=() if curvature is None else tuple(curvature[i]),
-                dual=given.get("dual"),
-                local=None if local is None else local[i],
-                about=given.get("about"),
-                facts=given.get("facts"),
-                classes=given.get("classes"),
-                guarded="guard" in arrays,
-                dimension=stack.dimension,
-                lifted=stack.lifted,
-                parts=stack.parts,
-                path=_path_of(arrays, i, asked) if "path" in arrays else None,
-                sides=given.get("sides"),
-                mended=given.get("mended"),
-                reach=stack.reaches[i] if stack.reaches else None,
-            ),
-        )
+    return replace(stack, curvature=_read_curvature(stack, intercepts)).left()
 
 
 def require_asked(arrays: Arrays, asked: CutRequest) -> None:
@@ -193,6 +160,14 @@ def _require_form_of_path(arrays: Arrays, asked: PathRequest | None, d: int) -> 
             raise WireError("cuts of sides go with a model of the path")
     elif arrays["path"].shape[1] != 2 + d or "bend" not in arrays:
         raise WireError(f"a model of the path does not fit {d} coefficients, or has no curvature")
+
+
+def path_models(stack: Stack) -> dict[int, PathModel]:
+    """By client what each tells of its rows on the path."""
+    arrays, asked = stack.arrays, stack.asked
+    if "path" not in arrays:
+        return {}
+    return {s: _path_of(arrays, i, asked) for i, s in enumerate(stack.clients.tolist())}
 
 
 def _path_of(arrays: Stacked, i: int, asked: CutRequest) -> PathModel:
@@ -309,10 +284,6 @@ def require_classes(stack: Stack, columns: int) -> None:
         stack.refuse(bad, "the means of its classes are larger than its columns allow")
 
 
-def _double(array: NDArray[Any] | None) -> Array | None:
-    return None if array is None else array.astype(np.float64)
-
-
 # ---------------------------------------------------------------------- can it be true?
 def require_possible(stack: Stack, points: Points) -> None:
     """Refuse what no rows could give."""
@@ -321,7 +292,7 @@ def require_possible(stack: Stack, points: Points) -> None:
         if not x.any():
             _require_value_at_zero(stack, values, at_zero)
     _require_slopes(stack, points)
-    if stack.introductions is None:
+    if stack.about is None:
         _require_sizes(stack)
 
 
@@ -347,7 +318,7 @@ def _require_value_at_zero(stack: Stack, values: Array, known: Array) -> None:
 
 def _require_slopes(stack: Stack, points: Points) -> None:
     """Bounds of the slopes in x and in the multiplier, of all cuts and of a dual cut."""
-    server, share, lip = points.server, stack.masses(points), stack.limits[0].lipschitz
+    server, share, lip = points.server, stack.masses(points.pool), stack.limits[0].lipschitz
     n, d, loose = server.n, stack.dimension, COARSE if stack.guarded else SLACK
     arrays, cost = stack.arrays, np.array([limits.label_cost for limits in stack.limits])
     slopes = stack.rows[..., -d:]

@@ -8,7 +8,7 @@ At the end stands when a run ends, and what may then be said of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import final
 
 import numpy as np
@@ -18,12 +18,12 @@ from drfl.solvers.base import Session, Standing, Status
 from drfl.solvers.bundle import guard
 from drfl.solvers.bundle.central_path import follow_path, prove_by_sides
 from drfl.solvers.bundle.dual_cuts import prove_by_duals
-from drfl.solvers.bundle.messages import CutReply
 from drfl.solvers.bundle.planning import plan, prove
-from drfl.solvers.bundle.points import Point
+from drfl.solvers.bundle.plausibility import path_models
+from drfl.solvers.bundle.points import Point, Points
+from drfl.solvers.bundle.stacks import Stack
 from drfl.solvers.bundle.state import State, equip, open_first, without
 from drfl.solvers.bundle.ties import next_tie, single_out
-from drfl.solvers.certificate.cuts import Cuts
 from drfl.wire import Message
 
 
@@ -122,18 +122,19 @@ class BundleSession(Session):
         return np.array([known.get(name, np.nan) for name in self.state.task.names])
 
 
-def introduce(state: State, heard: Mapping[int, CutReply]) -> None:
+def introduce(state: State, heard: Sequence[Stack]) -> None:
     """Wait until everyone has answered the first request, then begin."""
-    first, asked = state.clients.introductions, state.asked
-    first.update(heard)
-    if len(first) == len(state.clients):
+    clients, asked = state.clients, state.asked
+    clients.introduce(heard, state.server)
+    known = clients.known
+    if known.all():
         open_first(state)
-        learn(state, first)
+        learn(state, clients.introductions)
         compare(state)
         equip(state)
         go_on(state)
     else:
-        asked.requests = {s: r for s, r in asked.requests.items() if s not in first}
+        asked.requests = {s: r for s, r in asked.requests.items() if not known[s]}
 
 
 def go_on(state: State) -> None:
@@ -142,34 +143,33 @@ def go_on(state: State) -> None:
         plan(state, prove(state))
 
 
-def learn(state: State, heard: Mapping[int, CutReply]) -> None:
+def learn(state: State, heard: Sequence[Stack]) -> None:
     """Values, cuts and curvature of this round."""
     points, pool, metric = state.points, state.pool, state.metric
-    main, fresh = state.asked.identities[0], list[Cuts]()
+    main, metric.second = state.asked.identities[0], {}
     metric.before = list(metric.hessians), points.curved
-    for s, reply in heard.items():
-        for k, identity in enumerate(reply.identities):
-            point = points.at[identity]
-            point.values[s] = reply.values[k]
-            given = reply.multipliers[k]
-            point.multipliers[s] = state.server.multiplier(s, point.x) if given is None else given
-            cuts = reply.cuts(pool, s, k, identity, state.round)
-            point.gradients[s] = pool.piece_share[cuts.piece] @ cuts.g
-            fresh.append(cuts)
-        if reply.dual is not None:
-            fresh.append(reply.dual_cut(pool, s, state.round))
-        fresh.extend(reply.side_cuts(pool, s, state.round))
-        if reply.path is not None and state.path is not None:
-            state.path[s] = reply.path
-        if reply.curvature:
-            metric.hessians[s] = reply.curvature[0]
+    pool.add([cuts for stack in heard for cuts in stack.cuts(pool, state.round)])
+    for stack in heard:
+        _evaluate(points, stack)
+        if state.path is not None:
+            state.path.update(path_models(stack))
+        if stack.curvature is not None:
+            metric.learn(stack.clients, stack.curvature)
             points.curved = main
-        if reply.reach is not None:
-            metric.reaches[s] = reply.reach
-    metric.second = {s: r.curvature[1] for s, r in heard.items() if len(r.curvature) > 1}
-    pool.add(fresh)
+        if stack.reaches:
+            metric.reaches.update(zip(stack.clients.tolist(), stack.reaches, strict=True))
     if not metric.known and points.at[main].complete:
         metric.observe(points.at[main].x, points.at[main].gradients)
+
+
+def _evaluate(points: Points, stack: Stack) -> None:
+    """What clients told of the points themselves."""
+    multipliers, gradients = stack.multipliers(points.server), stack.gradients(points.pool)
+    for k, identity in enumerate(stack.asked.identities):
+        point = points.at[identity]
+        point.values[stack.clients] = stack.values[:, k]
+        point.multipliers[stack.clients] = multipliers[:, k]
+        point.gradients[stack.clients] = gradients[:, k]
 
 
 def compare(state: State) -> None:
@@ -265,7 +265,7 @@ def _success(state: State) -> Status:
 def _unheard(state: State) -> list[str]:
     """Who has not introduced itself."""
     clients = state.clients
-    return [clients.names[s] for s in state.asked.requests if s not in clients.introductions]
+    return [clients.names[s] for s in np.flatnonzero(~clients.known).tolist()]
 
 
 def _awaited(state: State) -> list[int]:

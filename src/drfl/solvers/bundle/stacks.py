@@ -11,10 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.messages import CutReply, CutRequest, family_of
+from drfl.solvers.bundle.messages import (
+    AS_TOLD,
+    MENDED,
+    OF_FLIPS,
+    CutRequest,
+    dual_cuts,
+    family_of,
+    side_cuts,
+    split_dual_cuts,
+)
 from drfl.solvers.bundle.points import Points
 from drfl.solvers.certificate.curved import Reach
-from drfl.solvers.certificate.cuts import Ints, clipping
+from drfl.solvers.certificate.cuts import FamilyCuts, Ints, Pool, clipping
 from drfl.solvers.certificate.server import ServerProblem
 from drfl.solvers.limits import Limits
 from drfl.wire import WireError
@@ -27,7 +36,7 @@ BYTES = 2**25  # of a stack: what is larger is read in several, large replies on
 
 @dataclass(frozen=True)
 class Stack:
-    """What m clients answered to one request, and what is known of them.
+    """What m clients answered to one request, and what is known of them: one is a stack of one.
 
     Attributes
     ----------
@@ -39,10 +48,16 @@ class Stack:
         Those of the replies, with one more axis in front, of length m.
     limits : sequence of Limits
         What each of them cannot exceed.
-    introductions : sequence of CutReply, or None
-        Their first answers; None: these are.
-    lifted, parts : int
-        As in `CutReply`.
+    about : (m, 2) or None
+        What they said of themselves before; None: they say it now.
+    guarded : bool
+        Whether they have guards; all have, or none.
+    lifted : int
+        How many numbers of a cut belong to a clipped model.
+    parts : int
+        2: what flips add has cuts of its own.
+    curvature : (m, h, d, d) or None
+        That of h points.
     refused : dict of int to str
         By client why its reply is refused: the first reason that was found.
     """
@@ -51,35 +66,12 @@ class Stack:
     asked: CutRequest
     arrays: Stacked
     limits: Sequence[Limits]
-    introductions: Sequence[CutReply] | None
+    about: Array | None = None
+    guarded: bool = False
     lifted: int = 0
     parts: int = 1
+    curvature: Array | None = None
     refused: dict[int, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls, reply: CutReply, s: int, asked: CutRequest, first: CutReply, limits: Limits
-    ) -> Stack:
-        """A stack of one; ``first`` is the client's introduction."""
-        told = {
-            "cuts": reply.rows,
-            "share": reply.share,
-            "dual": reply.dual,
-            "sides": reply.sides,
-            "mended": reply.mended,
-            "about": reply.about,
-        }
-        arrays: dict[str, NDArray[Any]] = {
-            name: array[None] for name, array in told.items() if array is not None
-        }
-        columns = [reply.values]
-        if None not in reply.multipliers:
-            columns.append(np.array(reply.multipliers, dtype=np.float64))
-        arrays["value"] = np.stack(columns, axis=1)[None]
-        if reply.guarded:
-            arrays["guard"] = np.ones((1, 1), np.uint8)
-        introductions = None if reply is first else [first]
-        return cls(np.array([s]), asked, arrays, [limits], introductions, reply.lifted, reply.parts)
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -103,13 +95,14 @@ class Stack:
         if not self.refused:
             return self
         kept = [i for i, s in enumerate(self.clients.tolist()) if s not in self.refused]
-        first = self.introductions
+        about, curvature = self.about, self.curvature
         return replace(
             self,
             clients=self.clients[kept],
             arrays={name: array[kept] for name, array in self.arrays.items()},
             limits=[self.limits[i] for i in kept],
-            introductions=None if first is None else [first[i] for i in kept],
+            about=None if about is None else about[kept],
+            curvature=None if curvature is None else curvature[kept],
         )
 
     # ------------------------------------------------------------------ what they told
@@ -133,21 +126,11 @@ class Stack:
         """How many numbers of a cut, 0 or 1, are its slope in the multiplier."""
         return int(self.rows.shape[3]) - self.dimension - self.lifted - 1
 
-    @cached_property
-    def guarded(self) -> bool:
-        """Whether they have guards; all have, or none."""
-        if self.introductions is None:
-            return "guard" in self.arrays
-        return bool(self.introductions) and self.introductions[0].guarded
-
-    @cached_property
+    @property
     def size(self) -> Array:
         """The mean square of a feature that each told of (m,); NaN: it did not."""
-        if self.introductions is None:
-            told = self.arrays.get("about")
-            return np.full(len(self), np.nan) if told is None else np.asarray(told[:, 1])
-        every = [first.about for first in self.introductions]
-        return np.array([np.nan if about is None else about[1] for about in every])
+        told = self.arrays.get("about") if self.about is None else self.about
+        return np.full(len(self), np.nan) if told is None else np.asarray(told[:, 1])
 
     @cached_property
     def reaches(self) -> list[Reach]:
@@ -163,13 +146,12 @@ class Stack:
         """Cuts that fall and that rise with the score, each (m, 2, 1 + d)."""
         return [self.arrays[name] for name in ("sides", "mended") if name in self.arrays]
 
-    def masses(self, points: Points) -> Array:
+    def masses(self, pool: Pool) -> Array:
         """The mass of every cut's piece (m, G): that of its group."""
         G = self.rows.shape[2]
         if "share" in self.arrays:
             return np.asarray(np.tile(self.arrays["share"], self.parts))
-        family = family_of(G, self.parts)
-        return np.asarray(points.pool.shares(self.clients, family, G, self.parts / G))
+        return pool.shares(self.clients, family_of(G, self.parts), G, self.parts / G)
 
     def multipliers(self, server: ServerProblem) -> Array:
         """The multipliers at the points (m, P): as they were told, or the norm of w."""
@@ -179,11 +161,12 @@ class Stack:
         gauges = np.array([server.gauge.value(x) for x in self.asked.points])
         return np.asarray(np.maximum(gauges, server.floor[self.clients][:, None]))
 
+    # ------------------------------------------------------------------ what that says of F
     def cut_values(self, x: Array, multipliers: Array, points: Points) -> Array:
         """What the new cuts say of F at x (m, K): of every point, dual ones, and curvature."""
         server, arrays = points.server, self.arrays
         at = self._at(x, multipliers, server)
-        share = self.masses(points)
+        share = self.masses(points.pool)
         values = (np.maximum(at, 0.0) * share[:, None]).sum(axis=2)
         more = []
         if "dual" in arrays:
@@ -223,6 +206,58 @@ class Stack:
             return np.asarray(terms)
         top = np.max([m if m.ndim == 1 else m.max(axis=1) for m in most], axis=0)
         return np.column_stack([terms, *(top for _ in most)])
+
+    # ------------------------------------------------------------------ what the pool takes
+    def cuts(self, pool: Pool, round: int) -> list[FamilyCuts]:
+        """All cuts: tangents, dual ones, those of sides."""
+        arrays, told = self.arrays, [self.tangents(pool, self.asked.identities, round)]
+        if "dual" in arrays:
+            told.append(self._dual_cuts(pool, round))
+        sides = {AS_TOLD: arrays.get("sides"), MENDED: arrays.get("mended")}
+        given = {kind: cuts for kind, cuts in sides.items() if cuts is not None}
+        if given:
+            told.append(side_cuts(given, self.clients, round))
+        return told
+
+    def tangents(self, pool: Pool, identities: Sequence[int], round: int) -> FamilyCuts:
+        """The cuts of all points; their family goes by the number of pieces."""
+        rows, d, slopes = self.rows, self.dimension, self.slopes
+        G = rows.shape[2]
+        group = np.append(np.arange(G // self.parts), np.full(G - G // self.parts, OF_FLIPS))
+        # Where nobody flips the cut is 0, which is known: the QP is spared its many copies.
+        kept = None if self.parts == 1 else (group >= 0) | rows.any(axis=3)
+        return FamilyCuts(
+            self.clients,
+            family_of(G, self.parts),
+            self.masses(pool),
+            rows[..., 0],
+            rows[..., -d:],
+            rows[..., 1] if slopes else np.zeros(rows.shape[:3]),
+            rows[..., 1 + slopes : 1 + slopes + self.lifted],
+            np.array(identities),
+            group,
+            tangent=True,
+            round=round,
+            kept=kept,
+        )
+
+    def gradients(self, pool: Pool) -> Array:
+        """The slopes in x at the points (m, P, d), means over the groups."""
+        slopes = self.rows[..., -self.dimension :]
+        return np.asarray((self.masses(pool)[:, None, None] @ slopes)[:, :, 0])
+
+    def _dual_cuts(self, pool: Pool, round: int) -> FamilyCuts:
+        """In the units of the other cuts.
+
+        Split flips: they are those of the mean loss alone, and what flips add in all groups
+        together is the other piece of their family.
+        """
+        dual = self.arrays["dual"]
+        if self.parts == 1:
+            return dual_cuts(dual, self.clients, round, self.lifted)
+        weighted = self.masses(pool)[:, :, None] * self.rows[:, 0]
+        flips = weighted[:, weighted.shape[1] // 2 :].sum(axis=1)
+        return split_dual_cuts(dual, flips, self.clients, round)
 
 
 def parts_of(members: Sequence[int], size: int) -> Iterator[Sequence[int]]:

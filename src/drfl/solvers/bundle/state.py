@@ -322,9 +322,9 @@ def without(state: State, lost: Sequence[str]) -> State:
     """Begin again without some clients; given weights keep their proportions."""
     problem, names = state.task.problem, state.clients.names
     kept = [s for s, name in enumerate(names) if name not in lost]
-    told = {s: r.about for s, r in state.clients.introductions.items() if r.about is not None}
-    sizes = [float(told[s][0]) if s in told else 1.0 for s in range(len(names))]
-    mixture = problem.mixture.among(kept, sizes if set(kept) <= set(told) else None)
+    known, sizes = state.clients.known, state.clients.about[:, 0]
+    sizes = np.where(known, sizes, 1.0)
+    mixture = problem.mixture.among(kept, sizes if known[kept].all() else None)
     task = replace(state.task, problem=replace(problem, mixture=mixture))
     left = [name for name in names if name not in lost]
     return begin(state.settings, task, left, state.round)
@@ -377,17 +377,17 @@ def use(state: State, server: ServerProblem) -> None:
 def _anchors(state: State, server: ServerProblem) -> Anchors | None:
     """What bounds f everywhere when the data have a support."""
     clients, problem = state.clients, state.task.problem
-    facts = [clients.introductions[s].facts for s in range(len(clients))]
+    told = clients.told("facts")
+    facts = [told.get(s) for s in range(len(clients))]
     return anchors_of(problem, clients.names, clients.boxes[0], server.mixture, facts)
 
 
 def _class_anchors(state: State, server: ServerProblem) -> ClassAnchors | None:
     """What bounds the intercepts of several classes at once."""
-    loss, first = state.task.problem.joint, state.clients.introductions
-    told = [first[s].classes for s in range(len(state.clients))]
-    if loss is None or any(facts is None for facts in told):
+    loss, told = state.task.problem.joint, state.clients.told("classes")
+    if loss is None or len(told) < len(state.clients):
         return None
-    facts = np.array(told, dtype=np.float64)
+    facts = np.array(list(told.values()), dtype=np.float64)
     return ClassAnchors.of(facts, loss.end, server.mixture.weights, server.rho)
 
 
@@ -438,10 +438,9 @@ def _requests(
         reach=asked.reach if curvature == (True,) else 0.0,
     )
     kinds = {shares: replace(common, shares=shares) for shares in (False, True)}
+    known = [state.pool.knows(family_of(asked.groups * parts, parts)) for parts in (1, 2)]
     out = {}
     for s in clients:
-        parts = 1 + state.clients.limits[s].split
-        family = family_of(asked.groups * parts, parts)
-        kind = kinds[asked.groups > 1 and not state.pool.knows(s, family)]
+        kind = kinds[asked.groups > 1 and not known[state.clients.limits[s].split][s]]
         out[s] = replace(kind, dual=asked.dual[s]) if s in asked.dual else kind
     return out

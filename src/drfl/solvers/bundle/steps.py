@@ -14,6 +14,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from drfl.arrays import Array
 from drfl.solvers.certificate.curved import Reach
+from drfl.solvers.certificate.cuts import Ints
 from drfl.solvers.certificate.server import ServerProblem
 
 STIFFEST = 256.0  # multiple of the curvature after Newton steps that were too long
@@ -140,6 +141,13 @@ class Metric:
         """Whether some client has sent curvature."""
         return any(H is not None for H in self.hessians)
 
+    def learn(self, clients: Ints, curvature: Array) -> None:
+        """Take what clients (m,) sent of the main point, and perhaps of another (m, h, d, d)."""
+        for s, H in zip(clients.tolist(), curvature, strict=True):
+            self.hessians[s] = H[0]
+            if len(H) > 1:
+                self.second[s] = H[1]
+
     def observe(self, x: Array, gradients: Array) -> None:
         """Remember how the clients' gradients (S, d) at the new point differ from the last ones."""
         if self._last is not None:
@@ -151,9 +159,14 @@ class Metric:
         """The clients' curvature mixed by q, over those who sent any."""
         d = self.server.dimension
         if self.known:
-            have = [(q[s], H) for s, H in enumerate(self.hessians) if H is not None]
-            total = max(sum(weight for weight, _ in have), 1e-12)
-            return sum((weight / total * H for weight, H in have), start=np.zeros((d, d)))
+            have = [
+                (weight, H) for weight, H in zip(q, self.hessians, strict=True) if H is not None
+            ]
+            among = max(sum(weight for weight, _ in have), 1e-12)
+            total, part = np.zeros((d, d)), np.empty((d, d))
+            for weight, H in have:  # thousands of small ones
+                total += np.multiply(weight / among, H, out=part)
+            return total
         return self._bfgs(q)
 
     def common(self, optima: Array, weights: Array) -> Array | None:

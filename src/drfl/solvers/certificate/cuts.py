@@ -12,8 +12,8 @@ Old families stay valid after a regrouping.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,14 +59,68 @@ class Cuts:
     def __len__(self) -> int:
         return len(self.c)
 
-    def where(self, mask: NDArray[np.bool_]) -> Cuts:
-        """Keep some of them."""
-        return Cuts(*(getattr(self, f.name)[mask] for f in fields(self)))
+    def where(self, chosen: NDArray[np.bool_] | Ints) -> Cuts:
+        """Some of them, by a mask or in an order."""
+        return Cuts(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
     def joined(self, others: Sequence[Cuts]) -> Cuts:
         """These and the others."""
         parts = [self, *others]
         return Cuts(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(self)))
+
+
+@dataclass(frozen=True)
+class FamilyCuts:
+    """Cuts of one family of each of m clients as they come in: P for every one of its G pieces.
+
+    Attributes
+    ----------
+    clients : (m,)
+        Whose they are, nobody twice.
+    family : int
+        Which of a client's families it is.
+    masses : (m, G)
+        The shares of its pieces, which the pool takes when it first sees the family.
+    c, g, slope, lift : (m, P, G), (m, P, G, d), (m, P, G), (m, P, G, l)
+        As in `Cuts`.
+    point, group : (P,), and (G,) or (P, 1)
+        As in `Cuts`, the same for all clients.
+    tangent, round : bool, int
+        Whether they touch the function, and when they came.
+    kept : (m, P, G) or None
+        Those that are told; None: all are.
+    """
+
+    clients: Ints
+    family: int
+    masses: Array
+    c: Array
+    g: Array
+    slope: Array
+    lift: Array
+    point: Ints
+    group: Ints
+    tangent: bool
+    round: int
+    kept: NDArray[np.bool_] | None = None
+
+    def of_pieces(self, first: Ints) -> Cuts:
+        """One entry per cut, without numbers; ``first`` (m,) are the clients' first pieces."""
+        shape = self.c.shape
+        size, every = self.c.size, np.arange(shape[2])
+        cuts = Cuts(
+            piece=np.broadcast_to(first[:, None, None] + every, shape).ravel(),
+            c=self.c.ravel(),
+            g=self.g.reshape(size, self.g.shape[3]),
+            slope=self.slope.ravel(),
+            lift=self.lift.reshape(size, self.lift.shape[3]),
+            point=np.broadcast_to(self.point[:, None], shape).ravel(),
+            group=np.broadcast_to(self.group, shape).ravel(),
+            tangent=np.full(size, self.tangent),
+            used=np.full(size, self.round),
+            serial=np.full(size, -1),
+        )
+        return cuts if self.kept is None else cuts.where(self.kept.ravel())
 
 
 class Pool:
@@ -93,7 +147,7 @@ class Pool:
         self.cut_client = none
         self.family_client = none
         self.piece_family, self.piece_share = none, np.zeros(0)
-        self._first_piece: dict[tuple[int, int], int] = {}
+        self._first_piece: dict[int, Ints] = {}  # by family, of every client
         self._by_client: tuple[Ints, Ints] | None = None
         self._numbered = 0
 
@@ -102,45 +156,56 @@ class Pool:
         """The client of each piece."""
         return self.family_client[self.piece_family]
 
-    def pieces(self, client: int, family: int, groups: int, share: Array | None = None) -> Ints:
-        """The pieces of a client's family, registered with their shares when first seen."""
-        key = client, family
-        if key not in self._first_piece:
-            if share is None:
-                share = np.full(groups, 1.0 / groups)
-            self._first_piece[key] = len(self.piece_share)
-            fresh = np.full(groups, len(self.family_client))
-            self.family_client = np.append(self.family_client, client)
-            self.piece_family = np.concatenate([self.piece_family, fresh])
-            self.piece_share = np.concatenate([self.piece_share, share])
-        return self._first_piece[key] + np.arange(groups)
-
-    def shares(self, clients: Iterable[int], family: int, pieces: int, otherwise: float) -> Array:
+    def shares(self, clients: Ints, family: int, pieces: int, otherwise: float) -> Array:
         """The masses of the pieces of some clients' families (m, pieces), or else this number."""
-        first = np.array([self._first_piece.get((int(s), family), -1) for s in clients], np.intp)
+        first = self._first_of(family)[clients]
         known, masses = first >= 0, np.full((len(first), pieces), otherwise)
         masses[known] = self.piece_share[first[known][:, None] + np.arange(pieces)]
         return masses
 
-    def knows(self, client: int, family: int) -> bool:
-        """Whether the shares of a client's family are known."""
-        return (client, family) in self._first_piece
+    def knows(self, family: int) -> NDArray[np.bool_]:
+        """Of which clients the shares of a family are known (S,)."""
+        return self._first_of(family) >= 0
 
-    def serials(self, count: int) -> Ints:
-        """Numbers for new cuts."""
-        self._numbered += count
-        return np.arange(self._numbered - count, self._numbered)
+    def _first_of(self, family: int) -> Ints:
+        """The first piece of every client's family (S,); -1: it is not known."""
+        return self._first_piece.get(family, np.full(self.n_clients, -1))
 
     def touch(self, serials: Ints, round: int) -> None:
         """Some cuts had a multiplier in this round."""
         self.cuts.used[np.searchsorted(self.cuts.serial, serials)] = round
 
-    def add(self, cuts: Sequence[Cuts]) -> None:
-        """Take in the cuts of a round."""
-        if cuts:
-            self.cuts = self.cuts.joined(cuts)
-            self.cut_client = self.piece_client[self.cuts.piece]
-            self._by_client = None
+    def add(self, told: Sequence[FamilyCuts]) -> None:
+        """Take in the cuts of a round, client by client; nobody's family comes twice in it."""
+        if not told:
+            return
+        self._register(told)
+        fresh = [some.of_pieces(self._first_of(some.family)[some.clients]) for some in told]
+        new = fresh[0].joined(fresh[1:])
+        new = new.where(np.argsort(self.piece_client[new.piece], kind="stable"))
+        numbers = np.arange(self._numbered, self._numbered + len(new))
+        self._numbered += len(new)
+        self.cuts = self.cuts.joined([replace(new, serial=numbers)])
+        self.cut_client = self.piece_client[self.cuts.piece]
+        self._by_client = None
+
+    def _register(self, told: Sequence[FamilyCuts]) -> None:
+        """Number the families that are new, and their pieces, client by client."""
+        fresh = [(some, ~self.knows(some.family)[some.clients]) for some in told]
+        client = np.concatenate([some.clients[new] for some, new in fresh])
+        count = np.concatenate([np.full(new.sum(), some.masses.shape[1]) for some, new in fresh])
+        order, known = np.argsort(client, kind="stable"), len(self.piece_share)
+        first = np.empty_like(count)
+        first[order] = known + np.cumsum(count[order]) - count[order]
+        families = len(self.family_client) + np.arange(len(order))
+        self.piece_family = np.append(self.piece_family, np.repeat(families, count[order]))
+        self.family_client = np.append(self.family_client, client[order])
+        self.piece_share = np.append(self.piece_share, np.empty(len(self.piece_family) - known))
+        for some, new in fresh:
+            mine, first = np.split(first, [new.sum()])
+            self._first_piece[some.family] = every = self._first_of(some.family).copy()
+            every[some.clients[new]] = mine
+            self.piece_share[mine[:, None] + np.arange(some.masses.shape[1])] = some.masses[new]
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
         """Forget the other cuts; pieces and families keep their numbers."""
