@@ -106,7 +106,7 @@ def prove_by_curvature(state: State, near: Solution, left: Array) -> None:
     :math:`\sum_sq_s(g_s+c_sH_se)` is what the master has ``left`` to the norm, which pays for it.
     """
     points, pool, server = state.points, state.pool, state.server
-    told = {s: r for s, r in sorted(state.metric.reaches.items()) if r.point == points.centre}
+    told = {s: r for s, r in state.metric.reaches.items() if r.point == points.centre}
     here = pool.cuts.where(pool.cuts.tangent & (pool.cuts.point == points.centre))
     parts = state.clients.parts
     whole = are_whole(pool, here, parts)

@@ -9,6 +9,7 @@ At the end stands when a run ends, and what may then be said of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import final
 
 import numpy as np
@@ -24,6 +25,7 @@ from drfl.solvers.bundle.points import Point, Points
 from drfl.solvers.bundle.stacks import Stack
 from drfl.solvers.bundle.state import State, equip, open_first, without
 from drfl.solvers.bundle.ties import next_tie, single_out
+from drfl.solvers.certificate.curved import Reach
 from drfl.wire import Message
 
 
@@ -156,10 +158,20 @@ def learn(state: State, heard: Sequence[Stack]) -> None:
         if stack.curvature is not None:
             metric.learn(stack.clients, stack.curvature)
             points.curved = main
-        if stack.reaches:
-            metric.reaches.update(zip(stack.clients.tolist(), stack.reaches, strict=True))
+    metric.reaches.update(_reaches(heard))
     if not metric.known and points.at[main].complete:
         metric.observe(points.at[main].x, points.at[main].gradients)
+
+
+def _reaches(heard: Sequence[Stack]) -> dict[int, Reach]:
+    """How far curvature is certain, by client in ascending order: of those who tell."""
+    told = [
+        pair
+        for stack in heard
+        if stack.reaches
+        for pair in zip(stack.clients.tolist(), stack.reaches, strict=True)
+    ]
+    return dict(sorted(told, key=itemgetter(0)))
 
 
 def _evaluate(points: Points, stack: Stack) -> None:
