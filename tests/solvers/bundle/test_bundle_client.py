@@ -248,6 +248,8 @@ def test_packed_curvature_is_positive_whatever_the_rounding(name):
     assert np.linalg.eigvalsh(back / np.outer(d, d)).min() >= -1e-14
     top = np.sqrt(np.outer(np.diag(H), np.diag(H))) + 1e-11 * np.diag(H).max()
     assert (np.abs(back - H) <= 4e-3 * top).all()
+    stacked = unpack_factor(*(np.stack([part, part]) for part in pack_factor(H)))
+    np.testing.assert_array_equal(stacked, np.stack([back, back]))
 
 
 def test_the_triangle_is_as_accurate_as_float32():
