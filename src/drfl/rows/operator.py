@@ -137,23 +137,37 @@ class Operator:
         return thin if stored <= 2.0 * THIN * self.n_rows * self.n_features else None
 
     @property
+    def is_thin(self) -> bool:
+        """Whether products go by the entries that are not 0: there are few."""
+        return self._thin_parts is not None
+
+    @property
     def _factors(self) -> Iterable[Any]:
         """The blocks as they are multiplied."""
         return self._thin_parts or self._parts
+
+    def _one_pass(self) -> Iterator[tuple[slice, Any]]:
+        """The same with their rows, for one product: stored sparse rows are one block.
+
+        To read them twice does not pay there, and every block would cost a sum of the columns.
+        """
+        if type(self._parts) is Parts and is_sparse(self.X) and self.X.dtype == np.float64:
+            return iter([(slice(0, self.n_rows), self.X)])
+        return zip(self.blocks(), self._factors, strict=True)
 
     # ------------------------------------------------------------------ the linear operator
     def scores(self, w: Array, b: float = 0.0) -> Array:
         r""":math:`z_i=\langle w,x_i\rangle+b` for all rows: one pass."""
         u, offset = self._fold(w, b)
         z = np.empty(self.n_rows)
-        for block, part in zip(self.blocks(), self._factors, strict=True):
+        for block, part in self._one_pass():
             np.add(exact(part) @ u, offset, out=z[block])
         return z
 
     def combine(self, v: Array) -> tuple[Array, float]:
         r""":math:`\sum_i v_i x_i` and :math:`\sum_i v_i`: one pass."""
         g = np.zeros(self.n_features)
-        for block, part in zip(self.blocks(), self._factors, strict=True):
+        for block, part in self._one_pass():
             g += transposed(exact(part)) @ v[block]
         return self._unfold(g, float(v.sum()))
 
@@ -215,7 +229,7 @@ class Operator:
         """The scores of K models, (K, N): one pass."""
         U, offset = self._fold_many(W, b)
         z = np.empty((len(W), self.n_rows))
-        for block, part in zip(self.blocks(), self._factors, strict=True):
+        for block, part in self._one_pass():
             np.add(products(exact(part), U), offset, out=z[:, block])
         return z
 
@@ -228,7 +242,7 @@ class Operator:
             Arrays (K, groups, n) and (K, groups).
         """
         g, total = np.zeros((len(v), groups, self.n_features)), np.zeros((len(v), groups))
-        for block, part in zip(self.blocks(), self._factors, strict=True):
+        for block, part in self._one_pass():
             A, weights = exact(part), v[:, block]
             for k in range(groups):
                 rows = slice((k - block.start) % groups, None, groups)

@@ -98,20 +98,20 @@ class RampedParts(Parts):
 
 def products(A: Any, U: Array) -> Array:
     """Return U A', (K, m), rows contiguous."""
+    if 0 < len(U) <= FEW_MODELS:
+        return np.array([A @ u for u in U])
     if is_sparse(A):
         return np.ascontiguousarray((A @ U.T).T)
-    if len(U) > FEW_MODELS:
-        return np.asarray(U @ A.T)
-    return np.array([A @ u for u in U])
+    return np.asarray(U @ A.T)
 
 
 def transposed_products(A: Any, v: Array) -> Array:
     """Return v A, (K, n)."""
+    if 0 < len(v) <= FEW_MODELS:
+        return np.array([transposed(A) @ vk for vk in v])
     if is_sparse(A):
         return np.asarray((transposed(A) @ v.T).T)
-    if len(v) > FEW_MODELS:
-        return np.asarray(v @ A)
-    return np.array([A.T @ vk for vk in v])
+    return np.asarray(v @ A)
 
 
 def pair_products(part: Any) -> Any:
