@@ -180,7 +180,10 @@ class Rows(Operator):
 
     def every(self, step: int) -> Rows:
         """Every so many rows, evenly spread, as rows of their own: a sample in memory."""
-        some = slice(step // 2, None, step)
+        return self.some(slice(step // 2, None, step))
+
+    def some(self, some: slice | NDArray[np.intp]) -> Rows:
+        """A few rows as rows of their own, in memory; their masses are their shares of all."""
         X = self._parts.made(self.X[some])
         X = X if is_sparse(X) else np.ascontiguousarray(X)
         weights = None if self.p is None else self.p[some]

@@ -46,11 +46,26 @@ def problem(norm="linf", **mixture):
 def test_many_columns_are_left_to_it_by_the_default_solver(norm):
     named = drfl.solve(problem(norm), clients(), solver="first_order", tol=1e-3)
     default = drfl.solve(problem(norm), clients(), tol=1e-3)
+    assert named.status.kind == "certified"
+    assert default.coef.tobytes() == named.coef.tobytes()
+
+
+def test_rows_at_hand_are_left_to_it_where_weights_are_uncertain():
+    uncertain = problem(radius=0.2)
+    local = drfl.solve(uncertain, clients(), solver="local", tol=1e-2)
+    named = drfl.solve(uncertain, clients(), solver="first_order", tol=1e-2)
+    assert named.status.kind == "certified"
+    assert local.coef.tobytes() == named.coef.tobytes()
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_rows_at_hand_have_the_same_optimum(norm):
     local = drfl.solve(problem(norm), clients(S=1), solver="local", tol=1e-3)
     alone = drfl.solve(problem(norm), clients(S=1), solver="first_order", tol=1e-3)
-    assert named.status.kind == local.status.kind == "certified"
-    assert default.coef.tobytes() == named.coef.tobytes()
-    assert local.coef.tobytes() == alone.coef.tobytes()
+    assert alone.status.kind == local.status.kind == "certified"
+    assert local.history[-1].info["method"] == "descent"
+    assert local.lower_bound <= alone.objective
+    assert alone.lower_bound <= local.objective
 
 
 def test_nothing_is_as_large_as_columns_times_columns():

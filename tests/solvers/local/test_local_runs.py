@@ -151,44 +151,6 @@ def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
     assert resumed.rounds == straight.rounds
 
 
-def many_columns(loss, correlated=0.0, n=12):
-    rng = np.random.default_rng(3)
-    rows = rng.normal(size=(80, n)) + correlated * rng.normal(size=(80, 1))
-    score = rows @ rng.normal(size=n) + rng.normal(size=80)
-    target = score if loss == "huber" else np.where(score > 0.0, 1.0, -1.0)
-    return drfl.Problem(loss, drfl.Ball(0.05, "linf")), [drfl.Client("a", rows, target)]
-
-
-@pytest.mark.parametrize("loss", ["huber", "smooth_hinge", "logistic"])
-def test_smooth_losses_with_many_columns_are_left_to_gradients(loss, monkeypatch):
-    monkeypatch.setattr("drfl.solvers.local.SOFT", 10)
-    monkeypatch.setattr("drfl.solvers.local.SOFT_ENTRIES", 80 * 12)
-    problem, clients = many_columns(loss)
-    mine = drfl.solve(problem, clients, solver="local", tol=1e-6)
-    exact = drfl.solve(problem, clients, solver="local", tol=1e-9)
-    assert mine.status.kind == exact.status.kind == "certified"
-    assert mine.history[-1].info["method"] == "first order"
-    assert exact.history[-1].info["method"] == "interior point"
-    assert mine.objective == pytest.approx(exact.objective, rel=2e-6)
-    assert mine.lower_bound <= exact.objective
-
-
-def test_few_rows_of_the_logistic_loss_are_left_to_interior_points(monkeypatch):
-    monkeypatch.setattr("drfl.solvers.local.SOFT", 10)
-    result = drfl.solve(*many_columns("logistic"), solver="local")
-    assert all(record.info["method"] == "interior point" for record in result.history)
-
-
-def test_interior_points_take_over_where_gradients_are_slow(monkeypatch):
-    monkeypatch.setattr("drfl.solvers.local.TRIED", (4, 0.0))
-    problem, clients = many_columns("huber", correlated=30.0)
-    result = drfl.solve(problem, clients, solver="local", tol=1e-7)
-    methods = [record.info["method"] for record in result.history]
-    assert result.status.kind == "certified"
-    assert methods[0] == "first order"
-    assert methods[-1] == "interior point"
-
-
 class Claims(Session):
     """Says these bounds after a round, and gives up, or is content."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from drfl.client import Handler
 from drfl.solvers.base import Assignment, Session, Solver
 from drfl.solvers.bundle import Bundle
-from drfl.solvers.first_order import FirstOrder, objection, takes_over
+from drfl.solvers.first_order import takes_over
 from drfl.solvers.local.descent import suits
 from drfl.solvers.local.gauge_cones import has_cone
 from drfl.solvers.local.pieces import has_kernel
@@ -25,12 +25,6 @@ from drfl.solvers.local.session import (
 )
 from drfl.supports import WholeSpace
 
-# From so many columns on gradients are quicker than the linear systems, where the tolerance is not
-# very small: for losses that are made of parabolas; for the logistic loss, where there are also so
-# many entries in all rows.
-ROUND, SOFT, SOFT_ENTRIES, COARSE = 10, 80, 500_000, 1e-7
-TRIED = 20, 0.25  # rounds that are given to gradients: so many, or this share of the columns
-
 
 @dataclass(frozen=True)
 class Local(Solver):
@@ -42,19 +36,17 @@ class Local(Solver):
     process; after that no message is sent, and a policy about what may leave a client has nothing
     to refuse.
 
-    With the l2 norm, labels that never move and certain weights of the clients descent comes first,
-    for losses with two corners if there are four rows per coefficient. With the linf norm it is the
-    first-order method, in this process, where it knows the problem, ``tol`` is at least 1e-7 and
-    there are 10 columns or more, for the logistic loss 80 columns and 500,000 entries.
+    With the l2 or the linf norm, labels that never move and certain weights of the clients descent
+    comes first, for any number of columns: with linf for smooth losses, with l2 for losses with two
+    corners if there are four rows per coefficient.
 
     Some problems go to the bundle method, in this process as well: those without any radius, where
     equally good models have to be told apart by their norm; losses that do not state the lines they
     are made of (`pieces`, `rounded`, or those of the logistic loss as `soft`, and `flipped` where
-    labels move); those with more than 2000 columns
-    that the first-order method knows; those with three million rows or more; and
-    smooth losses with labels that flip and 20,000 rows or more at every client. It also takes over
-    should rounding keep the interior-point method from ``tol``; rounds and bytes are then those of
-    both.
+    labels move); those with more than 2000 columns that the first-order method knows, if they are
+    none for descent; those with three million rows or more; and smooth losses with labels that flip
+    and 20,000 rows or more at every client. It also takes over should rounding keep the
+    interior-point method from ``tol``; rounds and bytes are then those of both.
     """
 
     name: ClassVar[str] = "local"
@@ -77,26 +69,15 @@ class Local(Solver):
         )
         known = has_kernel(problem.loss, flips=flips) and has_cone(problem.norm)
         known = known and problem.curves is None
-        if not (known and any(ball.radius for ball in balls) and n > 0) or takes_over(task):
+        many = takes_over(task)
+        steps = suits(problem, task.names)
+        if not (known and any(ball.radius for ball in balls) and n > 0) or (many and not steps):
             return Bundle().start(task)
         collector = cast(RowCollector, self.handlers[KIND])
-
-        def interior(most: float = math.inf) -> Session:
-            return GatheredSession(task, collector, INTERIOR, most)
-
-        stages: list[Stage] = [
-            ("interior point", interior),
-            ("bundle", lambda: Bundle().start(task)),
-        ]
-        if suits(problem, task.names):
-            stages.insert(0, (DESCENT, lambda: GatheredSession(task, collector, DESCENT)))
-            return LocalSession(stages)
-        certain = len(task.names) == 1 or problem.mixture.radius == 0.0
-        if certain and task.tol >= COARSE and objection(task) is None:
-            rounds = min(task.max_rounds, max(TRIED[0], int(TRIED[1] * n)))
-            tried = replace(task, max_rounds=rounds)
-            if n >= (SOFT if problem.loss.soft else ROUND):
-                stages.insert(0, ("first order", lambda: FirstOrder().start(tried)))
-            if n >= SOFT and problem.loss.soft:
-                stages.insert(0, ("interior point", lambda: interior(SOFT_ENTRIES / n)))
+        stages: list[Stage] = []
+        if steps:
+            stages.append((DESCENT, lambda: GatheredSession(task, collector, DESCENT)))
+        if not many:  # interior points make matrices of the columns
+            stages.append((INTERIOR, lambda: GatheredSession(task, collector, INTERIOR)))
+        stages.append(("first order" if many else "bundle", lambda: Bundle().start(task)))
         return LocalSession(stages)

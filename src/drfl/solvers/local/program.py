@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -201,6 +202,16 @@ class AllRows:
         every = [rows.y for rows in self.clients]
         return every[0] if len(every) == 1 else np.concatenate(every)
 
+    def some(self, chosen: NDArray[np.intp]) -> AllRows:
+        """A few of them, in ascending order, to multiply with; clients without any are left out."""
+        ends = np.searchsorted(chosen, self.starts)
+        own = [chosen[slice(*ends[s : s + 2])] - self.starts[s] for s in range(len(self.clients))]
+        few = copy(self)
+        few.clients = [r.some(at) for r, at in zip(self.clients, own, strict=True) if len(at)]
+        few.starts = np.unique(ends)
+        few.__dict__.pop("y", None)  # those of all rows
+        return few
+
     def mass(self, q: Array) -> Array | float:
         """The masses of all rows where the clients weigh q; one number where all are equal."""
         if len(self.clients) == 1:
@@ -229,13 +240,26 @@ class AllRows:
         every = [rows.gram(d[self.part(s)]) for s, rows in enumerate(self.clients)]
         return every[0] if len(every) == 1 else np.asarray(sum(every))
 
+    def gram_of(self, columns: NDArray[np.intp], d: Array) -> Array:
+        """The same of some columns alone, and of 1."""
+        every = [rows.gram_of(columns, d[self.part(s)]) for s, rows in enumerate(self.clients)]
+        return np.asarray(sum(every))
+
     def products(self) -> Array:
         """Of all rows with all rows, (N, N)."""
         X = np.concatenate([rows.take(slice(None)) for rows in self.clients])
         return np.asarray(X @ X.T)
 
+    @property
+    def thin(self) -> bool:
+        """Whether nearly all entries are 0."""
+        return all(rows.is_thin for rows in self.clients)
+
+    @cached_property
     def mean_squares(self) -> Array:
-        """Of every column, from a few rows of every client."""
+        """Of every column, from a few rows of every client; of thin ones from all."""
+        if self.thin:  # a few rows would know nothing of columns that are rare
+            return np.asarray(np.mean([rows.moments()[1] for rows in self.clients], axis=0))
         parts = [rows.take(slice(None, None, 1 + rows.n_rows // FEW_ROWS)) for rows in self.clients]
         every = [np.einsum("ij,ij->j", part, part) / len(part) for part in parts]
         return np.asarray(np.mean(every, axis=0))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from drfl.client import Site
 from drfl.rows import Rows
 from drfl.solvers.base import Assignment, Session, Standing, Status, StatusKind, crossed
-from drfl.solvers.local.descent import DescentSearch
+from drfl.solvers.local.descent import descent
 from drfl.solvers.local.program import ExactModel, LocalSearch, make_program
 from drfl.solvers.local.stages import StagedSearch
 from drfl.wire import Message
@@ -87,16 +87,9 @@ class GatheredSession(Session):
         it from its tolerance.
     """
 
-    def __init__(
-        self,
-        task: Assignment,
-        collector: RowCollector,
-        method: str = INTERIOR,
-        most_rows: float = math.inf,
-    ) -> None:
+    def __init__(self, task: Assignment, collector: RowCollector, method: str = INTERIOR) -> None:
         self.task, self.method = task, method
         self.collector, self.number = collector, collector.open()
-        self.most_rows = most_rows
         self.round, self.replayed, self.gave_up = 0, 0, False
         self.best, self.lower = ExactModel.unknown(task.n, len(task.names)), -math.inf
         self.search: LocalSearch | None = None
@@ -133,7 +126,7 @@ class GatheredSession(Session):
         program = make_program(self.task.problem, self.task.names, self.task.n, sizes, 1.0)
         smooth_flips = program.flips and not program.loss.kinks
         least = MANY_SMOOTH_ROWS if smooth_flips else math.inf
-        return min(counts) >= least or sum(counts) >= min(MANY_ROWS, self.most_rows)
+        return min(counts) >= least or sum(counts) >= MANY_ROWS
 
     def _give_up(self) -> None:
         self.collector.close(self.number)
@@ -146,8 +139,8 @@ class GatheredSession(Session):
             return False
         rows = [met[name] for name in self.task.names]
         self.collector.close(self.number)
-        kind: type[LocalSearch] = StagedSearch if self.method == INTERIOR else DescentSearch
-        self.search = kind(self.task.problem, self.task.names, rows, self.task.tol)
+        begin = descent if self.method == DESCENT else StagedSearch
+        self.search = begin(self.task.problem, self.task.names, rows, self.task.tol)
         self._iterations = self.search.iterations()
         return True
 

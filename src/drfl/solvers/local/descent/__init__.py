@@ -1,5 +1,5 @@
-"""Descent for the l2 norm: Newton's steps, or those of gradients with their curvature."""
+"""Descent: Newton's steps, or those of gradients with their curvature, and what they prove."""
 
-from drfl.solvers.local.descent.search import DescentSearch, suits
+from drfl.solvers.local.descent.choice import descent, suits
 
-__all__ = ["DescentSearch", "suits"]
+__all__ = ["descent", "suits"]

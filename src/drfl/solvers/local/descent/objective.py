@@ -1,4 +1,4 @@
-r"""The objective on some rows, :math:`f(w,b)=\sum_ip_iL(z_i)+\rho\|w\|_2`, and its derivatives.
+r"""The objective on some rows, :math:`f(w,b)=\sum_ip_iL(z_i)+\rho\|w\|_*`, and its derivatives.
 
 Scores are linear: along a step they are known from its ends, so that a line search reads no row.
 Newton's method can follow smooth losses as they are, and sharp corners made soft:
@@ -9,16 +9,21 @@ Newton's method can follow smooth losses as they are, and sharp corners made sof
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.losses import Loss
 from drfl.solvers.local.program import AllRows, Program
 
 FAINT = 1e-7  # of the largest second derivative of a row: it is left out
+SLIGHT = 1e-4  # the same for a step that is not computed to the end
 TRIES, ARMIJO, WOLFE = 25, 1e-4, 0.9  # of a line search
+# Steps to the best intercept without any column, and the farthest
+CENTRING, FAR = 60, 50.0
 
 
 @dataclass(frozen=True)
@@ -133,13 +138,14 @@ class Objective:
             values.sum() * self.mass if isinstance(self.mass, float) else self.mass @ values
         )
 
-    def scores(self, x: Array) -> Array:
-        """Of all rows."""
-        return self.rows.scores(x[: self.n], float(x[self.n]) if self.d > self.n else 0.0)
+    def scores(self, x: Array, rows: AllRows | None = None) -> Array:
+        """Of all rows, or of these."""
+        rows = rows or self.rows
+        return rows.scores(x[: self.n], float(x[self.n]) if self.d > self.n else 0.0)
 
-    def combined(self, values: Array) -> Array:
-        """Sums of the rows and of 1 with these factors, (d,)."""
-        g, gb = self.rows.combine(values)
+    def combined(self, values: Array, rows: AllRows | None = None) -> Array:
+        """Sums of all rows, or of these, and of 1 with these factors, (d,)."""
+        g, gb = (rows or self.rows).combine(values)
         return np.append(g, gb)[: self.d]
 
     def combined_many(self, values: Array) -> Array:
@@ -152,12 +158,32 @@ class Objective:
         gradient = self.combined(self.weighted(slopes))
         return ModelPoint(x, scores, self.mean(values), slopes, gradient)
 
+    def centred(self, b: float, scale: float) -> ModelPoint:
+        """The best model with w = 0, from the intercept b on, for which no row is read.
+
+        ``scale`` is what the loss is about.
+        """
+        high = FAR * float(np.abs(self.rows.y).max())
+        low = -high
+        for _ in range(CENTRING if self.d > self.n else 0):
+            z = self.arguments(np.full(len(self.rows.y), b))
+            _, slopes = self.loss.value_and_slope(z)
+            lean = float(self.weighted(slopes).sum())
+            bent = float((self.loss.steepness(z, slopes) * self.mass).sum())
+            if lean * lean <= 1e-9 * bent * scale:
+                break
+            low, high = (low, b) if lean > 0.0 else (b, high)
+            b = b - lean / bent if bent > 0.0 else high
+            b = b if low < b < high else 0.5 * (low + high)
+        there = np.append(np.zeros(self.n), b)[: self.d]
+        return self.at(there, np.full(len(self.rows.y), b))
+
     def norm(self, x: Array) -> float:
-        """Of w."""
-        return float(np.linalg.norm(x[: self.n]))
+        """The dual norm of w."""
+        return self.program.server.gauge.value(x)
 
     def slope(self, at: ModelPoint) -> Array:
-        """The gradient of f away from w = 0."""
+        """The gradient of f with the l2 norm, away from w = 0."""
         r, norm = at.gradient.copy(), self.norm(at.x)
         if norm > 0.0:
             r[: self.n] += (self.rho / norm) * at.x[: self.n]
@@ -174,14 +200,28 @@ class Objective:
         bent[bent < FAINT * float(bent.max())] = 0.0
         return np.ascontiguousarray(self.rows.gram(bent)[: self.d, : self.d])
 
-    def sizes(self, at: ModelPoint) -> Array:
-        """The diagonal of it, from a few rows."""
-        d = self.curvature(at, careful=True)
-        mean = max(float(d.sum()), 1e-300)
-        return np.append(mean * self.rows.mean_squares(), mean)[: self.d]
+    def hessian_of(self, at: ModelPoint, columns: NDArray[np.intp], careful: bool) -> Array:
+        """Of these columns and the intercept."""
+        size = len(columns) + self.d - self.n
+        return self.rows.gram_of(columns, self.curvature(at, careful))[:size, :size]
+
+    def products(self, at: ModelPoint, careful: bool) -> Callable[[Array], Array]:
+        """Of it with vectors (d,); rows that hardly bend are left out, if they are many."""
+        bent = self.curvature(at, careful)
+        chosen, rows = np.flatnonzero(bent > SLIGHT * float(bent.max())), self.rows
+        if 0 < 2 * len(chosen) < rows.size:
+            rows, bent = rows.some(chosen), bent[chosen]
+        return lambda v: self.combined(bent * self.scores(v, rows), rows)
+
+    def sizes(self, at: ModelPoint, careful: bool = True) -> Array:
+        """The diagonal of it, as if all rows bent alike."""
+        mean = max(float(self.curvature(at, careful).sum()), 1e-300)
+        return np.append(mean * self.rows.mean_squares, mean)[: self.d]
 
     def along(self, at: ModelPoint, step: Array, ahead: Array) -> tuple[ModelPoint, float] | None:
         """A lower point on the way of a step, and how far that is; None: there is none.
+
+        With the l2 norm.
 
         Parameters
         ----------
@@ -207,7 +247,7 @@ class Objective:
 
 
 class Way:
-    """f along a step, as a function of how far."""
+    """f with the l2 norm along a step, as a function of how far."""
 
     def __init__(self, f: Objective, at: ModelPoint, step: Array, ahead: Array) -> None:
         self.f, self.at, self.ahead = f, at, ahead

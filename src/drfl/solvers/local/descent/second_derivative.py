@@ -1,8 +1,9 @@
 r"""The second derivative of the objective as far as a step needs it.
 
 Newton's method makes it of all rows, or of a sample of them. Cheaper is a diagonal. Both are
-corrected by the last pairs of steps and changes of the gradient (L-BFGS, Nocedal 1980). The norm
-has a second derivative of its own, away from 0:
+corrected by the last pairs of steps and changes of the gradient (L-BFGS, Nocedal 1980). Of many
+columns it is no matrix at all: conjugate gradients ask for its products with vectors, two passes
+over the rows each. The norm has a second derivative of its own, away from 0:
 
 .. math:: \rho\|w\|_2'' = c\,(I-\hat w\hat w^\top),\qquad c=\rho/\|w\|_2,\ \hat w=w/\|w\|_2.
 """
@@ -22,8 +23,12 @@ from drfl.solvers.local.cones import diagonal
 MEMORY = 10  # pairs that are kept
 FLAT = 1e-10  # of the mean curvature: no direction is taken for flatter
 RADIAL = 1e-6  # the least that is left of the curvature along w
+# Conjugate gradients: what is left of the error, products at most, and the floor under a diagonal,
+# of its mean.
+ACCURATE, MOST_PRODUCTS, FLOOR = 0.1, 100, 1e-3
 
 Solve = Callable[[Array], Array]
+Times = Callable[[Array], Array]
 
 
 def of_matrix(H: Array, w: Array, price: float) -> Solve:
@@ -52,9 +57,53 @@ def of_matrix(H: Array, w: Array, price: float) -> Solve:
 
 def of_diagonal(sizes: Array, n: int, price: float) -> Solve:
     """The same of a diagonal (d,), as if the norm bent along w as well."""
-    base = sizes.copy()
+    base = sizes + (FLAT * float(sizes.mean()) + 1e-300)
     base[:n] += price
     return lambda r: np.asarray(r / base)
+
+
+def of_products(times: Times, sizes: Array) -> Solve:
+    """The inverse of a positive semidefinite matrix that is known by its products with vectors.
+
+    Conjugate gradients (Hestenes and Stiefel 1952), in units of its diagonal ``sizes`` (d,) or of
+    what is about that, until a tenth of the error is left. They stop where the matrix is flat.
+    """
+    inverse = 1.0 / (sizes + (FLOOR * float(sizes.mean()) + 1e-300))
+
+    def solve(r: Array) -> Array:
+        x, left = np.zeros_like(r), r.copy()
+        p = inverse * left
+        first = error = float(left @ p)
+        for _ in range(MOST_PRODUCTS):
+            Hp = times(p)
+            bent = float(p @ Hp)
+            if not bent > FLAT * float(p @ (p / inverse)):
+                break
+            x += (error / bent) * p
+            left -= (error / bent) * Hp
+            scaled = inverse * left
+            before, error = error, float(left @ scaled)
+            if error <= ACCURATE**2 * first:
+                break
+            p = scaled + (error / before) * p
+        return x
+
+    return solve
+
+
+def with_norm(times: Times, sizes: Array, w: Array, price: float) -> tuple[Times, Array]:
+    """Products and diagonal with c times the second derivative of the l2 norm at w, not 0."""
+    n, unit = len(w), w / float(np.linalg.norm(w))
+
+    def both(v: Array) -> Array:
+        out = times(v)
+        out[:n] += price * v[:n]
+        out[:n] -= (price * float(unit @ v[:n])) * unit
+        return out
+
+    diagonal = sizes.copy()
+    diagonal[:n] += price
+    return both, diagonal
 
 
 @dataclass
