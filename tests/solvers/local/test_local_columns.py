@@ -72,6 +72,19 @@ def test_more_columns_than_the_bundle_method_takes(norm):
     check(Logistic(), X, y, result, 0.005, 1e-4, norm)
 
 
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_no_matrix_of_columns_times_columns(norm):
+    """100,000 columns: it would have 80 GB."""
+    X, y = data(Logistic(), N=300, n=50, sparsely=True)
+    wide = sparse.csr_array((X.data, 1999 * X.indices, X.indptr), shape=(300, 100_000))
+    result = solved(Logistic(), wide, y, 0.01, 1e-4, norm)
+    few = solved(Logistic(), X, y, 0.01, 1e-8, norm)
+    assert result.status.kind == "certified"
+    assert result.history[-1].info["method"] == "descent"
+    assert result.objective == pytest.approx(few.objective, rel=2e-4)
+    assert result.lower_bound <= few.objective
+
+
 @pytest.mark.parametrize("form", ["sparse", "float32", "weights", "fortran"])
 @pytest.mark.parametrize("loss", [Logistic(), Huber(0.5)], **names)
 @pytest.mark.sampled(2)

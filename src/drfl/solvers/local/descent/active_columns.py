@@ -27,9 +27,9 @@ from drfl.solvers.local.descent.objective import ARMIJO, ModelPoint, Objective, 
 from drfl.solvers.local.descent.proof import ProvenDescent
 from drfl.solvers.local.descent.second_derivative import Solve, of_matrix, of_products
 
-SHARE, CLOSE = 0.2, 0.3  # of the largest excess; where that is no more than this of rho, all work
+SHARE, CLOSE = 0.3, 0.5  # of the largest excess; where that is no more than this of rho, all work
 MATRIX = 300  # up to so many columns of dense rows a matrix is quicker than its products
-PROMISING = 0.1  # a step that would gain so many tolerances is worth a proof
+PROMISING = 0.03  # a step that would gain so many tolerances is worth a proof
 LONGEST, TRIES = 150, 20  # steps, after which another method takes over; halvings of one
 SHORT = 0.1  # a shorter step was too bold: then parabolas above the losses are taken
 

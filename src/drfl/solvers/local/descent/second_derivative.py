@@ -25,7 +25,7 @@ FLAT = 1e-10  # of the mean curvature: no direction is taken for flatter
 RADIAL = 1e-6  # the least that is left of the curvature along w
 # Conjugate gradients: what is left of the error, products at most, and the floor under a diagonal,
 # of its mean.
-ACCURATE, MOST_PRODUCTS, FLOOR = 0.1, 100, 1e-3
+ACCURATE, MOST_PRODUCTS, FLOOR = 0.1, 100, 0.01
 
 Solve = Callable[[Array], Array]
 Times = Callable[[Array], Array]
