@@ -8,7 +8,7 @@ have length 1. The radius is a share of the norm of the slope at w = 0. Beside t
 liblinear, and LinearSVC for the hinge loss, each at its loosest tolerance whose objective is within
 1e-3 of our lower bound. Memory is the most that was held while the server worked, beside what the
 page says; a run of its own measures it. The last rows have 2,000 columns, which the
-local solver alone takes. One thread.
+local solver alone takes. One thread; modules are loaded before the clock starts.
 """
 
 from __future__ import annotations
@@ -210,9 +210,9 @@ class Report:
         if math.isfinite(best):
             ratio = near / best
             self._require(name, f"local / the fastest {ratio:.2f}", ratio <= MOST_RATIO)
-        said = ", ".join(f"{rival} {taken:.1f}" for rival, taken in theirs.items())
+        said = ", ".join(f"{rival} {taken:.2f}" for rival, taken in theirs.items())
         far = self._far(name, task) if federated else "-"
-        print(f"{name} | {far} | {near:.1f} | {said} | {np.count_nonzero(alone.coef)}", flush=True)
+        print(f"{name} | {far} | {near:.2f} | {said} | {np.count_nonzero(alone.coef)}", flush=True)
 
     def _far(self, name: str, task: Task) -> str:
         part = np.random.default_rng(5).integers(0, CLIENTS, len(task.y))
@@ -235,6 +235,12 @@ class Report:
             self.missed.append(f"{name}: {what}")
 
 
+def load_modules() -> None:
+    """The first run of a process loads what it needs; theirs were loaded with scikit-learn."""
+    pooled = [drfl.Client("all", np.eye(4), [1.0, -1.0, 1.0, -1.0])]
+    drfl.solve(drfl.Problem("logistic", drfl.Ball(0.01, "l2")), pooled, solver="local")
+
+
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -243,6 +249,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args()
     report = Report()
+    load_modules()
     print(HEAD, "| columns used")
     X, y = text(options.rows, options.columns)
     for norm in MOST_ROUNDS:

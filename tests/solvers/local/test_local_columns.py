@@ -72,6 +72,16 @@ def test_more_columns_than_the_bundle_method_takes(norm):
     check(Logistic(), X, y, result, 0.005, 1e-4, norm)
 
 
+def test_a_first_step_that_is_far_too_long_is_taken_back():
+    """Separable rows: beyond them nothing bends along w but the parabola above the norm."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 5000))
+    y = np.sign(X[:, :5].sum(axis=1) + rng.normal(size=100))
+    result = solved(Logistic(), X, y, 0.03, 1e-5, "l2")
+    assert result.status.kind == "certified"
+    assert result.history[-1].info["method"] == "descent"
+
+
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 def test_no_matrix_of_columns_times_columns(norm):
     """100,000 columns: it would have 80 GB."""

@@ -210,7 +210,8 @@ class DescentSearch(ProvenDescent):
         w = at.x[: f.n]
         if self.newton and self.by_products and w.any():
             times, sizes = f.products(at, self.careful), f.sizes(at, self.careful)
-            return lambda price: of_products(*with_norm(times, sizes, w, price))
+            careful = self.careful
+            return lambda price: of_products(*with_norm(times, sizes, w, price, careful=careful))
         if self.newton and not self.by_products:
             H = f.hessian(at, self.careful)
             return lambda price: of_matrix(H, w, price)

@@ -91,14 +91,20 @@ def of_products(times: Times, sizes: Array) -> Solve:
     return solve
 
 
-def with_norm(times: Times, sizes: Array, w: Array, price: float) -> tuple[Times, Array]:
-    """Products and diagonal with c times the second derivative of the l2 norm at w, not 0."""
-    n, unit = len(w), w / float(np.linalg.norm(w))
+def with_norm(
+    times: Times, sizes: Array, w: Array, price: float, *, careful: bool = False
+) -> tuple[Times, Array]:
+    """Products and diagonal with c times the second derivative of the l2 norm at w, not 0.
+
+    Or of the parabola above it, ``careful``: where rows hardly bend along w it stops the step.
+    """
+    n = len(w)
+    unit = np.zeros(n) if careful else w / float(np.linalg.norm(w))
 
     def both(v: Array) -> Array:
         out = times(v)
         out[:n] += price * v[:n]
-        out[:n] -= (price * float(unit @ v[:n])) * unit
+        out[:n] -= ((1.0 - RADIAL) * price * float(unit @ v[:n])) * unit
         return out
 
     diagonal = sizes.copy()
