@@ -22,6 +22,7 @@ from drfl.wire import (
     validate_arrays,
 )
 from drfl.wire.message import DTYPES, MAX_ARRAYS
+from drfl.wire.schema import pack_triangle, semidefinite, unpack_triangle
 
 names = st.from_regex(r"[a-z_][a-z0-9_]{0,9}", fullmatch=True)
 kinds = st.from_regex(r"[a-z_][a-z0-9_]{0,9}(/[a-z_][a-z0-9_]{0,9})?", fullmatch=True)
@@ -301,3 +302,11 @@ def test_a_tally_counts_by_client_and_kind():
     tally.extend(tally.sent)
     assert [entry.count for entry in tally.sent] == [4, 2]
     assert tally.sent[0].bytes == 2 * both.bytes
+
+
+@pytest.mark.parametrize("size", [1e-42, 1e-36, 1.0])
+def test_what_float32_does_to_a_semidefinite_matrix_is_allowed(size):
+    X = np.random.default_rng(0).normal(size=(20, 300))
+    H = unpack_triangle(pack_triangle(size * X.T @ X / 20).astype(np.float64), 300)
+    assert semidefinite(H[None]).all()
+    assert not semidefinite(-H[None]).any()

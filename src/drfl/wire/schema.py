@@ -119,6 +119,7 @@ def _check_array(name: str, array: NDArray[Any], field: Field, sizes: dict[str, 
 
 
 INDEFINITE = 1e-4  # relative: what float32 may do to a positive semidefinite matrix
+LEAST = float(np.finfo(np.float32).smallest_subnormal)  # and to an entry that is nearly 0
 
 
 def triangle_of(H: Array) -> Array:
@@ -158,7 +159,8 @@ def require_semidefinite(H: Array) -> None:
 def semidefinite(H: Array) -> NDArray[np.bool_]:
     """Which of the matrices (m, d, d) are positive semidefinite, up to what float32 may do."""
     largest = np.diagonal(H, axis1=-2, axis2=-1).max(axis=-1, initial=0.0)
-    shifted = H + (INDEFINITE * largest + 1e-300)[:, None, None] * np.eye(H.shape[-1])
+    room = INDEFINITE * largest + LEAST * H.shape[-1]
+    shifted = H + room[:, None, None] * np.eye(H.shape[-1])
     try:
         np.linalg.cholesky(shifted)
     except np.linalg.LinAlgError:
