@@ -70,3 +70,9 @@ def test_a_step_is_found_where_no_row_bends():
     flat = Quadratic(np.ones(d), np.zeros((d, 0)), np.zeros((0, 0)), np.diag([2.0, 0.0, 0.0]))
     step = flat.solve(np.ones(d))
     np.testing.assert_allclose(step, [0.5, 0.0, 0.0, *np.ones(d - 3)])
+
+
+def test_columns_that_bend_nothing_are_no_division_by_0():
+    r, diagonal = np.arange(1.0, 5.0), np.array([0.0, 0.0, 2.0, 4.0])
+    flat = Quadratic(diagonal, np.zeros((4, 0)), np.zeros((0, 0)), np.zeros((2, 2)))
+    assert flat.solve(r) == pytest.approx([0.0, 0.0, 1.5, 1.0])

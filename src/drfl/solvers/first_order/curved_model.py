@@ -67,7 +67,7 @@ class Quadratic:
 
     def _divided(self, R: Array, more: Array | float) -> Array:
         """(D + diag(more))^-1 R, in the place of R."""
-        added = np.broadcast_to(more, self.diagonal.shape)
+        added, j = np.broadcast_to(more, self.diagonal.shape), 0
         if self.matrix is not None:
             j = len(self.matrix)
             A = self.matrix + np.diag(added[:j])
@@ -75,9 +75,8 @@ class Quadratic:
                 first = np.linalg.solve(A, R[:j])
             except np.linalg.LinAlgError:  # no row bends in some direction: no step is taken there
                 first = np.linalg.lstsq(A, R[:j])[0]
-        R /= (self.diagonal + added)[:, None]  # in place: there are many columns
-        if self.matrix is not None:
             R[:j] = first
+        R[j:] /= (self.diagonal + added)[j:, None]  # in place: there are many columns
         return R
 
 
