@@ -452,3 +452,17 @@ def test_other_rows_are_multiplied_in_full(spoil):
     if spoil == "few columns":
         thin, shift = thin[:, :50], shift[:50]
     assert Rows(thin, np.ones(700), shift=shift)._thin_parts is None
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_columns_far_from_0_keep_their_digits(dtype):
+    rng = np.random.default_rng(0)
+    X = (1e8 if dtype == np.float64 else 1e5) + rng.normal(size=(200, 6)).astype(dtype)
+    shift, scale = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
+    rows, d = Rows(X, np.ones(200), shift=shift, scale=scale), rng.random(200)
+    A = np.column_stack([(X.astype(np.float64) - shift) / scale, np.ones(200)])
+    some = np.array([1, 4, 6])
+    exact = (A.T * d) @ A
+    assert rows.gram_of(some[:2], d) == pytest.approx(exact[np.ix_(some, some)])
+    assert rows.gram_diagonal(d) == pytest.approx(np.diag(exact))
+    assert rows.moments()[1] == pytest.approx(np.ones(6))

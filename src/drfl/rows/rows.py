@@ -60,6 +60,8 @@ class Rows(Operator):
 
     def _moments(self, weights: Array) -> tuple[Array, Array]:
         """Weighted sums of every column and of its square."""
+        if self.shift is not None and not is_sparse(self.X):
+            return self._centred_moments(self.shift, weights)
         first, second = np.zeros(self.n_features), np.zeros(self.n_features)
         squares = np.empty((0, self.n_features), dtype=self.X.dtype)
         for block, part in zip(self.blocks(), self._parts, strict=True):
@@ -74,8 +76,20 @@ class Rows(Operator):
         total = float(weights.sum())
         shift = np.zeros(self.n_features) if self.shift is None else self.shift
         scale = np.ones(self.n_features) if self.scale is None else self.scale
-        second = second - 2.0 * shift * first + total * shift**2
+        second = np.maximum(second - 2.0 * shift * first + total * shift**2, 0.0)
         return (first - total * shift) / scale, second / scale**2
+
+    def _centred_moments(self, shift: Array, weights: Array) -> tuple[Array, Array]:
+        """The same of dense rows, less the shift first: far from 0 it would cancel all digits."""
+        first, second = np.zeros(self.n_features), np.zeros(self.n_features)
+        apart = np.empty((min(self._size, self.n_rows), self.n_features))
+        for block, part in zip(self.blocks(), self._parts, strict=True):
+            p, some = weights[block], apart[: len(part)]
+            np.subtract(part, shift, out=some)
+            first += p @ some
+            second += p @ np.multiply(some, some, out=some)
+        scale = 1.0 if self.scale is None else self.scale
+        return first / scale, second / scale**2
 
     def gram(self, d: Array, *, every: int = 1) -> Array:
         r""":math:`\sum_i d_i (x_i,1)(x_i,1)^T` for :math:`d\ge0`, of shape (n+1, n+1).
@@ -141,11 +155,12 @@ class Rows(Operator):
             if is_sparse(some):
                 B = some.multiply(np.sqrt(weights)[:, None]).tocsr().astype(np.float64)
                 H += (B.T @ B).toarray()
-            else:
+            else:  # far from 0 the shift would cancel all digits of the sums
+                some = some if self.shift is None else some - self.shift[columns]
                 B = some * np.sqrt(weights)[:, None]
                 H += B.T @ B
             first += some.T @ weights
-        return self._bordered(H, first, float(d.sum()), columns)
+        return self._bordered(H, first, float(d.sum()), columns, shifted=not is_sparse(self.X))
 
     def _bordered(
         self,
@@ -153,9 +168,11 @@ class Rows(Operator):
         first: Array,
         total: float,
         columns: NDArray[np.int64] | slice = slice(None),
+        *,
+        shifted: bool = False,
     ) -> Array:
-        """Scaled columns and the ones, from sums of products and of columns as they are."""
-        if self.shift is not None:
+        """Scaled columns and the ones, from sums of products and of columns, perhaps shifted."""
+        if self.shift is not None and not shifted:
             shift = self.shift[columns]
             cross = np.outer(shift, first)
             H = H + total * np.outer(shift, shift) - cross - cross.T
