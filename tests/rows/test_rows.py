@@ -466,3 +466,14 @@ def test_columns_far_from_0_keep_their_digits(dtype):
     assert rows.gram_of(some[:2], d) == pytest.approx(exact[np.ix_(some, some)])
     assert rows.gram_diagonal(d) == pytest.approx(np.diag(exact))
     assert rows.moments()[1] == pytest.approx(np.ones(6))
+
+
+def test_an_entry_that_is_stored_in_parts_is_one_entry():
+    X = sparse.csr_array(
+        (np.array([1.0, 2.0, 4.0]), np.array([7, 7, 3]), np.array([0, 2, 3])), shape=(2, 120)
+    )
+    rows, d = Rows(X, np.ones(2)), np.array([0.5, 2.0])
+    dense = Rows(X.toarray(), np.ones(2))
+    assert rows.is_thin
+    assert rows.gram(d) == pytest.approx(dense.gram(d))
+    assert X.nnz == 3

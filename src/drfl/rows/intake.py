@@ -37,6 +37,9 @@ def as_matrix(X: Any) -> Any:
     """X as a dense float32 or float64 array or as CSR, not copied if it is one."""
     if is_sparse(X):
         csr = sparse.csr_array(X) if X.format == "csr" else sparse.csr_array(X.tocsr())
+        if not csr.has_canonical_format:  # an entry that is stored in two parts has one square
+            csr = csr.copy()
+            csr.sum_duplicates()
         if csr.dtype not in (np.float64, np.float32):
             csr.data = numbers("X", csr.data)
         return csr
