@@ -248,3 +248,21 @@ def test_a_few_rows_as_an_operator():
     np.testing.assert_allclose(few.scores(w, 0.5), X[chosen] @ w + 0.5)
     np.testing.assert_allclose(few.combine(v)[0], X[chosen].T @ v)
     assert few.size == len(few.y) == 4
+
+
+def test_nothing_to_move_without_an_intercept():
+    X, y = data(Logistic())
+    result = solved(Logistic(), X, y, radius=10.0, intercept="none")
+    assert result.status.kind == "certified"
+    assert not result.coef.any()
+    assert result.objective == pytest.approx(np.log(2.0))
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_columns_far_from_0_are_no_end_of_the_run(form):
+    X, y = data(Logistic())
+    result = solved(Logistic(), X, y)
+    far = X + 1e8
+    moved = solved(Logistic(), form(far), y, tol=1e-4, shift=np.full(12, 1e8), scale=np.ones(12))
+    assert moved.status.kind == "certified"
+    assert moved.objective == pytest.approx(result.objective, rel=1e-3)

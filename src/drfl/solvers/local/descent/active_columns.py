@@ -47,13 +47,14 @@ class Work:
 class ActiveColumns(ProvenDescent):
     """Steps of the columns at work."""
 
-    def iterations(self) -> Iterator[None]:
+    def steps(self) -> Iterator[None]:
         f = Objective(self.program, self.whole, Softened(self.problem.loss))
         at, careful = f.centred(0.0, self.at_zero), True
         for _ in range(LONGEST):
             work = at_work(f, at)
             step = np.zeros(f.d)
-            step[work.columns] = -self._inverse(f, at, work, careful)(work.slope)
+            if len(work.columns):  # there are none where w = 0 is best and there is no intercept
+                step[work.columns] = -self._inverse(f, at, work, careful)(work.slope)
             ahead = f.scores(step)
             gain = -float(work.slope @ step[work.columns])
             self.promise = gain / gap_scale(at.value + f.rho * f.norm(at.x), self.at_zero)

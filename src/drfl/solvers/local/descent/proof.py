@@ -11,7 +11,8 @@ long is shortened, all slopes by one factor.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -33,6 +34,16 @@ class ProvenDescent(LocalSearch):
     ) -> None:
         super().__init__(problem, names, clients, tol)
         self.problem, self.names = problem, names
+
+    def iterations(self) -> Iterator[None]:
+        try:
+            yield from self.steps()
+        except np.linalg.LinAlgError:  # rows of no use to this method
+            return
+
+    @abstractmethod
+    def steps(self) -> Iterator[None]:
+        """What `iterations` goes through; LinAlgError: another method takes over."""
 
     def _prove(self, f: Objective, at: ModelPoint, ahead: Array) -> None:
         """Both bounds at a point."""

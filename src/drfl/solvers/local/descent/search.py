@@ -65,13 +65,7 @@ class DescentSearch(ProvenDescent):
         self.by_products = self.program.d > (MATRIX if self.whole.thin else MANY_COLUMNS)
         self.newton = self.program.d <= SMALL or self.by_products
 
-    def iterations(self) -> Iterator[None]:
-        try:
-            yield from self._iterations()
-        except np.linalg.LinAlgError:  # rows of no use to this method
-            return
-
-    def _iterations(self) -> Iterator[None]:
+    def steps(self) -> Iterator[None]:
         x, loss = np.zeros(self.program.d), self._first_loss()
         self.width = loss.width
         if loss.width and self.whole.size < ROWS * self.program.d:
