@@ -163,3 +163,12 @@ def test_shifted_and_scaled_rows_are_those_rows():
     one, two = (drfl.solve(problem, [c], solver="local", tol=1e-8) for c in (folded, plain))
     assert one.objective == pytest.approx(two.objective, rel=1e-7)
     assert one.coef == pytest.approx(two.coef, abs=1e-3)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+def test_columns_of_zeros_alone(norm):
+    problem = drfl.Problem("hinge", drfl.Ball(0.1, norm))
+    client = drfl.Client("a", np.zeros((5, 2)), np.array([1.0, 1.0, 1.0, -1.0, -1.0]))
+    result = drfl.solve(problem, [client], solver="local")
+    assert result.status.kind == "certified"
+    assert result.objective == pytest.approx(0.8, rel=1e-3)

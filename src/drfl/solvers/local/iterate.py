@@ -72,7 +72,8 @@ class Iterate:
         room, price = self._room(), float(self.q @ program.rho)
         guess = self._least_squares()
         norm = program.server.gauge.value(guess)
-        fitted = self._loss(self.stack.margins(guess)) + price * norm < self._loss(self.z)
+        worth = self._loss(self.stack.margins(guess)) + price * norm
+        fitted = norm > 0.0 and worth < self._loss(self.z)  # w = 0 has no room
         if fitted:
             xi[: program.d] = guess
             self.z, t = self.stack.margins(guess), ROOM * norm
