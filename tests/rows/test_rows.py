@@ -477,3 +477,10 @@ def test_an_entry_that_is_stored_in_parts_is_one_entry():
     assert rows.is_thin
     assert rows.gram(d) == pytest.approx(dense.gram(d))
     assert X.nnz == 3
+
+
+def test_a_sample_has_a_row_that_weighs_something():
+    few = Rows(np.arange(3.0)[:, None], np.ones(3))
+    assert few.every(10).take(slice(None)) == pytest.approx(np.array([[1.0]]))
+    light = Rows(np.arange(50.0)[:, None], np.ones(50), weights=np.arange(50) == 3)
+    assert light.every(10).take(slice(None)) == pytest.approx(np.array([[3.0]]))

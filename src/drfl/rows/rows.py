@@ -196,8 +196,14 @@ class Rows(Operator):
         return out
 
     def every(self, step: int) -> Rows:
-        """Every so many rows, evenly spread, as rows of their own: a sample in memory."""
-        return self.some(slice(step // 2, None, step))
+        """Every so many rows, evenly spread, as rows of their own: a sample in memory.
+
+        One row at least, and where none of these weighs anything the heaviest.
+        """
+        rows = slice(min(step // 2, (self.n_rows - 1) // 2), None, step)
+        if self.p is not None and not self.p[rows].any():
+            return self.some(np.array([self.p.argmax()]))
+        return self.some(rows)
 
     def some(self, some: slice | NDArray[np.intp]) -> Rows:
         """A few rows as rows of their own, in memory; their masses are their shares of all."""

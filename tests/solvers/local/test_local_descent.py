@@ -256,3 +256,18 @@ def test_pairs_satisfy_the_secant_equation():
     for step in rng.normal(size=(6, 4)):
         pairs.observe(step, H @ step)
         np.testing.assert_allclose(pairs.solve(H @ step, base), step, rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Hinge()], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("weighing", [1, 500])
+def test_clients_of_which_a_sample_may_have_no_row(loss, weighing):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000 + weighing, 3))
+    y = np.where(X.sum(axis=1) + rng.normal(size=len(X)) > 0.0, 1.0, -1.0)
+    first = (np.arange(weighing) == 0).astype(float)
+    clients = [
+        drfl.Client("many", X[weighing:], y[weighing:]),
+        drfl.Client("one", X[:weighing], y[:weighing], sample_weight=first),
+    ]
+    problem = drfl.Problem(loss, drfl.Ball(0.01, "l2"), mixture=drfl.Mixture(radius=0.0))
+    assert drfl.solve(problem, clients, solver="local").status.kind == "certified"
