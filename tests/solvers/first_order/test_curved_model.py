@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from drfl.solvers.first_order.curved_model import CurvedModel, Quadratic
+from drfl.solvers.first_order.penalized import AbsolutePenalty
 
 d = 9
 
@@ -76,3 +77,12 @@ def test_columns_that_bend_nothing_are_no_division_by_0():
     r, diagonal = np.arange(1.0, 5.0), np.array([0.0, 0.0, 2.0, 4.0])
     flat = Quadratic(diagonal, np.zeros((4, 0)), np.zeros((0, 0)), np.zeros((2, 2)))
     assert flat.solve(r) == pytest.approx([0.0, 0.0, 1.5, 1.0])
+
+
+def test_a_step_where_nothing_bends_is_that_of_the_curvature_before():
+    model = CurvedModel.of(np.full(3, 2.0), memory=5)
+    model.columns, model.matrix, model.whole = np.arange(3), np.zeros((3, 3)), True
+    slope = np.array([1.0, -0.05, -3.0])
+    z = AbsolutePenalty(3, 3).minimise(model.now(), np.zeros(3), slope, 0.1, None)
+    assert np.isfinite(z).all()
+    assert np.sign(z).tolist() == [-1.0, 0.0, 1.0]

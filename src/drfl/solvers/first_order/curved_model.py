@@ -130,8 +130,8 @@ class CurvedModel:
         return Curvature(self.damping * self.diagonal, W, M, self.columns, block)
 
     def _block(self) -> Array | None:
-        """The matrix, damped."""
-        if self.matrix is None:
+        """The matrix, damped; none where nothing bends, for a step would have no end."""
+        if self.matrix is None or not self.matrix.any():
             return None
         j = len(self.matrix)
         ridge = 1e-8 * float(np.trace(self.matrix)) / j * np.eye(j)
