@@ -40,6 +40,7 @@ from drfl.solvers.certificate.proof import payable
 SHRINK, FAST = 0.35, 0.1  # mu, as a share of the products; where no row was stopped
 WITHIN = 0.8  # of the tolerance: there steps only bring rows back that were stopped
 PATIENCE = 12  # rounds without a better bound
+ENOUGH = 4  # rows of a client for every coefficient: with more it settles by itself
 SHARE = 0.2  # cuts of a round for every column: where rows are few they make up for what is missed
 ACCURACY = 1e-9  # of a step
 TOGETHER = 1e-8  # accuracy of a master over the cuts of all rounds
@@ -177,8 +178,8 @@ def _tilt(state: State, g: Array, step: Array) -> Array:
 
 def _groups(state: State) -> int:
     """Of the proof's cuts: their mixtures give what stopping took, where nobody settles it."""
-    n, S = state.server.n, state.server.n_clients
-    if S == 1 or n > FEW_COLUMNS:
+    n, S, rows = state.server.n, state.server.n_clients, state.clients.about[:, 0]
+    if S == 1 or n > FEW_COLUMNS or rows.min() > ENOUGH * state.server.dimension:
         return 1
     return max(1, min(math.ceil(SHARE * n / (2 * S)), MOST_GROUPS))
 
