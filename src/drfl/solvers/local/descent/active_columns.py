@@ -35,7 +35,7 @@ SHORT = 0.1  # a shorter step was too bold: then parabolas above the losses are 
 
 
 @dataclass(frozen=True)
-class Work:
+class ColumnsAtWork:
     """The coordinates that may change, their signs, and the slope of f that they then have."""
 
     columns: NDArray[np.intp]  # (k,), the intercept too
@@ -70,7 +70,7 @@ class ActiveColumns(ProvenDescent):
             careful = found is None or found[1] < SHORT
             yield
 
-    def _inverse(self, f: Objective, at: ModelPoint, work: Work, careful: bool) -> Solve:
+    def _inverse(self, f: Objective, at: ModelPoint, work: ColumnsAtWork, careful: bool) -> Solve:
         """The inverse of the second derivative of the coordinates at work."""
         J = work.columns
         if len(J) <= MATRIX and not self.whole.thin:
@@ -85,7 +85,7 @@ class ActiveColumns(ProvenDescent):
         return of_products(times, f.sizes(at, careful)[J])
 
 
-def at_work(f: Objective, at: ModelPoint) -> Work:
+def at_work(f: Objective, at: ModelPoint) -> ColumnsAtWork:
     """Which coordinates change now."""
     w, g = at.x[: f.n], at.gradient[: f.n]
     used = w != 0.0
@@ -96,11 +96,13 @@ def at_work(f: Objective, at: ModelPoint) -> Work:
     J = np.flatnonzero(used | (excess > least))
     intercept = np.arange(f.n, f.d)
     slope = np.append(g[J] + f.rho * signs[J], at.gradient[f.n :])
-    return Work(np.append(J, intercept), np.append(signs[J], np.zeros(len(intercept))), slope)
+    return ColumnsAtWork(
+        np.append(J, intercept), np.append(signs[J], np.zeros(len(intercept))), slope
+    )
 
 
 def along(
-    f: Objective, at: ModelPoint, step: Array, ahead: Array, work: Work
+    f: Objective, at: ModelPoint, step: Array, ahead: Array, work: ColumnsAtWork
 ) -> tuple[ModelPoint, float] | None:
     """A lower point on the way of a step, no sign of which changes, and how far; None: none is."""
     J, before, t = work.columns, at.value + f.rho * f.norm(at.x), 1.0
