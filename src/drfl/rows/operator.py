@@ -27,6 +27,7 @@ from drfl.rows.intake import (
 )
 from drfl.rows.parts import (
     Parts,
+    grouped_sums,
     is_sparse,
     products,
     transposed,
@@ -268,7 +269,8 @@ class Operator:
     def group_sums(self, v: Array, groups: int) -> tuple[Array, Array]:
         r"""Weighted sums of each group, row i being in group ``i % groups``.
 
-        Strided groups are views: no copy of X, no permutation, and sorted data are spread evenly.
+        Strided groups of dense rows are views: no copy, no permutation, and sorted data are spread
+        evenly.
 
         Returns
         -------
@@ -278,10 +280,12 @@ class Operator:
         g, total = np.zeros((groups, self.n_features)), np.zeros(groups)
         for block, part in zip(self.blocks(), self._factors, strict=True):
             A, vb = exact(part), v[block]
-            for k in range(groups):
-                rows = slice((k - block.start) % groups, None, groups)
-                g[k] += A[rows].T @ vb[rows]
-                total[k] += float(vb[rows].sum())
+            slices = [slice((k - block.start) % groups, None, groups) for k in range(groups)]
+            total += [vb[rows].sum() for rows in slices]
+            if is_sparse(A) and groups > 1:  # slices of such rows would be copies
+                g += grouped_sums(A, vb, groups, block.start)
+            else:
+                g += [A[rows].T @ vb[rows] for rows in slices]
         pairs = [self._unfold(g[k], total[k]) for k in range(groups)]
         return np.array([pair[0] for pair in pairs]).reshape(g.shape), total
 

@@ -114,6 +114,15 @@ def transposed_products(A: Any, v: Array) -> Array:
     return np.asarray(v @ A)
 
 
+def grouped_sums(A: Any, v: Array, groups: int, first: int) -> Array:
+    """Sums of v A by group (groups, n), for sparse A whose row i is in group (i + first) % G."""
+    n, stored = A.shape[1], np.diff(A.indptr)
+    row = ((np.arange(len(v)) + first) % groups) * n  # where that of its group begins
+    weights = np.repeat(v, stored) * A.data
+    sums = np.bincount(np.repeat(row, stored) + A.indices, weights, groups * n)
+    return np.asarray(sums, dtype=np.float64).reshape(groups, n)
+
+
 def pair_products(part: Any) -> Any:
     r"""The products :math:`x_{ij}x_{ik}`, one column for every row of a sparse block.
 
