@@ -409,7 +409,11 @@ FOLLOWS = [
             for loss in ("logistic", "hinge")
             for radius in (1e-4, 1e-3, 0.01, 0.1, 1.0, None)
         ),
-        *(((5000, 300), clients, "hinge", 0.01) for clients in (1, 3, 10)),
+        *(
+            ((5000, 300), clients, loss, radius)
+            for clients, loss in ((1, "hinge"), (3, "hinge"), (10, "hinge"), (3, "logistic"))
+            for radius in (1e-4, 1e-3, 0.01, 0.1, 1.0, None)
+        ),
         *(("sparse300", 10, loss, 0.01) for loss in ("logistic", "hinge")),
     )
 ]

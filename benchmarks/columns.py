@@ -8,7 +8,8 @@ have length 1. The radius is a share of the norm of the slope at w = 0. Beside t
 liblinear, and LinearSVC for the hinge loss, each at its loosest tolerance whose objective is within
 1e-3 of our lower bound. Memory is the most that was held while the server worked, beside what the
 page says; a run of its own measures it. The last rows have 2,000 columns, which the
-local solver alone takes. One thread; modules are loaded before the clock starts.
+local solver alone takes. One thread; modules are loaded before the clock starts; the best of five
+runs counts, of fewer where they take long.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ SHARES = (0.1, 0.03, 0.01)
 TOL, CLIENTS, NARROW = 1e-3, 5, 2000
 LADDER = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 1e-4, 1e-5)
 MOST_ROUNDS = {"linf": 40, "l2": 60}
+RUNS, LONG = 5, 2.0  # of a measurement, at most; seconds after which it is not repeated
 MOST_RATIO = 3.0  # local solver to the fastest of the others
 # What the page says of the server: the 40 vectors of the steps, five times while a step is
 # computed, eight of every client; and the curvature of the columns at work, three of every client.
@@ -68,10 +70,13 @@ def text(rows: int, columns: int, words: int = 50, seed: int = 0) -> tuple[Any, 
 
 
 def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Processor seconds, and the result."""
-    start = time.process_time()
-    result = work()
-    return time.process_time() - start, result
+    """Processor seconds, and the result: the best of five runs, of fewer where they take long."""
+    taken: list[float] = []
+    while len(taken) < RUNS and sum(taken) < LONG:
+        start = time.process_time()
+        result = work()
+        taken.append(time.process_time() - start)
+    return min(taken), result
 
 
 # ---------------------------------------------------------------------- memory
