@@ -40,6 +40,8 @@ class Limits:
         Whether what flips add can have cuts of its own.
     classes : int or None
         How many there are at once, if it tells of them.
+    one_sided : bool
+        Whether the loss of a row leans one way only, as that of a margin does.
     """
 
     lipschitz: float
@@ -50,6 +52,7 @@ class Limits:
     move: Array | float = 0.0
     split: bool = False
     classes: int | None = None
+    one_sided: bool = True
 
     @classmethod
     def of(
@@ -82,6 +85,7 @@ class Limits:
             ),
             columns=None if columns is None else np.asarray(columns, dtype=np.float64),
             move=move,
+            one_sided=margin,
         )
 
     def told(self, value: float, multiplier: float) -> Limits:

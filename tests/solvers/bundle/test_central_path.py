@@ -12,10 +12,18 @@ import drfl
 from drfl.client import Client, Site
 from drfl.losses import make_loss
 from drfl.losses.base import Line, Loss
-from drfl.solvers.bundle import Bundle, central_path, state
-from drfl.solvers.bundle.client_half import path_rows
+from drfl.solvers.bundle import (
+    Bundle,
+    central_path,
+    client_cache,
+    messages,
+    plausibility,
+    state,
+)
+from drfl.solvers.bundle.client_half import path_proof, path_rows
 from drfl.solvers.bundle.client_half.evaluation import make_evaluator
-from drfl.solvers.bundle.client_half.path_rows import PathRows, PathStep, follow, settled
+from drfl.solvers.bundle.client_half.path_proof import rounded, settled
+from drfl.solvers.bundle.client_half.path_rows import PathRows, PathStep, follow
 from drfl.solvers.bundle.messages import PathRequest
 from drfl.solvers.bundle.planning import plan
 from drfl.wire.schema import unpack_triangle
@@ -114,7 +122,7 @@ def told(loss, some, task, tilt, mu=0.2, groups=1):
     evaluator = make_evaluator(site.oracle)
     first = follow(site, evaluator, PathRequest(mu), evaluator.arguments(np.zeros(n), 0.0))
     w = 0.3 * rng.normal(size=n)
-    asked = PathRequest(mu, tilt, None, groups)
+    asked = PathRequest(mu, tilt, (), groups)
     then = follow(site, evaluator, asked, evaluator.arguments(w, 0.1))
     return site, first, then
 
@@ -144,7 +152,7 @@ def test_cuts_of_groups_add_up_to_those_of_all_rows():
         site = Site(some, problem(loss), debug=True)
         evaluator = make_evaluator(site.oracle)
         for e in (None, tilt):
-            asked = PathRequest(0.2, e, None, groups)
+            asked = PathRequest(0.2, e, (), groups)
             then = follow(site, evaluator, asked, evaluator.arguments(np.zeros(n), 0.1))
         assert then["sides"].shape == (2 * groups, 2 + n)
         sums.append(then["sides"].reshape(2, groups, -1).sum(axis=1))
@@ -155,7 +163,7 @@ def test_every_group_has_fifty_rows_on_both_sides():
     """However many are wanted, and however uneven rows of both sides are spread."""
     for share in (0.2, 0.5):
         rising = (rng.random(N) < share)[None]
-        found = [path_rows._enough(rising, wanted) for wanted in range(1, 9)]
+        found = [path_proof._enough(rising, wanted) for wanted in range(1, 9)]
         assert found[0] == 1
         for groups in set(found) - {1}:
             counts = [
@@ -163,8 +171,8 @@ def test_every_group_has_fifty_rows_on_both_sides():
             ]
             assert min(counts) >= 50
     assert max(found) > 2
-    assert path_rows._enough(np.zeros((1, N), bool), 99) == N // 50  # one side alone
-    assert path_rows._enough(np.zeros((1, 60), bool), 99) == 1
+    assert path_proof._enough(np.zeros((1, N), bool), 99) == N // 50  # one side alone
+    assert path_proof._enough(np.zeros((1, 60), bool), 99) == 1
 
 
 def test_cuts_of_groups_prove_earlier(monkeypatch):
@@ -190,7 +198,7 @@ def test_mended_cuts_are_below_the_loss_and_lean_as_far_as_their_slopes_had_room
         e = size * rng.normal(size=n + 1)
         site.memory["path"] = rows
         z = evaluator.arguments(w, 0.0)
-        last = follow(site, evaluator, PathRequest(0.1, np.zeros(n + 1), e), z)["mended"]
+        last = follow(site, evaluator, PathRequest(0.1, np.zeros(n + 1), (e,)), z)["mended"]
         for _ in range(20):
             v, b = rng.normal(size=n), float(rng.normal())
             scores = X @ v + b
@@ -205,20 +213,101 @@ def test_mended_cuts_are_below_the_loss_and_lean_as_far_as_their_slopes_had_room
 def test_what_stopping_took_from_a_proof_is_given_back_a_round_later(monkeypatch):
     """The bound is far below where it would be if the slopes added up; mended they nearly do."""
     monkeypatch.setattr(central_path, "LATE", math.inf)  # no master over the cuts of all rounds
-    monkeypatch.setattr(path_rows, "TRIES", 0)  # nor settled at once
+    monkeypatch.setattr(path_proof, "TRIES", 0)  # nor settled at once
     assert rounds_to_prove(1e-2) < rounds_to_prove(1e-2, mended=None)
 
 
-def rounds_to_prove(gap, **change):
+def test_what_mending_stopped_is_given_back_by_mending_again(monkeypatch):
+    monkeypatch.setattr(central_path, "LATE", math.inf)
+    monkeypatch.setattr(path_proof, "TRIES", 0)
+    twice = rounds_to_prove(1e-4)
+    for module in (central_path, client_cache, messages, path_rows, plausibility):
+        monkeypatch.setattr(module, "MOST_MENDS", 1)
+    assert twice < rounds_to_prove(1e-4)
+
+
+def rounds_to_prove(gap, count=S, **change):
     """Rounds, where clients' answers are changed."""
     result = drfl.solve(
         problem("hinge", radius=1e-3),
-        clients(LOSSES[0]),
+        clients(LOSSES[0], count),
         solver="bundle",
         engine=ChangingEngine(lambda client, reply: with_arrays(reply, **change)),
     )
     assert result.status.kind == "certified"
     return next(record.round for record in result.history if record.gap <= gap)
+
+
+# ---------------------------------------------------------------------- rounding
+@pytest.mark.parametrize("corners", [1, 2])
+def test_rows_with_little_room_are_rounded_and_those_with_the_most_stay(corners):
+    alpha = np.where(np.arange(N) < 60, 0.5, 0.001) * rng.uniform(0.9, 1.0, (corners, N))
+    alpha = np.where(rng.random((corners, N)) < 0.5, alpha, 1.0 - alpha)
+    found = rounded(alpha, 60)
+    np.testing.assert_array_equal(found[:, :60], alpha[:, :60])
+    np.testing.assert_array_equal(found[:, 60:], np.round(alpha[:, 60:]))
+    # Fewer stay if asked, but none that has more than little room.
+    np.testing.assert_array_equal(rounded(alpha, 20), found)
+    assert (rounded(alpha, 100) != np.round(alpha)).any(axis=0).sum() == 100
+    assert rounded(alpha, N) is alpha
+
+
+def test_a_row_at_one_of_its_corners_keeps_both_slopes():
+    alpha = np.array([[0.5] * 40 + [0.999] * 380, [0.0] * 200 + [0.999] * 220])
+    found = rounded(alpha, 40)
+    np.testing.assert_array_equal(found[:, :40], alpha[:, :40])
+    np.testing.assert_array_equal(found[0, 40:], 1.0)
+
+
+def test_nothing_is_rounded_where_the_others_could_not_make_up_for_it():
+    alpha = np.where(np.arange(N) < 20, 0.5, 0.04)[None]
+    assert rounded(alpha, 20) is alpha
+
+
+@pytest.mark.parametrize("count", [1, 6])
+def test_rounded_slopes_prove_earlier(count, monkeypatch):
+    """The proof is no longer late by what rows far from their corners cost."""
+    gaps = {}
+    for inside in (1.5, 0.0):
+        monkeypatch.setattr(central_path, "INSIDE", inside)
+        task, some = problem("hinge", radius=1e-3), clients(LOSSES[0], count)
+        result = drfl.solve(task, some, solver="bundle", tol=1e-6)
+        assert result.status.kind == "certified"
+        gaps[inside] = [record.gap for record in result.history[8:12]]
+    assert np.less(gaps[1.5], gaps[0.0]).sum() >= 3
+
+
+def test_the_proved_gap_follows_the_true_one_within_two_rounds():
+    """Of seven clients with fewer rows than half of the columns."""
+    own = np.random.default_rng(0)
+    Z = own.normal(size=(2000, 210))
+    y = np.where(Z @ own.normal(size=210) / 210**0.5 + 0.7 * own.normal(size=2000) > 0.0, 1.0, -1.0)
+    some, task = [Client(f"c{s}", Z[s::7], y[s::7]) for s in range(7)], problem("hinge")
+    result = drfl.solve(task, some, solver="bundle", tol=1e-6)
+    exact = drfl.solve(task, some, solver="local", tol=1e-8)
+    optimum = 0.5 * (exact.objective + exact.lower_bound)
+    for gap in (1e-2, 1e-3, 1e-4, 1e-6):
+        level = optimum * (1.0 + gap)
+        true = next(r.round for r in result.history if r.objective <= level)
+        assert next(r.round for r in result.history if r.gap <= gap) <= true + 2
+
+
+def test_a_small_client_beside_large_ones_does_not_spoil_the_proof(monkeypatch):
+    """Where no row was stopped its slopes are as they should be, and it could not settle others."""
+    own = np.random.default_rng(0)
+    sizes = np.array([1500, 1500, 60, 60])
+    Z = own.normal(size=(sizes.sum(), 205))
+    y = np.where(
+        Z @ own.normal(size=205) / 205**0.5 + 0.7 * own.normal(size=len(Z)) > 0.0, 1.0, -1.0
+    )
+    ends = np.cumsum(sizes)[:-1]
+    some = [
+        Client(f"c{s}", *rows)
+        for s, rows in enumerate(zip(np.split(Z, ends), np.split(y, ends), strict=True))
+    ]
+    result = drfl.solve(problem("hinge", radius=1e-3), some, solver="bundle", tol=1e-6)
+    assert result.status.kind == "certified"
+    assert result.rounds <= 30
 
 
 # ---------------------------------------------------------------------- settling at once
@@ -258,13 +347,14 @@ def test_slopes_do_not_move_for_nothing(inside):
 
 def test_settled_slopes_prove_earlier(monkeypatch):
     monkeypatch.setattr(central_path, "LATE", math.inf)
-    at_once = rounds_to_prove(1e-3)
-    monkeypatch.setattr(path_rows, "TRIES", 0)
-    assert at_once < rounds_to_prove(1e-3)
+    at_once = rounds_to_prove(1e-3, 1)
+    monkeypatch.setattr(path_proof, "TRIES", 0)
+    assert at_once < rounds_to_prove(1e-3, 1)
 
 
 def test_the_cuts_of_all_rounds_prove_more_than_the_last_ones(monkeypatch):
-    monkeypatch.setattr(path_rows, "TRIES", 0)  # nothing is settled at once
+    monkeypatch.setattr(path_proof, "TRIES", 0)  # nothing is settled at once,
+    monkeypatch.setattr(central_path, "_mends", lambda *_: ())  # nor mended
     rounds = {}
     for late in (central_path.LATE, math.inf):
         monkeypatch.setattr(central_path, "LATE", late)
@@ -276,7 +366,7 @@ def test_the_cuts_of_all_rounds_prove_more_than_the_last_ones(monkeypatch):
 
 
 def test_with_many_columns_nothing_is_settled_or_mended(monkeypatch):
-    for module in (path_rows, central_path):
+    for module in (path_proof, path_rows, central_path):
         monkeypatch.setattr(module, "FEW_COLUMNS", 0)
     told = set()
 
@@ -341,6 +431,22 @@ def test_radii_sets_and_no_intercept(radius, more):
     assert result.lower_bound <= local.objective * (1.0 + 1e-10)
 
 
+@pytest.mark.parametrize("loss", LOSSES[1:], ids=lambda loss: loss.name)
+def test_honest_slopes_of_both_sides_are_not_refused(loss):
+    """A row may have a large slope at both of its corners: together they are those of the loss."""
+    own, seen = np.random.default_rng(0), []
+    Z = own.normal(size=(60, 201))
+    t = Z @ own.normal(size=201) / 201**0.5 + 0.3 * own.normal(size=60)
+    result = drfl.solve(
+        problem(loss, "l2", 1e-3),
+        [Client(f"c{s}", Z[s::4], t[s::4]) for s in range(4)],
+        solver="bundle",
+        callbacks=[lambda record: seen.append(dict(record.failures))],
+    )
+    assert result.status.kind == "certified"
+    assert not any(seen)
+
+
 def test_labels_that_flip_end_the_path(monkeypatch):
     left = []
     task = problem("hinge", radius=0.2, label_cost=0.1)
@@ -380,6 +486,10 @@ def test_a_resumed_run_ends_where_it_would_have(tmp_path):
         ("sides", lambda a: np.vstack([a, a]), "at most 1 groups"),
         ("sides", lambda a: 50.0 * a, "steeper"),
         ("room", lambda a: a[:, 1:], "does not fit"),
+        ("room", lambda a: np.vstack([a, a]), "does not fit"),
+        ("mended", lambda a: np.vstack([a, a, a]), "as many as those of sides"),
+        ("mended", lambda a: a[:1], "as many as those of sides"),
+        ("mended", lambda a: 50.0 * a, "steeper"),
         ("path", lambda a: -a, "cannot be"),
         ("path", lambda a: a[:, 2:], "does not fit"),
         ("bend", lambda a: -a, "semidefinite"),
@@ -387,7 +497,7 @@ def test_a_resumed_run_ends_where_it_would_have(tmp_path):
 )
 def test_what_cannot_be_is_refused(name, change, why):
     def spoilt(client, reply):
-        if client == "c0" and "sides" in reply.arrays:
+        if client == "c0" and name in reply.arrays and "sides" in reply.arrays:
             return with_arrays(reply, **{name: change(reply.arrays[name])})
         return reply
 
@@ -396,7 +506,7 @@ def test_what_cannot_be_is_refused(name, change, why):
         problem("hinge"),
         clients(LOSSES[0]),
         solver="bundle",
-        max_rounds=3,
+        max_rounds=4,
         engine=ChangingEngine(spoilt),
         callbacks=[lambda record: seen.append(dict(record.failures))],
     )

@@ -10,7 +10,9 @@ step of an interior-point method: client s tells a quadratic model of its mean l
 is a master with one cut per client. The rows' slopes after the step are a point of the dual, and
 clients tell the cuts that it makes. With the master's new weights q their slopes add up to
 :math:`G=\sum_sq_s(g_s+H_sp)`, which the norm nearly pays for; along the tilt e,
-:math:`\sum_sq_sH_se=G'-G`, they add up to the nearest G' that it does pay for.
+:math:`\sum_sq_sH_se=G'-G`, they add up to the nearest G' that it does pay for. What stopping and
+rounding takes from that sum a client settles, or else all mend it together: in each of the two
+rounds after, the slopes of a proof move along a step that leads to the newest G'.
 
 A client that was silent stays where it was: its model is moved to the centre.
 """
@@ -22,12 +24,11 @@ import math
 import numpy as np
 
 from drfl.arrays import Array
-from drfl.solvers.bundle.dual_cuts import prove_by_cuts
+from drfl.solvers.bundle.dual_cuts import overcharge, prove_by_cuts
 from drfl.solvers.bundle.messages import (
-    AS_TOLD,
     FEW_COLUMNS,
-    MENDED,
     MOST_GROUPS,
+    MOST_MENDS,
     PathRequest,
     dual_cut,
 )
@@ -40,44 +41,57 @@ from drfl.solvers.certificate.proof import payable
 SHRINK, FAST = 0.35, 0.1  # mu, as a share of the products; where no row was stopped
 WITHIN = 0.8  # of the tolerance: there steps only bring rows back that were stopped
 PATIENCE = 12  # rounds without a better bound
-ENOUGH = 4  # rows of a client for every coefficient: with more it settles by itself
-SHARE = 0.2  # cuts of a round for every column: where rows are few they make up for what is missed
+SHARE = 0.3  # cuts of a round for every column: where rows are few they make up for what is missed
 ACCURACY = 1e-9  # of a step
 TOGETHER = 1e-8  # accuracy of a master over the cuts of all rounds
-LATE = 2.0  # times the gap that the path promises
+LATE = 0.5  # of the gap that the path promises
+NEAR = 10.0  # times the tolerance: a round costs more than any master
+MISSED = 0.1  # of the proved gap: a proof of this round that misses less is as good as a mixture
 RIDGE = 1e-10  # in units of the mean curvature
 REFINEMENTS = 1  # of the tilt
+# Rows of all clients, for every coefficient, whose slopes a proof does not round: at first, how
+# many times more where all proofs of a round missed, and at most.
+INSIDE, MORE, MOST_INSIDE = 1.5, 1.25, 6.0
+WARM = 4  # rounds, before which proofs are mended in vain now and then
 
 
 def prove_by_sides(state: State) -> None:
-    """What every client's newest cuts on the path prove, the mended ones, and those of all rounds.
+    """What every client's newest cuts on the path prove, mended ones, and those of all rounds.
 
-    Each of the first two is one cut of every client with the weights that asked for it. What rows
+    Each but the last is one cut of every client with the weights that asked for it. What rows
     that were stopped took from one round's sum another's may have to give: a master tells, where
     the proof is late.
     """
-    pool, asked = state.pool, state.asked
-    for kind in (AS_TOLD, MENDED):
+    pool, asked, missed = state.pool, state.asked, []
+    for kind in range(MOST_MENDS + 1):
         on_path = np.flatnonzero(~pool.cuts.tangent & (pool.cuts.group == kind))
         last = dict(zip(pool.cuts.piece[on_path].tolist(), on_path.tolist(), strict=True))
         clients = set(pool.piece_client[list(last)].tolist()) if last else set()
         if len(asked.weights) == len(clients):
-            prove_by_cuts(state, np.array(sorted(last.values())), asked.weights)
-    if len(asked.weights) and _is_late(state):
+            solution = prove_by_cuts(state, np.array(sorted(last.values())), asked.weights)
+            missed.append(overcharge(state, solution))
+    asked.miss = min(missed, default=0.0)
+    if _all_missed(state) and _is_late(state):
         told = pool.cuts.where(~pool.cuts.tangent)
         x, M = state.points.here.x, TINY * np.diag(state.metric.diagonal)
         upper = state.bounds.upper
         solve_master(state, told, x, M, upper, eps=TOGETHER, sharp=True, kept=False)
 
 
+def _all_missed(state: State) -> bool:
+    """Whether no proof of this round had slopes that the norm pays for, or nearly."""
+    return state.asked.miss > MISSED * state.bounds.gap
+
+
 def _is_late(state: State) -> bool:
-    """Whether everyone follows the path, and the proved gap is far above that of their rows."""
+    """Whether everyone follows the path, and the proof is not far ahead, or may be the last."""
     bounds = state.bounds
     if state.path is None or len(state.path) < state.server.n_clients:
         return False
     if state.server.n > FEW_COLUMNS:
         return False
-    return bounds.gap * bounds.scale > LATE * _gap_of(state, _products(state))
+    late = bounds.gap * bounds.scale > LATE * _gap_of(state, _products(state))
+    return late or bounds.gap <= NEAR * state.task.tol
 
 
 def follow_path(state: State) -> bool:
@@ -100,8 +114,9 @@ def follow_path(state: State) -> bool:
         state.path, asked.path = None, None
         return False
     forget(state)
-    asked.path = PathRequest(mu, step[1], _mend(state), _groups(state))
-    ask(state, [Proposal(step[0])])
+    x, tilt, wanted = step
+    asked.path = PathRequest(mu, tilt, _mends(state, wanted), _groups(state), _inside(state))
+    ask(state, [Proposal(x)])
     return True
 
 
@@ -140,8 +155,8 @@ def _gap_of(state: State, mu: float) -> float:
     return 2.0 * mu * sum(corner.weight for corner in state.task.problem.loss.corners)
 
 
-def _step(state: State, mu: float) -> tuple[Array, Array] | None:
-    """The next point, and the tilt; none if the master cannot be solved."""
+def _step(state: State, mu: float) -> tuple[Array, Array, Array] | None:
+    """The next point, the tilt, and what slopes then add up to; none if the master fails."""
     server, metric, x = state.server, state.metric, state.points.here.x
     models = Pool(server.n_clients, server.dimension)
     slopes = np.array([_slope(state, s, mu, x, models) for s in range(server.n_clients)])
@@ -153,7 +168,8 @@ def _step(state: State, mu: float) -> tuple[Array, Array] | None:
         return None
     state.q = q = server.mixture.pull(found.weights)
     state.asked.weights = q
-    return found.x, _tilt(state, q @ slopes, found.x - x)
+    G = q @ slopes + H @ (found.x - x)
+    return found.x, *_tilt(state, G)
 
 
 def _slope(state: State, s: int, mu: float, x: Array, models: Pool) -> Array:
@@ -170,33 +186,46 @@ def _slope(state: State, s: int, mu: float, x: Array, models: Pool) -> Array:
     return np.asarray(g)
 
 
-def _tilt(state: State, g: Array, step: Array) -> Array:
-    """e: along it the slopes after the step add up to what the norm pays for."""
+def _tilt(state: State, G: Array) -> tuple[Array, Array]:
+    """e, along which slopes that add up to G add up to what the norm pays for; and that sum."""
+    wanted = payable(state.server, state.q, G)
     H = state.metric.curvature(state.q)
-    return _paid(state, g + H @ step, H)
+    return state.metric.solve(H, wanted - G, RIDGE, REFINEMENTS), wanted
 
 
 def _groups(state: State) -> int:
-    """Of the proof's cuts: their mixtures give what stopping took, where nobody settles it."""
-    n, S, rows = state.server.n, state.server.n_clients, state.clients.about[:, 0]
-    if S == 1 or n > FEW_COLUMNS or rows.min() > ENOUGH * state.server.dimension:
+    """Of the proof's cuts: their mixtures give what stopping took."""
+    n, S = state.server.n, state.server.n_clients
+    if S == 1 or n > FEW_COLUMNS:
         return 1
     return max(1, min(math.ceil(SHARE * n / (2 * S)), MOST_GROUPS))
 
 
-def _mend(state: State) -> Array | None:
-    """The same for the slopes of the last proof, which move as far as they have room."""
+def _inside(state: State) -> float:
+    """How many rows for a unit of weight keep slopes between their ends in a proof; 0: all.
+
+    Slopes of which none was stopped add up to what the norm pays for: rounding would spoil that.
+    Nor does it help where the last round got nowhere, and next time the others have their turn.
+    """
+    assert state.path is not None
+    stopped = any(model.clipped > 0.0 for model in state.path.values())
+    exact, stuck = len(state.asked.weights) > 0 and not stopped, state.bounds.progress < state.round
+    if state.server.n > FEW_COLUMNS or exact or (stuck and state.round > WARM):
+        return 0.0
+    one = state.server.dimension / float(state.clients.about[:, 0].sum())  # for a coefficient
+    last = 0.0 if state.asked.path is None else state.asked.path.inside
+    wanted = min(MORE * last, MOST_INSIDE * one) if _all_missed(state) else last / MORE
+    return max(INSIDE * one, wanted)
+
+
+def _mends(state: State, wanted: Array) -> tuple[Array, ...]:
+    """Steps along which slopes of earlier proofs add up to that, as far as they have room."""
     assert state.path is not None
     models = [state.path[s] for s in range(state.server.n_clients)]
-    told = [(m.slope, m.room) for m in models if m.slope is not None and m.room is not None]
-    if len(told) < len(models):
-        return None
-    slopes, rooms = zip(*told, strict=True)
-    C = np.asarray(sum(q * room for q, room in zip(state.q, rooms, strict=True)))
-    return _paid(state, state.q @ np.array(slopes), C)
-
-
-def _paid(state: State, G: Array, H: Array) -> Array:
-    """e with G + He what the norm pays for, and nothing in b; 0 if H cannot be inverted."""
-    wanted = payable(state.server, state.q, G)
-    return state.metric.solve(H, wanted - G, RIDGE, REFINEMENTS)
+    steps = []
+    for every in zip(*(model.proofs for model in models), strict=False):
+        slopes, rooms = zip(*every, strict=True)
+        C = np.asarray(sum(q * room for q, room in zip(state.q, rooms, strict=True)))
+        missed = wanted - state.q @ np.array(slopes)
+        steps.append(state.metric.solve(C, missed, RIDGE, REFINEMENTS))
+    return tuple(steps)

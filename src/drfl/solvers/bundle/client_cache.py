@@ -25,7 +25,7 @@ from drfl.solvers.bundle.client_half.evaluation import (
 from drfl.solvers.bundle.client_half.joint import JointEvaluator, OwnJointEvaluator
 from drfl.solvers.bundle.client_half.level_cuts import OwnInterceptEvaluator
 from drfl.solvers.bundle.client_half.path_rows import replay
-from drfl.solvers.bundle.messages import CutRequest, PathRequest
+from drfl.solvers.bundle.messages import MOST_MENDS, CutRequest, PathRequest
 from drfl.wire import Field, Message
 from drfl.worst_case.joint import JointOracle
 
@@ -37,7 +37,7 @@ REQUEST = {
     "curved": Field("uint8", ("P",)),  # whether curvature was asked for there
     "sample": Field("uint8", ("P",)),  # whether arguments of rows are kept too
     "lifted": Field("uint8", (1,)),
-    "path": Field("float64", ("k", None), optional=True),  # steps: mu, x, tilt
+    "path": Field("float64", ("k", None), optional=True),  # see Remembered
 }
 RECENT = 30  # points whose coordinates are kept: any of their cuts may get a multiplier again
 
@@ -138,8 +138,9 @@ class Remembered:
     ----------
     known, curved, sampled : frozenset of int
         Points, those where curvature was computed, and those of which arguments of rows are kept.
-    path : tuple of (1 + 2d,)
-        mu, x and the tilt of every step.
+    path : tuple of (3 + (2 + M) d,)
+        Of every step mu, how many rows stay inside, and how many steps mended earlier ones; x, the
+        tilt, and these steps, M at most.
     """
 
     known: frozenset[int] = frozenset()
@@ -156,9 +157,14 @@ class Remembered:
         curved = {i for i, c in zip(request.identities, request.curvature, strict=True) if c}
         path = self.path
         if request.path is not None:
-            x, tilt = request.points[0], request.path.tilt
-            so_far, e = ((), np.zeros_like(x)) if tilt is None else (path, tilt)
-            path = *so_far, np.concatenate([[request.path.mu], x, e])
+            x, step = request.points[0], request.path
+            none = np.zeros_like(x)
+            so_far, tilt = ((), none) if step.tilt is None else (path, step.tilt)
+            mends = [*step.mends, *[none] * (MOST_MENDS - len(step.mends))]
+            path = (
+                *so_far,
+                np.concatenate([[step.mu, step.inside, len(step.mends)], x, tilt, *mends]),
+            )
         return Remembered(
             known & kept, (self.curved | curved) & kept, (self.sampled | asked) & named, path
         )
@@ -222,7 +228,8 @@ def recall(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
     cache.keep(set(arrays["id"].tolist()))
     site.memory.pop("path", None)
     for step in arrays.get("path", ()):
-        x, tilt = np.split(step[1:], 2)
-        asked = PathRequest(float(step[0]), tilt)
+        mu, inside, moved = step[:3].tolist()
+        x, tilt, *mends = np.split(step[3:], 2 + MOST_MENDS)
+        asked = PathRequest(mu, tilt, tuple(mends[: int(moved)]), inside=inside)
         replay(site, evaluator, asked, evaluator.evaluate(x, 1).arguments)
     return {}

@@ -80,9 +80,13 @@ def prove_by_duals(state: State, heard: Sequence[Stack]) -> None:
     newest = np.flatnonzero(~pool.cuts.tangent & (pool.cuts.used == state.round))
     before, solution = bounds.gap, prove_by_cuts(state, newest, asked.weights)
     asked.dual_pays = bounds.gap <= PAYS * before
-    total = aggregate(state.server, *share(state.server, pool, pool.cuts, solution))
-    used = state.server.gauge.polar(total.g) / max(float(total.B.sum()), 1e-300)
-    asked.miss = abs(used - (1.0 - asked.room))
+    asked.miss = abs(overcharge(state, solution) + asked.room)
+
+
+def overcharge(state: State, solution: Solution) -> float:
+    """By which share the slope of the mixture costs more than the norm pays; negative: less."""
+    total = aggregate(state.server, *share(state.server, state.pool, state.pool.cuts, solution))
+    return state.server.gauge.polar(total.g) / max(float(total.B.sum()), 1e-300) - 1.0
 
 
 def prove_by_cuts(state: State, chosen: Ints, weights: Array) -> Solution:

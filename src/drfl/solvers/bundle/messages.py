@@ -37,8 +37,8 @@ REPLY = {
     "bend": Field("float64", (1, None), optional=True),  # curvature of which every digit counts
     "reach": Field("float64", (None, 2), optional=True),  # how far that is certain: see Reach
     "sides": Field("float64", ("m", None), optional=True),  # cuts that fall, or rise, with scores
-    "mended": Field("float64", ("m", None), optional=True),  # the last ones, their slopes moved
-    "room": Field("float32", (1, None), optional=True),  # how slopes of sides can move
+    "mended": Field("float64", ("M", None), optional=True),  # earlier ones, their slopes moved
+    "room": Field("float32", (None, None), optional=True),  # how slopes of proofs can move
     "local": Field("float32", ("d",), optional=True),
     "about": Field("float64", (2,), optional=True),  # weight of the rows, size of a feature
     "guard": Field("uint8", (1,), optional=True),  # k of the client's guard
@@ -74,16 +74,20 @@ class PathRequest:
         What the products of the rows should become in the step that led to the main point.
     tilt : (d,) or None
         A further step along which slopes move for the proof; None: the path begins here.
-    mend : (d,) or None
-        A step along which the slopes of the last proof move, as far as each has room.
+    mends : up to `MOST_MENDS` of (d,)
+        Steps along which slopes of earlier proofs move, as far as each has room: those of the
+        last proof, those of the one before, which have moved once, and so on.
     groups : int
         Into how many groups the rows of the proof's cuts should be split, if they are enough.
+    inside : float
+        How many rows for a unit of weight may keep slopes between their ends in the proof; 0: all.
     """
 
     mu: float
     tilt: Array | None = None
-    mend: Array | None = None
+    mends: tuple[Array, ...] = ()
     groups: int = 1
+    inside: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -100,19 +104,17 @@ class PathModel:
         The mean of the rows' products.
     clipped : float
         The share of the rows whose slopes the step took beyond their ends.
-    slope : (d,) or None
-        What the slopes of the proof add up to; None: the path begins here.
-    room : (d, d) or None
-        The matrix by which that changes along a step, every slope as far as it has room; None:
-        columns are many, and nothing is mended.
+    proofs : pairs of (d,) and (d, d)
+        What the slopes of the proof add up to, and by which matrix that changes along a step, every
+        slope as far as it has room; then the same of earlier proofs, the last one, mended once,
+        first. None where columns are many, and nothing is mended.
     """
 
     x: Array
     lines: Array
     products: float
     clipped: float
-    slope: Array | None = None
-    room: Array | None = None
+    proofs: tuple[tuple[Array, Array], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ class CutRequest:
     @property
     def form(self) -> tuple[object, ...]:
         """What replies of the same form answer alike: points, and what else is wanted."""
-        path = None if self.path is None else (self.path.tilt is None, self.path.mend is None)
+        path = None if self.path is None else (self.path.tilt is None, len(self.path.mends))
         wanted = self.shares, self.introduction, self.local, self.lifted, self.dual is None, path
         return self.identities, self.curvature, self.groups, *wanted
 
@@ -186,8 +188,9 @@ class CutRequest:
             arrays["dual"] = np.column_stack([self.dual.identities, self.dual.weights])
             arrays["shift"] = self.dual.shift
         if self.path is not None:
-            steps = [e for e in (self.path.tilt, self.path.mend) if e is not None]
-            arrays["path"] = np.concatenate([[self.path.mu, self.path.groups], *steps])
+            path = self.path
+            steps = [] if path.tilt is None else [path.tilt, *path.mends]
+            arrays["path"] = np.concatenate([[path.mu, path.groups, path.inside], *steps])
         if self.reach > 0.0:
             arrays["reach"] = np.array([self.reach])
         return Message(KIND, round, arrays)
@@ -232,15 +235,18 @@ def _read_dual(arrays: Mapping[str, NDArray[Any]]) -> Dual:
 
 
 def _read_path(numbers: Array, dimension: int) -> PathRequest:
-    good = (len(numbers) - 2) in (0, dimension, 2 * dimension) and numbers[0] > 0.0
+    fits = len(numbers) >= 3 and (len(numbers) - 3) in range(
+        0, (2 + MOST_MENDS) * dimension, dimension
+    )
+    good = fits and numbers[0] > 0.0 <= numbers[2]
     if not good or numbers[1] not in range(1, MOST_GROUPS + 1):
         raise WireError(
-            f"a step along the path is a positive number, up to {MOST_GROUPS} groups "
-            "and, perhaps, up to two steps"
+            f"a step along the path is a positive number, up to {MOST_GROUPS} groups, a number of "
+            f"rows and, perhaps, up to {1 + MOST_MENDS} steps"
         )
-    steps = list(numbers[2:].reshape(-1, dimension))
-    tilt, mend = (*steps, None, None)[:2]
-    return PathRequest(float(numbers[0]), tilt, mend, int(numbers[1]))
+    mu, groups, inside = (float(number) for number in numbers[:3])
+    steps = list(numbers[3:].reshape(-1, dimension))
+    return PathRequest(mu, steps[0] if steps else None, tuple(steps[1:]), int(groups), inside)
 
 
 def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, shift: Array) -> dict[int, Dual]:
@@ -270,7 +276,7 @@ NO_POINT = np.full(1, -1)  # where cuts that need not touch were told
 # On the path proofs are improved with matrices of columns times columns; of more columns that costs
 # more than all else that server and clients compute.
 FEW_COLUMNS = 500
-AS_TOLD, MENDED = 0, 1  # in place of a group: cuts of sides
+MOST_MENDS = 2  # of a proof, one a round; cuts of sides have their number in place of a group
 
 
 def family_of(pieces: int, parts: int) -> int:

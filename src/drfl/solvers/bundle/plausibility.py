@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from drfl.arrays import Array
 from drfl.solvers.bundle.client_half.curvature import unpack_factor, unpack_sketch
 from drfl.solvers.bundle.client_half.joint import of_pairs, packed_length, unpack_pairs
-from drfl.solvers.bundle.messages import KIND, REPLY, CutRequest, PathModel, PathRequest
+from drfl.solvers.bundle.messages import KIND, MOST_MENDS, REPLY, CutRequest, PathModel, PathRequest
 from drfl.solvers.bundle.points import Points
-from drfl.solvers.bundle.stacks import Mask, Stack, Stacked, stacked
+from drfl.solvers.bundle.stacks import Mask, Stack, stacked
 from drfl.solvers.certificate.anchors import AnchorBox
 from drfl.solvers.certificate.server import ServerProblem
 from drfl.solvers.limits import DIGITS, LARGEST, SLACK, Limits, are_below, is_below
@@ -136,7 +136,7 @@ def require_asked(arrays: Arrays, asked: CutRequest) -> None:
         "reach": asked.reach > 0.0,
         "sides": asked.path is not None and asked.path.tilt is not None,
         "room": asked.path is not None and asked.path.tilt is not None,
-        "mended": asked.path is not None and asked.path.mend is not None,
+        "mended": asked.path is not None and bool(asked.path.mends),
     }
     for name, is_wanted in wanted.items():
         if name in arrays and not is_wanted:
@@ -148,12 +148,21 @@ def _require_form_of_path(arrays: Arrays, asked: PathRequest | None, d: int) -> 
     sides = [arrays[name] for name in ("sides", "mended") if name in arrays]
     if any(cuts.shape[1] != 1 + d for cuts in sides):
         raise WireError(f"cuts of sides do not fit {d} coefficients")
-    sizes = range(2, 2 * (1 if asked is None else asked.groups) + 1, 2)
-    if any(len(cuts) not in sizes for cuts in sides):
+    sizes, told = range(2, 2 * (1 if asked is None else asked.groups) + 1, 2), arrays.get("sides")
+    if told is not None and len(told) not in sizes:
         raise WireError(f"cuts of sides are two for each of at most {len(sizes)} groups")
-    if "room" in arrays and "sides" not in arrays:
+    earlier = 0
+    if "mended" in arrays:
+        most = 0 if asked is None else len(asked.mends)
+        earlier = 0 if told is None else len(arrays["mended"]) // len(told)
+        if told is None or len(arrays["mended"]) != earlier * len(told) or not 1 <= earlier <= most:
+            raise WireError(f"mended cuts are as many as those of sides, at most {most} times")
+    if "room" in arrays and told is None:
         raise WireError("the room of slopes goes with the cuts that they make")
-    if "room" in arrays and arrays["room"].shape[1] != d * (d + 1) // 2:
+    if "room" in arrays and arrays["room"].shape != (
+        min(1 + earlier, MOST_MENDS),
+        d * (d + 1) // 2,
+    ):
         raise WireError(f"the room of slopes does not fit {d} coefficients")
     if "path" not in arrays:
         if sides:
@@ -164,23 +173,22 @@ def _require_form_of_path(arrays: Arrays, asked: PathRequest | None, d: int) -> 
 
 def path_models(stack: Stack) -> dict[int, PathModel]:
     """By client what each tells of its rows on the path."""
-    arrays, asked = stack.arrays, stack.asked
-    if "path" not in arrays:
+    if "path" not in stack.arrays:
         return {}
-    return {s: _path_of(arrays, i, asked) for i, s in enumerate(stack.clients.tolist())}
+    return {s: _path_of(stack, i) for i, s in enumerate(stack.clients.tolist())}
 
 
-def _path_of(arrays: Stacked, i: int, asked: CutRequest) -> PathModel:
+def _path_of(stack: Stack, i: int) -> PathModel:
     """What client i of a stack tells of its rows on the path."""
+    arrays, asked = stack.arrays, stack.asked
     path, x = np.asarray(arrays["path"][i]), asked.points[0]
     products, clipped = (float(number) for number in path[:, -1])
     model = PathModel(x, path[:, :-1], products, clipped)
-    if "sides" not in arrays:
-        return model
-    model = replace(model, slope=arrays["sides"][i, :, 1:].sum(axis=0))
     if "room" not in arrays:
         return model
-    return replace(model, room=unpack_triangle(arrays["room"][i, 0].astype(np.float64), len(x)))
+    rooms = unpack_triangle(arrays["room"][i].astype(np.float64), len(x))
+    slopes = [sides[i, :, 1:].sum(axis=0) for sides in stack.sides]
+    return replace(model, proofs=tuple(zip(slopes, rooms, strict=False)))
 
 
 def _require_form_of_shares(share: Array | None, groups: int, asked: CutRequest) -> None:
@@ -336,14 +344,27 @@ def _require_slopes(stack: Stack, points: Points) -> None:
         stack.refuse(bad, "the slopes of its cuts in the clipped model cannot be")
     if "dual" in arrays:
         _require_means(stack, np.abs(arrays["dual"][:, None, 1:]), server)
-    for sides in stack.sides:  # a row is on one side
-        _require_means(stack, np.abs(sides[:, :, 1:]).sum(axis=1)[:, None], server)
+    for sides in stack.sides:
+        _require_means(stack, _sizes_of_sides(stack, sides[:, :, 1:]), server)
     if stack.slopes:
         _require_flips(stack, -stack.rows[..., 1], cost, loose)
     if server.is_shared:
         stay = np.array([not np.any(limits.move) for limits in stack.limits])
         _require_flips(stack, -stack.rows[..., -1], np.where(stay, cost, LARGEST), loose)
     _require_means(stack, (share[:, None, :, None] * slopes).sum(axis=2), server)
+
+
+def _sizes_of_sides(stack: Stack, slopes: Array) -> Array:
+    """Sizes (m, P, d) of slopes (m, 2 G, d), each of which is a mean of slopes of the loss.
+
+    The sum of both sides: of sizes where a row is on one side only. Otherwise a proof may have
+    slopes of the same row on both, which are no steeper than the loss together, nor on one side.
+    """
+    sizes = np.abs(slopes)
+    if stack.limits[0].one_sided:
+        return np.asarray(sizes.sum(axis=1)[:, None])
+    falls, rises = np.split(sizes, 2, axis=1)
+    return np.stack([np.abs(slopes.sum(axis=1)), falls.sum(axis=1), rises.sum(axis=1)], axis=1)
 
 
 def _require_flips(stack: Stack, mass: Array, label_cost: Array, loose: float) -> None:

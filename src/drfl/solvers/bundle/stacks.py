@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.solvers.bundle.messages import (
-    AS_TOLD,
-    MENDED,
     OF_FLIPS,
     CutRequest,
     dual_cuts,
@@ -143,8 +141,14 @@ class Stack:
 
     @property
     def sides(self) -> list[Array]:
-        """Cuts that fall and that rise with the score, each (m, 2, 1 + d)."""
-        return [self.arrays[name] for name in ("sides", "mended") if name in self.arrays]
+        """Cuts that fall and that rise with the score, by proof, each (m, 2 G, 1 + d)."""
+        if "sides" not in self.arrays:
+            return []
+        told = self.arrays["sides"]
+        if "mended" not in self.arrays:
+            return [told]
+        mended = self.arrays["mended"]
+        return [told, *np.split(mended, mended.shape[1] // told.shape[1], axis=1)]
 
     def masses(self, pool: Pool) -> Array:
         """The mass of every cut's piece (m, G): that of its group."""
@@ -213,8 +217,7 @@ class Stack:
         arrays, told = self.arrays, [self.tangents(pool, self.asked.identities, round)]
         if "dual" in arrays:
             told.append(self._dual_cuts(pool, round))
-        sides = {AS_TOLD: arrays.get("sides"), MENDED: arrays.get("mended")}
-        given = {kind: cuts for kind, cuts in sides.items() if cuts is not None}
+        given = dict(enumerate(self.sides))
         if given:
             told.append(side_cuts(given, self.clients, round))
         return told
