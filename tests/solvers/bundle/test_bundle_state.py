@@ -9,8 +9,10 @@ import drfl
 from drfl.client import Site
 from drfl.solvers import Assignment
 from drfl.solvers.bundle import Bundle
+from drfl.solvers.bundle.points import MOST_MISSED
 from drfl.solvers.bundle.session import BundleSession, let_go
 from drfl.solvers.bundle.state import begin
+from kit.cases import uniform_case
 from kit.random_cases import random_case
 
 SEEDS = [0, 3, 7, 11]
@@ -24,6 +26,14 @@ def _round(session, sites):
     messages = session.propose()
     handlers = Bundle.handlers
     session.absorb({name: sites[name].answer(m, handlers) for name, m in messages.items()}, {})
+
+
+def _round_without(session, sites, silent):
+    """What clients were asked, by name, in a round in which some stay silent."""
+    messages = session.propose()
+    heard = {n: sites[n].answer(m, Bundle.handlers) for n, m in messages.items() if n not in silent}
+    session.absorb(heard, {})
+    return {name: message.arrays["id"].tolist() for name, message in messages.items()}
 
 
 def _begun(case, rounds):
@@ -66,6 +76,45 @@ def test_the_clients_caches_are_known_to_the_server():
                 theirs[identity].flips,
                 theirs[identity].curved,
             )
+
+
+def _of_two_points():
+    """A case in which every round has two points, and the centre moves."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(240, 4))
+    y = np.where(X @ rng.normal(size=4) + rng.normal(size=240) > 0.0, 1.0, -1.0)
+    data = [(X[s::3], y[s::3]) for s in range(3)]
+    ball, mixture = drfl.Ball(0.05, "l1", 1e3), drfl.Mixture(radius=0.1)
+    return uniform_case("hinge", data, ball, mixture, intercept="none")
+
+
+def test_who_has_missed_points_is_asked_for_them_again():
+    """All of them, not the centre alone: each may become the upper bound."""
+    session, sites = _begun(_of_two_points(), 1)
+    late, *others = sites
+    first = _round_without(session, sites, {late})
+    second = _round_without(session, sites, {late})
+    assert second[late] == [*second[others[0]], *first[late]]
+    points = session.state.points
+    before, missed = session.state.bounds.upper, [*first[late], *second[others[0]]]
+    assert not any(points.at[i].complete for i in missed)
+    third = _round_without(session, sites, set())
+    assert sorted(third[late]) == sorted({*third[others[0]], *missed})
+    assert len(third[others[0]]) == 2
+    assert session.state.points.best in {*missed, *third[others[0]]}
+    assert session.state.bounds.upper < before
+    fourth = _round_without(session, sites, set())
+    assert fourth[late] == fourth[others[0]]
+
+
+def test_what_was_missed_is_asked_for_within_limits():
+    session, sites = _begun(_of_two_points(), 1)
+    late, *others = sites
+    for _ in range(7):
+        asked = _round_without(session, sites, {late})
+    missed = set(asked[late]) - set(asked[others[0]])
+    assert len(missed - {session.state.points.centre}) <= MOST_MISSED
+    assert len(missed) >= MOST_MISSED
 
 
 def test_a_run_begins_again_without_who_is_lost():

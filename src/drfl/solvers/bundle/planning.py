@@ -163,7 +163,8 @@ def forget(state: State) -> None:
     pool = state.pool
     age = DROP_AFTER if len(pool.cuts) <= MANY_CUTS else DROP_SOON
     pool.keep(pool.cuts.used > state.round - age)
-    state.points.forget()
+    # A guard allows few answers, and points that are not the centre are not worth another one.
+    state.points.forget(missed=not state.clients.guarded)
 
 
 def _set_wishes(state: State) -> None:

@@ -10,6 +10,8 @@ from drfl.arrays import Array
 from drfl.solvers.certificate.cuts import Ints, Pool
 from drfl.solvers.certificate.server import ServerProblem
 
+MOST_MISSED = 8  # points, two a round: who was late for want of time is not to be later still
+
 
 @dataclass
 class Point:
@@ -42,7 +44,7 @@ class Points:
     Attributes
     ----------
     at : dict of int to Point
-        The points of this round, the centre and the best one.
+        The points of this round, those that somebody has missed, the centre and the best one.
     centre, best : int
         Where the next step starts, and the point with the lowest objective that everyone has
         evaluated; -1: there is none yet.
@@ -75,9 +77,14 @@ class Points:
         """A point that nobody has evaluated yet."""
         self.at[identity] = Point.fresh(x, self.server.n_clients)
 
-    def forget(self) -> None:
-        """Only the centre and the best point stay."""
-        self.at = {i: p for i, p in self.at.items() if i in (self.centre, self.best)}
+    def forget(self, *, missed: bool = True) -> None:
+        """The centre and the best point stay, and the newest of those that somebody has missed.
+
+        Each of these becomes an upper bound as soon as everyone has evaluated it.
+        """
+        open_ones = [i for i, p in self.at.items() if not p.complete] if missed else []
+        kept = {self.centre, self.best, *open_ones[-MOST_MISSED:]}
+        self.at = {i: p for i, p in self.at.items() if i in kept}
 
     def objective(self, identity: int) -> float:
         """h(F) at a point; a silent client is represented by its cut model, a lower estimate."""

@@ -187,7 +187,7 @@ def _evaluate(points: Points, stack: Stack) -> None:
 def compare(state: State) -> None:
     """The best of the points that everyone has evaluated is the upper bound."""
     points, bounds = state.points, state.bounds
-    for identity in {*state.asked.identities, points.centre}:
+    for identity in state.asked.points:
         if points.at[identity].complete and points.objective(identity) < bounds.upper:
             bounds.upper, points.best = points.objective(identity), identity
             bounds.progress = state.round

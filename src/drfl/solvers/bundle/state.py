@@ -131,6 +131,12 @@ class Asked:
     identities: tuple[int, ...] = ()
     requests: dict[int, CutRequest] = field(default_factory=dict)
 
+    @property
+    def points(self) -> list[int]:
+        """Numbers of all points that somebody is to evaluate in this round, ascending."""
+        different = {id(request): request for request in self.requests.values()}
+        return sorted({i for request in different.values() for i in request.identities})
+
 
 @dataclass
 class Ties:
@@ -401,23 +407,33 @@ def ask(state: State, proposals: Sequence[Proposal], second_curvature: bool = Fa
     asked.requests = _requests(state, range(len(state.clients)), every, curvature)
     if not state.begun:
         return
-    for s in _silent(points):  # they evaluate the centre beside the new points
-        asked.requests[s] = asked.requests[s].also(points.centre, points.here.x)
+    _ask_what_was_missed(state)
     for identity, proposal in zip(asked.identities, proposals, strict=True):
         points.open(identity, proposal.x)
 
 
 def ask_again(state: State) -> None:
-    """Only the centre, only of those who have not evaluated it: the bound has to be real."""
+    """No new point, only of those who have not evaluated the centre: the bound has to be real."""
     asked, points, x = state.asked, state.points, state.points.here.x
+    silent = [int(s) for s in np.flatnonzero(np.isnan(points.here.values))]
     asked.proposals, asked.identities, asked.dual = [Proposal(x)], (points.centre,), {}
     asked.path = None
-    asked.requests = _requests(state, _silent(points), x[None], (False,))
+    asked.requests = _requests(state, silent, x[None], (False,))
+    _ask_what_was_missed(state)
 
 
-def _silent(points: Points) -> list[int]:
-    """Who has not evaluated the centre."""
-    return [int(s) for s in np.flatnonzero(np.isnan(points.here.values))]
+def _ask_what_was_missed(state: State) -> None:
+    """Who is asked something also evaluates the points that it has missed.
+
+    Its cuts are then those that it would have told in time, and no longer a model that promises
+    too much where it was not heard.
+    """
+    asked, points = state.asked, state.points
+    for identity, point in points.at.items():
+        for s in np.flatnonzero(np.isnan(point.values)).tolist():
+            request = asked.requests.get(s)
+            if request is not None and identity not in request.identities:
+                asked.requests[s] = request.also(identity, point.x)
 
 
 def _requests(

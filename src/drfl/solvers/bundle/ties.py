@@ -94,7 +94,7 @@ def _ask_smaller(state: State, ties: Ties, refused: tuple[Array, float] | None) 
         if newton.usable:
             proposals.insert(0, Proposal(newton.x))
             ties.at = newton.x
-    state.points.forget()
+    state.points.forget(missed=False)  # the next one is smaller
     asked.dual = {}
     ask(state, proposals)
 
