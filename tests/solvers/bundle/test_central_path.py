@@ -4,6 +4,7 @@ The path is for many columns; here it is switched on for few, so that every case
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from drfl.solvers.bundle.client_half.path_proof import rounded, settled
 from drfl.solvers.bundle.client_half.path_rows import PathRows, PathStep, follow
 from drfl.solvers.bundle.messages import PathRequest
 from drfl.solvers.bundle.planning import plan
+from drfl.wire import WireError
 from drfl.wire.schema import unpack_triangle
 from kit.lossy import ChangingEngine, losing, with_arrays
 
@@ -120,10 +122,10 @@ def test_rows_that_go_too_far_stay_inside():
 def told(loss, some, task, tilt, mu=0.2, groups=1):
     site = Site(some, task, debug=True)
     evaluator = make_evaluator(site.oracle)
-    first = follow(site, evaluator, PathRequest(mu), evaluator.arguments(np.zeros(n), 0.0))
+    first = follow(site, evaluator, PathRequest(mu), 0, evaluator.arguments(np.zeros(n), 0.0))
     w = 0.3 * rng.normal(size=n)
-    asked = PathRequest(mu, tilt, (), groups)
-    then = follow(site, evaluator, asked, evaluator.arguments(w, 0.1))
+    asked = PathRequest(mu, tilt, (), groups, base=0)
+    then = follow(site, evaluator, asked, 1, evaluator.arguments(w, 0.1))
     return site, first, then
 
 
@@ -151,9 +153,9 @@ def test_cuts_of_groups_add_up_to_those_of_all_rows():
     for groups in (1, 3):
         site = Site(some, problem(loss), debug=True)
         evaluator = make_evaluator(site.oracle)
-        for e in (None, tilt):
-            asked = PathRequest(0.2, e, (), groups)
-            then = follow(site, evaluator, asked, evaluator.arguments(np.zeros(n), 0.1))
+        for k, e in enumerate((None, tilt)):
+            asked = PathRequest(0.2, e, (), groups, base=k - 1)
+            then = follow(site, evaluator, asked, k, evaluator.arguments(np.zeros(n), 0.1))
         assert then["sides"].shape == (2 * groups, 2 + n)
         sums.append(then["sides"].reshape(2, groups, -1).sum(axis=1))
     np.testing.assert_allclose(*sums, atol=1e-14)
@@ -197,8 +199,8 @@ def test_mended_cuts_are_below_the_loss_and_lean_as_far_as_their_slopes_had_room
     for size in (1e-4, 1.0, 100.0):
         e = size * rng.normal(size=n + 1)
         site.memory["path"] = rows
-        z = evaluator.arguments(w, 0.0)
-        last = follow(site, evaluator, PathRequest(0.1, np.zeros(n + 1), (e,)), z)["mended"]
+        asked = PathRequest(0.1, np.zeros(n + 1), (e,), base=1)
+        last = follow(site, evaluator, asked, 2, evaluator.arguments(w, 0.0))["mended"]
         for _ in range(20):
             v, b = rng.normal(size=n), float(rng.normal())
             scores = X @ v + b
@@ -478,6 +480,91 @@ def test_a_resumed_run_ends_where_it_would_have(tmp_path):
     assert resumed.rounds == straight.rounds
 
 
+def test_a_step_begins_where_the_server_knows_the_rows_to_be():
+    """An answer that did not arrive is as if it had never been asked for."""
+    loss = LOSSES[0]
+    tilt = 0.1 * rng.normal(size=n + 1)
+    site, _, _ = told(loss, clients(loss, 1)[0], problem(loss), tilt)
+    evaluator, before = make_evaluator(site.oracle), site.memory["path"]
+    answers = []
+    for lost in (False, True):
+        site.memory["path"] = before
+        if lost:
+            far = evaluator.arguments(rng.normal(size=n), 0.3)
+            follow(site, evaluator, PathRequest(0.1, 3.0 * tilt, base=1), 2, far)
+        asked = PathRequest(0.1, tilt, (tilt,), base=1)
+        answers.append(follow(site, evaluator, asked, 3, evaluator.arguments(np.zeros(n), 0.2)))
+    for name, array in answers[0].items():
+        np.testing.assert_array_equal(array, answers[1][name])
+
+
+def test_a_run_with_refused_answers_is_resumed_to_the_bit(tmp_path):
+    """What a client answered in vain is no part of the run."""
+
+    def spoilt(client, reply):
+        if client == "c1" and reply.round in (3, 4, 7):
+            return with_arrays(reply, path=-reply.arrays["path"])
+        return reply
+
+    runs = []
+    for rounds in ((6, 40), (40,)):
+        for most in rounds:
+            result = drfl.solve(
+                problem("hinge"),
+                clients(LOSSES[0]),
+                solver="bundle",
+                tol=1e-6,
+                max_rounds=most,
+                engine=ChangingEngine(spoilt),
+                checkpoint=tmp_path / str(len(rounds)),
+            )
+        runs.append((result.coef.tobytes(), result.rounds, result.lower_bound))
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a[:-1],
+        lambda a: np.append(a, a[-n - 1 :]),
+        lambda a: np.concatenate([[-1.0], a[1:]]),
+        lambda a: np.concatenate([a[:1], [0.0], a[2:]]),
+        lambda a: np.concatenate([a[:2], [-1.0], a[3:]]),
+        lambda a: np.concatenate([a[:2], [1e308], a[3:]]),
+    ],
+)
+def test_a_step_that_cannot_be_is_refused_by_the_client(change):
+    step = PathRequest(0.1, np.zeros(n + 1), (np.zeros(n + 1),) * 2, base=1)
+    asked = messages.CutRequest(np.ones((1, n + 1)), (2,), (False,), path=step)
+    message = asked.message(2)
+    read = messages.CutRequest.read(message, n + 1).path
+    assert (read.mu, read.base, len(read.mends)) == (0.1, 1, 2)
+    changed = {**message.arrays, "path": change(message.arrays["path"])}
+    with pytest.raises(WireError, match="step along the path"):
+        messages.CutRequest.read(replace(message, arrays=changed), n + 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a[:, :-1],
+        lambda a: -a,
+        lambda a: a + 5.0 * np.eye(1, a.shape[1], 2),
+    ],
+)
+def test_steps_that_cannot_be_are_not_gone_again(change):
+    mirror = client_cache.CacheMirror(lifted=False)
+    asked = messages.CutRequest(np.ones((1, n + 1)), (0,), (False,), path=PathRequest(0.1))
+    mirror.note({0: asked})
+    message = mirror.message(0, 1)
+    site = Site(clients(LOSSES[0], 1)[0], problem(LOSSES[0]), debug=True)
+    client_cache.recall(site, message)
+    assert list(site.memory["path"]) == [0]
+    changed = {**message.arrays, "path": change(message.arrays["path"])}
+    with pytest.raises(WireError, match="along the path"):
+        client_cache.recall(site, replace(message, arrays=changed))
+
+
 @pytest.mark.parametrize(
     ("name", "change", "why"),
     [
@@ -487,8 +574,8 @@ def test_a_resumed_run_ends_where_it_would_have(tmp_path):
         ("sides", lambda a: 50.0 * a, "steeper"),
         ("room", lambda a: a[:, 1:], "does not fit"),
         ("room", lambda a: np.vstack([a, a]), "does not fit"),
-        ("mended", lambda a: np.vstack([a, a, a]), "as many as those of sides"),
-        ("mended", lambda a: a[:1], "as many as those of sides"),
+        ("mended", lambda a: np.vstack([a, a, a]), "are mended, or none"),
+        ("mended", lambda a: a[:1], "are mended, or none"),
         ("mended", lambda a: 50.0 * a, "steeper"),
         ("path", lambda a: -a, "cannot be"),
         ("path", lambda a: a[:, 2:], "does not fit"),

@@ -41,7 +41,7 @@ from drfl.solvers.certificate.proof import payable
 SHRINK, FAST = 0.35, 0.1  # mu, as a share of the products; where no row was stopped
 WITHIN = 0.8  # of the tolerance: there steps only bring rows back that were stopped
 PATIENCE = 12  # rounds without a better bound
-SHARE = 0.3  # cuts of a round for every column: where rows are few they make up for what is missed
+SHARE = 0.3  # cuts of a round for every column: their mixtures make up for what is missed
 ACCURACY = 1e-9  # of a step
 TOGETHER = 1e-8  # accuracy of a master over the cuts of all rounds
 LATE = 0.5  # of the gap that the path promises
@@ -60,7 +60,7 @@ def prove_by_sides(state: State) -> None:
 
     Each but the last is one cut of every client with the weights that asked for it. What rows
     that were stopped took from one round's sum another's may have to give: a master tells, where
-    the proof is late.
+    all proofs of this one missed and another may gain something.
     """
     pool, asked, missed = state.pool, state.asked, []
     for kind in range(MOST_MENDS + 1):
@@ -70,8 +70,8 @@ def prove_by_sides(state: State) -> None:
         if len(asked.weights) == len(clients):
             solution = prove_by_cuts(state, np.array(sorted(last.values())), asked.weights)
             missed.append(overcharge(state, solution))
-    asked.miss = min(missed, default=0.0)
-    if _all_missed(state) and _is_late(state):
+    asked.missed = min(missed, default=0.0)
+    if _all_missed(state) and _may_gain(state):
         told = pool.cuts.where(~pool.cuts.tangent)
         x, M = state.points.here.x, TINY * np.diag(state.metric.diagonal)
         upper = state.bounds.upper
@@ -80,11 +80,11 @@ def prove_by_sides(state: State) -> None:
 
 def _all_missed(state: State) -> bool:
     """Whether no proof of this round had slopes that the norm pays for, or nearly."""
-    return state.asked.miss > MISSED * state.bounds.gap
+    return state.asked.missed > MISSED * state.bounds.gap
 
 
-def _is_late(state: State) -> bool:
-    """Whether everyone follows the path, and the proof is not far ahead, or may be the last."""
+def _may_gain(state: State) -> bool:
+    """Whether everyone follows the path, and the proof is not far ahead of it, or nearly enough."""
     bounds = state.bounds
     if state.path is None or len(state.path) < state.server.n_clients:
         return False
@@ -194,7 +194,7 @@ def _tilt(state: State, G: Array) -> tuple[Array, Array]:
 
 
 def _groups(state: State) -> int:
-    """Of the proof's cuts: their mixtures give what stopping took."""
+    """Of the proof's cuts: their mixtures give what stopping took. One client settles that."""
     n, S = state.server.n, state.server.n_clients
     if S == 1 or n > FEW_COLUMNS:
         return 1

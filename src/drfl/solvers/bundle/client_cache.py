@@ -26,7 +26,7 @@ from drfl.solvers.bundle.client_half.joint import JointEvaluator, OwnJointEvalua
 from drfl.solvers.bundle.client_half.level_cuts import OwnInterceptEvaluator
 from drfl.solvers.bundle.client_half.path_rows import replay
 from drfl.solvers.bundle.messages import MOST_MENDS, CutRequest, PathRequest
-from drfl.wire import Field, Message
+from drfl.wire import Field, Message, WireError
 from drfl.worst_case.joint import JointOracle
 
 KIND = "bundle_recall"
@@ -138,9 +138,9 @@ class Remembered:
     ----------
     known, curved, sampled : frozenset of int
         Points, those where curvature was computed, and those of which arguments of rows are kept.
-    path : tuple of (3 + (2 + M) d,)
-        Of every step mu, how many rows stay inside, and how many steps mended earlier ones; x, the
-        tilt, and these steps, M at most.
+    path : tuple of (4 + (2 + M) d,)
+        Of every step mu, how many rows stay inside, how many steps mended earlier ones, and the
+        number of the point; x, the tilt, and these steps, M at most.
     """
 
     known: frozenset[int] = frozenset()
@@ -161,10 +161,8 @@ class Remembered:
             none = np.zeros_like(x)
             so_far, tilt = ((), none) if step.tilt is None else (path, step.tilt)
             mends = [*step.mends, *[none] * (MOST_MENDS - len(step.mends))]
-            path = (
-                *so_far,
-                np.concatenate([[step.mu, step.inside, len(step.mends)], x, tilt, *mends]),
-            )
+            numbers = [step.mu, step.inside, len(step.mends), request.identities[0]]
+            path = *so_far, np.concatenate([numbers, x, tilt, *mends])
         return Remembered(
             known & kept, (self.curved | curved) & kept, (self.sampled | asked) & named, path
         )
@@ -227,9 +225,24 @@ def recall(site: Site, message: Message) -> Mapping[str, NDArray[Any]]:
         cache.seen[identity] = cached if arrays["sample"][k] else cached.without_sample()
     cache.keep(set(arrays["id"].tolist()))
     site.memory.pop("path", None)
-    for step in arrays.get("path", ()):
-        mu, inside, moved = step[:3].tolist()
-        x, tilt, *mends = np.split(step[3:], 2 + MOST_MENDS)
-        asked = PathRequest(mu, tilt, tuple(mends[: int(moved)]), inside=inside)
-        replay(site, evaluator, asked, evaluator.evaluate(x, 1).arguments)
+    for asked, identity, x in _steps(arrays.get("path"), site.dimension):
+        replay(site, evaluator, asked, identity, evaluator.evaluate(x, 1).arguments)
     return {}
+
+
+def _steps(told: Array | None, dimension: int) -> list[tuple[PathRequest, int, Array]]:
+    """The steps of a path that was gone before, each from where the last one led."""
+    if told is None:
+        return []
+    if told.shape[1] != 4 + (2 + MOST_MENDS) * dimension:
+        raise WireError(f"steps along the path do not fit {dimension} coefficients")
+    out, base = [], -1
+    for step in told:
+        mu, inside, moved, identity = step[:4].tolist()
+        if mu <= 0.0 or inside < 0.0 or moved not in range(MOST_MENDS + 1):
+            raise WireError("a step along the path cannot be")
+        x, tilt, *mends = np.split(step[4:], 2 + MOST_MENDS)
+        asked = PathRequest(mu, tilt, tuple(mends[: int(moved)]), inside=inside, base=base)
+        out.append((asked, int(identity), x))
+        base = int(identity)
+    return out

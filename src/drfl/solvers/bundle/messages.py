@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from drfl.arrays import Array
 from drfl.solvers.certificate.cuts import Cuts, FamilyCuts, Ints, Pool, Solution
+from drfl.solvers.limits import LARGEST
 from drfl.wire import Field, Message, WireError
 
 KIND = "bundle"
@@ -80,7 +81,10 @@ class PathRequest:
     groups : int
         Into how many groups the rows of the proof's cuts should be split, if they are enough.
     inside : float
-        How many rows for a unit of weight may keep slopes between their ends in the proof; 0: all.
+        How many rows for a unit of weight keep slopes between their ends in the proof, at least;
+        0: all.
+    base : int
+        The number of the point where the step begins; -1: the path does.
     """
 
     mu: float
@@ -88,6 +92,7 @@ class PathRequest:
     mends: tuple[Array, ...] = ()
     groups: int = 1
     inside: float = 0.0
+    base: int = -1
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,9 @@ class PathModel:
     proofs : pairs of (d,) and (d, d)
         What the slopes of the proof add up to, and by which matrix that changes along a step, every
         slope as far as it has room; then the same of earlier proofs, the last one, mended once,
-        first. None where columns are many, and nothing is mended.
+        first. Empty where columns are many, and nothing is mended.
+    identity : int
+        The number of the point x.
     """
 
     x: Array
@@ -115,6 +122,7 @@ class PathModel:
     products: float
     clipped: float
     proofs: tuple[tuple[Array, Array], ...] = ()
+    identity: int = -1
 
 
 @dataclass(frozen=True)
@@ -190,7 +198,9 @@ class CutRequest:
         if self.path is not None:
             path = self.path
             steps = [] if path.tilt is None else [path.tilt, *path.mends]
-            arrays["path"] = np.concatenate([[path.mu, path.groups, path.inside], *steps])
+            arrays["path"] = np.concatenate(
+                [[path.mu, path.groups, path.inside, path.base], *steps]
+            )
         if self.reach > 0.0:
             arrays["reach"] = np.array([self.reach])
         return Message(KIND, round, arrays)
@@ -235,18 +245,20 @@ def _read_dual(arrays: Mapping[str, NDArray[Any]]) -> Dual:
 
 
 def _read_path(numbers: Array, dimension: int) -> PathRequest:
-    fits = len(numbers) >= 3 and (len(numbers) - 3) in range(
-        0, (2 + MOST_MENDS) * dimension, dimension
-    )
-    good = fits and numbers[0] > 0.0 <= numbers[2]
-    if not good or numbers[1] not in range(1, MOST_GROUPS + 1):
+    steps, rest = divmod(len(numbers) - STEP, dimension)
+    if rest or not 0 <= steps <= 1 + MOST_MENDS or (np.abs(numbers) > LARGEST).any():
         raise WireError(
-            f"a step along the path is a positive number, up to {MOST_GROUPS} groups, a number of "
-            f"rows and, perhaps, up to {1 + MOST_MENDS} steps"
+            f"a step along the path is {STEP} numbers and up to {1 + MOST_MENDS} steps, "
+            f"none of them beyond {LARGEST:g}"
         )
-    mu, groups, inside = (float(number) for number in numbers[:3])
-    steps = list(numbers[3:].reshape(-1, dimension))
-    return PathRequest(mu, steps[0] if steps else None, tuple(steps[1:]), int(groups), inside)
+    mu, groups, inside, base = numbers[:STEP].tolist()
+    if mu <= 0.0 or inside < 0.0 or groups not in range(1, MOST_GROUPS + 1):
+        raise WireError(
+            "a step along the path has positive products, no negative number of rows and "
+            f"1 to {MOST_GROUPS} groups"
+        )
+    tilt, *mends = (*numbers[STEP:].reshape(-1, dimension), None)[: max(steps, 1)]
+    return PathRequest(mu, tilt, tuple(mends), int(groups), inside, int(base))
 
 
 def dual_requests(pool: Pool, cuts: Cuts, solution: Solution, shift: Array) -> dict[int, Dual]:
@@ -276,6 +288,7 @@ NO_POINT = np.full(1, -1)  # where cuts that need not touch were told
 # On the path proofs are improved with matrices of columns times columns; of more columns that costs
 # more than all else that server and clients compute.
 FEW_COLUMNS = 500
+STEP = 4  # numbers of a path request: mu, groups, rows that stay inside, where it begins
 MOST_MENDS = 2  # of a proof, one a round; cuts of sides have their number in place of a group
 
 

@@ -156,7 +156,7 @@ def _require_form_of_path(arrays: Arrays, asked: PathRequest | None, d: int) -> 
         most = 0 if asked is None else len(asked.mends)
         earlier = 0 if told is None else len(arrays["mended"]) // len(told)
         if told is None or len(arrays["mended"]) != earlier * len(told) or not 1 <= earlier <= most:
-            raise WireError(f"mended cuts are as many as those of sides, at most {most} times")
+            raise WireError(f"all cuts of sides are mended, or none, up to {most} times")
     if "room" in arrays and told is None:
         raise WireError("the room of slopes goes with the cuts that they make")
     if "room" in arrays and arrays["room"].shape != (
@@ -183,7 +183,7 @@ def _path_of(stack: Stack, i: int) -> PathModel:
     arrays, asked = stack.arrays, stack.asked
     path, x = np.asarray(arrays["path"][i]), asked.points[0]
     products, clipped = (float(number) for number in path[:, -1])
-    model = PathModel(x, path[:, :-1], products, clipped)
+    model = PathModel(x, path[:, :-1], products, clipped, identity=asked.identities[0])
     if "room" not in arrays:
         return model
     rooms = unpack_triangle(arrays["room"][i].astype(np.float64), len(x))

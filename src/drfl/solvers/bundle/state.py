@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -114,6 +114,8 @@ class Asked:
         Whether the last ones closed a good part of the gap.
     path : PathRequest or None
         The step along the central path.
+    missed : float
+        By which share the slopes of the best proof of its last step cost more than the norm pays.
     """
 
     groups: int = 1
@@ -127,6 +129,7 @@ class Asked:
     miss: float = 1.0
     dual_pays: bool = False
     path: PathRequest | None = None
+    missed: float = 0.0
     proposals: Sequence[Proposal] = ()
     identities: tuple[int, ...] = ()
     requests: dict[int, CutRequest] = field(default_factory=dict)
@@ -428,12 +431,19 @@ def _ask_what_was_missed(state: State) -> None:
     Its cuts are then those that it would have told in time, and no longer a model that promises
     too much where it was not heard.
     """
-    asked, points = state.asked, state.points
-    for identity, point in points.at.items():
-        for s in np.flatnonzero(np.isnan(point.values)).tolist():
-            request = asked.requests.get(s)
-            if request is not None and identity not in request.identities:
-                asked.requests[s] = request.also(identity, point.x)
+    requests, at = state.asked.requests, state.points.at
+    missed = np.array([np.isnan(point.values) for point in at.values()])
+    made: dict[tuple[int, bytes], CutRequest] = {}  # one for all who have missed the same
+    for s in np.flatnonzero(missed.any(axis=0)).tolist():
+        if s not in requests:
+            continue
+        request, key = requests[s], (id(requests[s]), missed[:, s].tobytes())
+        if key not in made:
+            for (identity, point), late in zip(at.items(), missed[:, s], strict=True):
+                if late and identity not in request.identities:
+                    request = request.also(identity, point.x)
+            made[key] = request
+        requests[s] = made[key]
 
 
 def _requests(
@@ -459,4 +469,20 @@ def _requests(
     for s in clients:
         kind = kinds[asked.groups > 1 and not known[state.clients.limits[s].split][s]]
         out[s] = replace(kind, dual=asked.dual[s]) if s in asked.dual else kind
+    return out if asked.path is None else _with_bases(state, asked.path, out)
+
+
+def _with_bases(
+    state: State, step: PathRequest, requests: Mapping[int, CutRequest]
+) -> dict[int, CutRequest]:
+    """A step along the path begins where the rows of a client are, as far as the server knows."""
+    made: dict[tuple[int, int], CutRequest] = {}
+    out = {}
+    for s, request in requests.items():
+        model = (state.path or {}).get(s)
+        base = -1 if model is None or step.tilt is None else model.identity
+        key = id(request), base
+        if key not in made:
+            made[key] = replace(request, path=replace(step, base=base))
+        out[s] = made[key]
     return out

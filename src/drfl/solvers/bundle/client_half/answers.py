@@ -90,7 +90,7 @@ def answer(site: Site, message: Message, *, split: bool = True) -> Mapping[str, 
         if curved and request.reach > 0.0 and may_reach(site, at):
             reach = reaches(site.oracle, at.arguments, curvatures[0], request.reach)
         if request.path is not None and identity == request.identities[0]:
-            followed = follow(site, evaluator, request.path, at.arguments)
+            followed = follow(site, evaluator, request.path, identity, at.arguments)
         cache.seen[identity] = Cached.of(x, at, curved=curved)
         del at  # it is as long as the rows, and so will be the next
     reply = {"value": np.array(values), "cuts": np.array(cuts), **_packed(curvatures, site, reach)}

@@ -129,16 +129,19 @@ def _sides(corners: Sequence[Corner], z: Array) -> Array:
 
 # ---------------------------------------------------------------------- what a client tells
 def follow(
-    site: Site, evaluator: Evaluator, asked: PathRequest, z: Array
+    site: Site, evaluator: Evaluator, asked: PathRequest, identity: int, z: Array
 ) -> Mapping[str, NDArray[Any]]:
-    """Take the step to arguments z, and tell the model of the next one; nothing if refused."""
+    """Take the step to a point, with arguments z, and tell the model of the next one.
+
+    Nothing if the client refuses.
+    """
     corners = site.oracle.loss.corners
     if not corners or not _allowed(site, evaluator):
         return {}
     out: dict[str, NDArray[Any]] = {}
-    d, before = site.dimension, site.memory.get("path")
-    rows, mended, clipped = _advanced(evaluator, corners, before, asked, z)
-    site.memory["path"] = rows
+    d, kept = site.dimension, site.memory.get("path", {})
+    rows, mended, clipped = _advanced(evaluator, corners, kept.get(asked.base), asked, z)
+    site.memory["path"] = _kept(kept, asked.base, identity, rows)
     for name, proofs in (("sides", rows.proofs[:1]), ("mended", mended)):
         cuts = [minorants(evaluator, corners, alpha, asked.groups) for alpha in proofs]
         if cuts:
@@ -153,11 +156,19 @@ def follow(
     return out
 
 
-def replay(site: Site, evaluator: Evaluator, asked: PathRequest, z: Array) -> None:
+def replay(site: Site, evaluator: Evaluator, asked: PathRequest, identity: int, z: Array) -> None:
     """One step of a path that was gone before, without an answer."""
-    corners, before = site.oracle.loss.corners, site.memory.get("path")
+    corners, kept = site.oracle.loss.corners, site.memory.get("path", {})
     if corners and _allowed(site, evaluator):
-        site.memory["path"] = _advanced(evaluator, corners, before, asked, z)[0]
+        rows = _advanced(evaluator, corners, kept.get(asked.base), asked, z)[0]
+        site.memory["path"] = _kept(kept, asked.base, identity, rows)
+
+
+def _kept(
+    known: Mapping[int, PathRows], base: int, identity: int, rows: PathRows
+) -> dict[int, PathRows]:
+    """The rows by point: also where a step began, since its answer may not arrive."""
+    return {base: known[base], identity: rows} if base in known else {identity: rows}
 
 
 def _advanced(
