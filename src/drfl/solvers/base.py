@@ -289,7 +289,7 @@ class Standing:
         return relative_gap(self.objective, self.lower_bound, self.at_zero)
 
 
-# Clients tell curvature of so many coefficients: 50 MB in memory, up to 38 MB in a message, for
+# Clients tell curvature of so many coefficients: 50 MB in memory, up to 25 MB in a message, for
 # every client. Without it a method of cuts gets nowhere with so many.
 MOST_CURVED = 2500
 MOST_COLUMNS = 8000  # matrices of columns x columns then have half a gigabyte each

@@ -114,8 +114,9 @@ class Asked:
         Whether the last ones closed a good part of the gap.
     path : PathRequest or None
         The step along the central path.
-    missed : float
-        By which share the slopes of the best proof of its last step cost more than the norm pays.
+    missed : tuple of float
+        By which share the slopes of the proofs of its last step cost more than the norm pays, the
+        newest first.
     """
 
     groups: int = 1
@@ -129,7 +130,7 @@ class Asked:
     miss: float = 1.0
     dual_pays: bool = False
     path: PathRequest | None = None
-    missed: float = 0.0
+    missed: tuple[float, ...] = ()
     proposals: Sequence[Proposal] = ()
     identities: tuple[int, ...] = ()
     requests: dict[int, CutRequest] = field(default_factory=dict)
