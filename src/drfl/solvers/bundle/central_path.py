@@ -44,8 +44,7 @@ PATIENCE = 12  # rounds without a better bound
 SHARE = 0.3  # cuts of a round for every column: their mixtures make up for what is missed
 ACCURACY = 1e-9  # of a step
 TOGETHER = 1e-8  # accuracy of a master over the cuts of all rounds
-LATE = 0.5  # of the gap that the path promises,
-FAR = 0.05  # and a proved gap beyond which no master over the cuts of all rounds is worth its time
+LATE = 0.5  # of the gap that the path promises
 NEAR = 10.0  # times the tolerance: a round costs more than any master
 MISSED = 0.1  # of the proved gap: a proof of this round that misses less is as good as a mixture
 RIDGE = 1e-10  # in units of the mean curvature
@@ -71,7 +70,7 @@ def prove_by_sides(state: State) -> None:
         if len(asked.weights) == len(clients):
             solution = prove_by_cuts(state, np.array(sorted(last.values())), asked.weights)
             missed.append(overcharge(state, solution))
-    asked.missed = tuple(missed)
+    asked.missed = min(missed, default=0.0)
     if _all_missed(state) and _may_gain(state):
         told = pool.cuts.where(~pool.cuts.tangent)
         x, M = state.points.here.x, TINY * np.diag(state.metric.diagonal)
@@ -81,7 +80,7 @@ def prove_by_sides(state: State) -> None:
 
 def _all_missed(state: State) -> bool:
     """Whether no proof of this round had slopes that the norm pays for, or nearly."""
-    return min(state.asked.missed, default=0.0) > MISSED * state.bounds.gap
+    return state.asked.missed > MISSED * state.bounds.gap
 
 
 def _may_gain(state: State) -> bool:
@@ -92,7 +91,7 @@ def _may_gain(state: State) -> bool:
     if state.server.n > FEW_COLUMNS:
         return False
     late = bounds.gap * bounds.scale > LATE * _gap_of(state, _products(state))
-    return (late and bounds.gap <= FAR) or bounds.gap <= NEAR * state.task.tol
+    return late or bounds.gap <= NEAR * state.task.tol
 
 
 def follow_path(state: State) -> bool:
@@ -169,7 +168,10 @@ def _step(state: State, mu: float) -> tuple[Array, Array, Array] | None:
         return None
     state.q = q = server.mixture.pull(found.weights)
     state.asked.weights = q
-    return found.x, *_tilt(state, q @ slopes, found.x - x)
+    # What the master's norm pays for. With the new weights slopes add up to something else, which
+    # is mended; where nothing is, they have to be right at once.
+    H = metric.curvature(q) if server.n > FEW_COLUMNS else H
+    return found.x, *_tilt(state, q @ slopes + H @ (found.x - x))
 
 
 def _slope(state: State, s: int, mu: float, x: Array, models: Pool) -> Array:
@@ -186,11 +188,10 @@ def _slope(state: State, s: int, mu: float, x: Array, models: Pool) -> Array:
     return np.asarray(g)
 
 
-def _tilt(state: State, g: Array, step: Array) -> tuple[Array, Array]:
-    """e, along which slopes after the step add up to what the norm pays for; and that sum."""
-    H = state.metric.curvature(state.q)
-    G = g + H @ step
+def _tilt(state: State, G: Array) -> tuple[Array, Array]:
+    """e, along which slopes that add up to G add up to what the norm pays for; and that sum."""
     wanted = payable(state.server, state.q, G)
+    H = state.metric.curvature(state.q)
     return state.metric.solve(H, wanted - G, RIDGE, REFINEMENTS), wanted
 
 
@@ -220,13 +221,8 @@ def _inside(state: State) -> float:
 
 
 def _mends(state: State, wanted: Array) -> tuple[Array, ...]:
-    """Steps along which slopes of earlier proofs add up to that, as far as they have room.
-
-    None if those of the last one need no mending.
-    """
+    """Steps along which slopes of earlier proofs add up to that, as far as they have room."""
     assert state.path is not None
-    if state.asked.missed and state.asked.missed[0] <= MISSED * state.bounds.gap:
-        return ()
     models = [state.path[s] for s in range(state.server.n_clients)]
     steps = []
     for every in zip(*(model.proofs for model in models), strict=False):

@@ -114,9 +114,8 @@ class Asked:
         Whether the last ones closed a good part of the gap.
     path : PathRequest or None
         The step along the central path.
-    missed : tuple of float
-        By which share the slopes of the proofs of its last step cost more than the norm pays, the
-        newest first.
+    missed : float
+        By which share the slopes of the best proof of its last step cost more than the norm pays.
     """
 
     groups: int = 1
@@ -130,7 +129,7 @@ class Asked:
     miss: float = 1.0
     dual_pays: bool = False
     path: PathRequest | None = None
-    missed: tuple[float, ...] = ()
+    missed: float = 0.0
     proposals: Sequence[Proposal] = ()
     identities: tuple[int, ...] = ()
     requests: dict[int, CutRequest] = field(default_factory=dict)
