@@ -168,8 +168,8 @@ def _step(state: State, mu: float) -> tuple[Array, Array, Array] | None:
         return None
     state.q = q = server.mixture.pull(found.weights)
     state.asked.weights = q
-    # What the master's norm pays for. With the new weights slopes add up to something else, which
-    # is mended; where nothing is, they have to be right at once.
+    # G with the master's own H is what its norm pays for. With that of the new weights slopes add
+    # up to something else, which is mended; where nothing is, they have to be right at once.
     H = metric.curvature(q) if server.n > FEW_COLUMNS else H
     return found.x, *_tilt(state, q @ slopes + H @ (found.x - x))
 
